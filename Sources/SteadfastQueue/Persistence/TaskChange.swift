@@ -332,19 +332,12 @@ extension TaskChange {
   ///
   /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
-  public func checkForm() throws(TaskQueueError) {
-    // Most changes are these.
-    if case .insert(let record, _) = self, !record.hasExtras { return try record.checkForm() }
-    try checkReadable()
-    try checkTexts()
-    try checkDates()
-  }
+  public func checkForm() throws(TaskQueueError) { try check(.storable) }
 
-  /// Throws if the change makes no sense, even in a file that an earlier version has written.
-  func checkReadable() throws(TaskQueueError) {
+  func check(_ form: FormCheck) throws(TaskQueueError) {
     switch self {
     case .insert(let record, let policy):
-      try record.checkReadable()
+      try record.check(form)
       guard policy == .replace, let dependencies = record.presentDependencies,
         !dependencies.tasks.isEmpty || dependencies.follower != nil
       else { break }
@@ -353,99 +346,57 @@ extension TaskChange {
         "the new task \(record.id) waits for others, or is of a batch, so it can't replace another "
           + "one"
       )
-    case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
-      .rebase(let date):
-      try TaskQueueError.check(date, "a date")
+    case .succeed(_, let date, _), .cancel(_, let date, _):
+      try form.check(date, "the date of an end")
+    case .restart(_, let date, _): try form.check(date, "availableDate")
+    case .rebase(let date): try form.check(date, "the date of a rebase")
     case .reschedule(_, let date, let origin):
-      try TaskQueueError.check(date, "a date")
-      try TaskQueueError.check(origin, "countedFrom")
+      try form.check(date, "availableDate")
+      try form.check(origin, "countedFrom")
     case .suspend(_, let date, let names, let origin):
-      try TaskQueueError.check(date, "a date")
-      try TaskQueueError.check(origin, "countedFrom")
-      for name in names { try TaskQueueError.check(valueNamed: name) }
+      try form.check(date, "the date of a suspension")
+      try form.check(origin, "countedFrom")
+      for name in names {
+        try TaskQueueError.check(valueNamed: name)
+        try form.check(text: name, "the name of an awaited value")
+      }
     case .retry(_, let date, let retryCount, let failure, let origin):
-      try TaskQueueError.check(date, "availableDate")
-      try TaskQueueError.check(origin, "countedFrom")
+      try form.check(date, "availableDate")
+      try form.check(origin, "countedFrom")
       try TaskQueueError.check(retryCount, "retryCount")
-      try TaskQueueError.check(failure?.date, "the date of a failure")
-    case .abandon(_, let failure, _), .park(_, let failure):
-      try TaskQueueError.check(failure.date, "the date of a failure")
-    case .prune(_, let date, let count, let now, _):
-      try TaskQueueError.check(date, "endedBefore")
-      try TaskQueueError.check(now, "now")
+      try form.check(failure, "a failure")
+    case .abandon(_, let failure, _), .park(_, let failure): try form.check(failure, "a failure")
+    case .unpark(let name, let queue):
+      try form.check(text: name, "name")
+      try form.check(queue: queue)
+    case .prune(_, let date, let count, let now, let queue):
+      try form.check(date, "endedBefore")
+      try form.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
+      try form.check(queue: queue)
     case .extend(_, let duration):
-      guard duration < .zero else { break }
+      guard duration < .zero else {
+        return try form.check(duration, "the duration of a lease")
+      }
       throw TaskQueueError(
         .invalidArgument,
         "the duration of a lease is \(duration); give zero or more"
       )
-    case .update(_, let update): try update.checkReadable()
-    case .setValue(let name, let old, let new): try TaskQueueError.check(valueNamed: name, old, new)
+    case .update(_, let update): try update.check(form)
+    case .setValue(let name, let old, let new):
+      try TaskQueueError.check(valueNamed: name, old, new)
+      try form.check(text: name, "the name of a value")
     case .remember(_, let name, let value):
-      try TaskQueueError.check(rememberedUnder: name, value)
+      try form.check(rememberedUnder: name, value)
     case .complete(_, let name, let value):
-      try TaskQueueError.check(rememberedUnder: name, value)
+      try form.check(rememberedUnder: name, value)
       guard value.isEmpty else { break }
       throw TaskQueueError(
         .invalidArgument,
         "the completion '\(name)' has no bytes, so the value would stay open; give at least one"
       )
-    case .release, .unpark, .pause, .resume, .remove: break
+    case .release, .pause, .resume, .remove: break
     }
-  }
-}
-
-/// Checks for texts that PostgreSQL can't store: those with the character NUL.
-extension TaskChange {
-  func checkTexts() throws(TaskQueueError) {
-    switch self {
-    case .insert(let record, _): try record.checkTexts()
-    case .retry(_, _, _, let failure, _):
-      if let failure { try failure.checkText("the text of a failure") }
-    case .abandon(_, let failure, _), .park(_, let failure):
-      try failure.checkText("the text of a failure")
-    case .unpark(let name, let queue):
-      try TaskQueueError.check(text: name, "name")
-      try TaskQueueError.check(queue: queue)
-    case .prune(_, _, _, _, let queue): try TaskQueueError.check(queue: queue)
-    case .update(_, let update): try update.checkTexts()
-    case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
-    case .remember(_, let name, _), .complete(_, let name, _):
-      try TaskQueueError.check(text: name, "the name of a remembered value")
-    case .suspend(_, _, let names, _):
-      for name in names { try TaskQueueError.check(text: name, "the name of an awaited value") }
-    case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
-      .rebase:
-      break
-    }
-  }
-}
-
-extension TaskRecord {
-  func checkTexts() throws(TaskQueueError) {
-    try TaskQueueError.check(text: name, "name")
-    if let uniqueKey { try TaskQueueError.check(text: uniqueKey, "uniqueKey") }
-    if hasExtras {
-      try TaskQueueError.check(texts: tags, "tags")
-      if let orderKey { try TaskQueueError.check(text: orderKey, "orderKey") }
-      try TaskQueueError.check(texts: Set(conditions.map(\.rawValue)), "conditions")
-    }
-    guard hasFailureState else { return }
-    if let lastError { try TaskQueueError.check(text: lastError, "lastError") }
-    for failure in earlierFailures { try failure.checkText("the text of an earlier failure") }
-  }
-}
-
-extension TaskUpdate {
-  func checkTexts() throws(TaskQueueError) {
-    if let tags { try TaskQueueError.check(texts: tags, "tags") }
-  }
-}
-
-extension TaskFailure {
-  fileprivate func checkText(_ name: @autoclosure () -> String) throws(TaskQueueError) {
-    try TaskQueueError.check(text: reason, name())
   }
 }
 
@@ -476,65 +427,6 @@ extension String {
     var scalars = UnicodeScalarView()
     for scalar in unicodeScalars { scalars.append(scalar == "\0" ? "\u{FFFD}" : scalar) }
     return String(scalars)
-  }
-}
-
-/// Checks for dates and durations that not every store can hold.
-extension TaskChange {
-  func checkDates() throws(TaskQueueError) {
-    switch self {
-    case .insert(let record, _): try record.checkDates()
-    case .succeed(_, let date, _), .cancel(_, let date, _):
-      try TaskQueueError.check(storable: date, "the date of an end")
-    case .retry(_, let date, _, let failure, let origin):
-      try TaskQueueError.check(storable: date, "availableDate")
-      try TaskQueueError.check(storable: failure?.date, "the date of a failure")
-      try TaskQueueError.check(storable: origin, "countedFrom")
-    case .abandon(_, let failure, _), .park(_, let failure):
-      try TaskQueueError.check(storable: failure.date, "the date of a failure")
-    case .restart(_, let date, _): try TaskQueueError.check(storable: date, "availableDate")
-    case .reschedule(_, let date, let origin):
-      try TaskQueueError.check(storable: date, "availableDate")
-      try TaskQueueError.check(storable: origin, "countedFrom")
-    case .update(_, let update): try update.checkDates()
-    case .suspend(_, let date, _, let origin):
-      try TaskQueueError.check(storable: date, "the date of a suspension")
-      try TaskQueueError.check(storable: origin, "countedFrom")
-    case .extend(_, let duration):
-      try TaskQueueError.check(storable: duration, "the duration of a lease")
-    case .prune(_, let date, _, let now, _):
-      try TaskQueueError.check(storable: date, "endedBefore")
-      try TaskQueueError.check(storable: now, "now")
-    case .rebase(let date): try TaskQueueError.check(storable: date, "the date of a rebase")
-    case .release, .unpark, .pause, .resume, .remove, .remember, .complete, .setValue: break
-    }
-  }
-}
-
-extension TaskRecord {
-  func checkDates() throws(TaskQueueError) {
-    try TaskQueueError.check(storable: createdDate, "createdDate")
-    try TaskQueueError.check(storable: availableDate, "availableDate")
-    try TaskQueueError.check(storable: finishedDate, "finishedDate")
-    if hasFailureState {
-      try TaskQueueError.check(storable: failedDate, "failedDate")
-      try TaskQueueError.check(storable: explicitOrigin, "countedFrom")
-      for failure in earlierFailures {
-        try TaskQueueError.check(storable: failure.date, "the date of an earlier failure")
-      }
-    }
-    guard hasExtras else { return }
-    try TaskQueueError.check(storable: expiryDate, "expiryDate")
-    try TaskQueueError.check(storable: timeLimit, "timeLimit")
-    try TaskQueueError.check(storable: uniqueUntil, "uniqueUntil")
-    try TaskQueueError.check(storable: latestDate, "latestDate")
-  }
-}
-
-extension TaskUpdate {
-  func checkDates() throws(TaskQueueError) {
-    try TaskQueueError.check(storable: expiryDate, "expiryDate")
-    try TaskQueueError.check(storable: timeLimit, "timeLimit")
   }
 }
 

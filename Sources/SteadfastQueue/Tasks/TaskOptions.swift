@@ -443,18 +443,12 @@ public struct TaskUpdate: Sendable {
     return update
   }
 
-  /// Throws if the update has a value that not every store can hold.
-  func checkForm() throws(TaskQueueError) {
-    try checkReadable()
-    try checkTexts()
-    try checkDates()
-  }
-
-  /// Throws if the update makes no sense, even in a file that an earlier version has written.
-  func checkReadable() throws(TaskQueueError) {
+  /// Throws if the update has a value that the form does not allow.
+  func check(_ form: FormCheck) throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
-    try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
-    try TaskQueueError.check(expiryDate, "expiryDate")
+    try form.check(timeLimit: timeLimit, "timeLimit")
+    try form.check(expiryDate, "expiryDate")
+    if let tags { try form.check(texts: tags, "tags") }
   }
 
   /// Returns roughly how many more bytes the task takes in a file afterwards.
@@ -537,7 +531,7 @@ extension TaskOptions {
       )
       : chosenRecord(id, name, payload, uniqueKey, prohibitsBackoff, follower, now)
     // The store checks the rest. The dates are within their bounds by now.
-    try record.checkReadable()
+    try record.check(.readable)
     try check(isInTime: record)
     return record
   }

@@ -78,6 +78,56 @@ extension TaskQueueError: LocalizedError {
   public var errorDescription: String? { message }
 }
 
+/// How strictly the values of a change are checked.
+///
+/// Each check throws an error that names the value.
+struct FormCheck {
+  /// Every store can hold the values.
+  static let storable = FormCheck(isStorable: true)
+  /// The values make sense, even in a file that an earlier version has written.
+  static let readable = FormCheck(isStorable: false)
+
+  private let isStorable: Bool
+
+  func check(_ date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    try TaskQueueError.check(date, name())
+    if isStorable { try TaskQueueError.check(storable: date, name()) }
+  }
+
+  func check(_ duration: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if isStorable { try TaskQueueError.check(storable: duration, name()) }
+  }
+
+  func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    guard let timeLimit else { return }
+    try check(timeLimit, name())
+    try TaskQueueError.check(timeLimit: timeLimit, name())
+  }
+
+  func check(text: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    if isStorable { try TaskQueueError.check(text: text, name()) }
+  }
+
+  func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    for text in texts { try check(text: text, name()) }
+  }
+
+  func check(queue: String) throws(TaskQueueError) {
+    if isStorable { try TaskQueueError.check(queue: queue) }
+  }
+
+  func check(_ failure: TaskFailure?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    guard let failure else { return }
+    try check(failure.date, "the date of \(name())")
+    try check(text: failure.reason, "the text of \(name())")
+  }
+
+  func check(rememberedUnder name: String, _ value: [UInt8]) throws(TaskQueueError) {
+    try TaskQueueError.check(rememberedUnder: name, value)
+    try check(text: name, "the name of a remembered value")
+  }
+}
+
 /// Checks for values that no store can keep, and that make no sense to a queue.
 ///
 /// Each check throws an error that names the value.

@@ -273,7 +273,7 @@ extension TaskRecord {
     var record = self
     if record.state == .running { record.state = .waiting }
     do {
-      try record.checkReadable()
+      try record.check(.readable)
       return true
     } catch {
       return false

@@ -37,7 +37,7 @@ struct JournalDecoder {
         try TaskQueueError.check(rememberedUnder: name, value)
       case .value(let name, let value): try TaskQueueError.check(valueNamed: name, value)
       case .change(let change), .supersession(let change), .restart(let change, _):
-        try change.checkReadable()
+        try change.check(.readable)
       }
     } catch {
       throw .malformed(error.message)
@@ -254,7 +254,7 @@ struct JournalDecoder {
 extension JournalDecoder {
   /// Checks a task less strictly than a new one, because an earlier version may have written it.
   func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
-    do { try record.checkReadable() } catch { throw .malformed(error.message) }
+    do { try record.check(.readable) } catch { throw .malformed(error.message) }
   }
 
   mutating func record() throws(JournalDecodingError) -> TaskRecord {

@@ -310,7 +310,7 @@ extension TaskQueue {
     _ given: TaskUpdate,
     check: (TaskRecord) throws(TaskQueueError) -> Void
   ) async throws -> Bool {
-    try given.checkForm()
+    try given.check(.storable)
     if let tags = given.tags { try TaskQueueError.check(tags, "tags") }
     var update = given
     if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }

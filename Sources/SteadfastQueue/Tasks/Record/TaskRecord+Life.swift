@@ -321,31 +321,29 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Throws if not every store can hold this as a new task, as ``TaskChange/checkForm()`` does.
-  func checkForm() throws(TaskQueueError) {
-    try checkReadable()
-    try checkTexts()
-    try checkDates()
-  }
-
-  /// Throws if the task makes no sense, even in a file that an earlier version has written.
-  func checkReadable() throws(TaskQueueError) {
+  /// Throws if this is no new task, or has a value that the form does not allow.
+  func check(_ form: FormCheck) throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
     }
-    try TaskQueueError.check(createdDate, "createdDate")
-    try TaskQueueError.check(availableDate, "availableDate")
-    try TaskQueueError.check(finishedDate, "finishedDate")
+    try form.check(text: name, "name")
+    try form.check(createdDate, "createdDate")
+    try form.check(availableDate, "availableDate")
+    try form.check(finishedDate, "finishedDate")
     try TaskQueueError.check(maxRetries, "maxRetries")
-    if hasFailureState { try checkFailureState() }
+    if let uniqueKey { try form.check(text: uniqueKey, "uniqueKey") }
+    if hasFailureState { try checkFailureState(form) }
     if hasExtras {
-      try TaskQueueError.check(expiryDate, "expiryDate")
-      try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
-      try TaskQueueError.check(uniqueUntil, "uniqueUntil")
-      try TaskQueueError.check(latestDate, "latestDate")
+      try form.check(expiryDate, "expiryDate")
+      try form.check(timeLimit: timeLimit, "timeLimit")
+      try form.check(uniqueUntil, "uniqueUntil")
+      try form.check(latestDate, "latestDate")
+      try form.check(texts: tags, "tags")
       try TaskQueueError.check(key: orderKey, "orderKey")
+      if let orderKey { try form.check(text: orderKey, "orderKey") }
       try TaskQueueError.check(queue: queue)
       try TaskQueueError.check(conditions, "conditions")
+      for condition in conditions { try form.check(text: condition.rawValue, "conditions") }
       if let dependencies = presentDependencies { try check(dependencies) }
     }
   }
@@ -363,12 +361,11 @@ extension TaskRecord {
     }
   }
 
-  private func checkFailureState() throws(TaskQueueError) {
-    try TaskQueueError.check(failedDate, "failedDate")
-    try TaskQueueError.check(explicitOrigin, "countedFrom")
-    for failure in earlierFailures {
-      try TaskQueueError.check(failure.date, "the date of an earlier failure")
-    }
+  private func checkFailureState(_ form: FormCheck) throws(TaskQueueError) {
+    try form.check(failedDate, "failedDate")
+    try form.check(explicitOrigin, "countedFrom")
+    if let lastError { try form.check(text: lastError, "lastError") }
+    for failure in earlierFailures { try form.check(failure, "an earlier failure") }
     try TaskQueueError.check(retryCount, "retryCount")
     try TaskQueueError.check(interruptionCount, "interruptionCount")
   }
