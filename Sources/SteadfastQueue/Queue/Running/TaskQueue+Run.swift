@@ -118,11 +118,13 @@ extension TaskQueue {
     _ body: () async -> Void
   ) async {
     await withDiscardingTaskGroup { group in
-      let executor = time.deadlineExecutor
-      group.addTask(executorPreference: executor) { await self.keepToShutDownLimit() }
-      if let budget {
-        group.addTask(executorPreference: executor) { await self.keepToBudget(budget.deadline) }
+      func keep(_ limit: @escaping @Sendable () async -> Void) {
+        // Without an executor to prefer, a child does not even have that of its parent.
+        guard let executor = time.deadlineExecutor else { return group.addTask { await limit() } }
+        group.addTask(executorPreference: executor) { await limit() }
       }
+      keep { await self.keepToShutDownLimit() }
+      if let budget { keep { await self.keepToBudget(budget.deadline) } }
       await body()
       group.cancelAll()
     }
