@@ -191,7 +191,9 @@ class QueueFile:
                 self.problems.append("a task was removed that was not given up")
         elif kind in ("succeed", "abandon"):
             self.states[task] = kind
-        elif kind not in ("header", "begin", "retry", "release", "rebase", "interruption", "seal"):
+        # One that was interrupted twice is postponed while another such task is performed.
+        elif kind not in ("header", "begin", "retry", "release", "reschedule", "rebase",
+                          "interruption", "seal"):
             self.problems.append(f"unexpected line of kind {kind}")
 
 
