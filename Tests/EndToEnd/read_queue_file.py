@@ -1033,6 +1033,9 @@ class Tasks:
         at = fields.date("at")
         for task in self.in_order(lambda task: True):
             created, origin = task["created"], task["from"]
+            # An earlier rebase may have made them equal.
+            if task["available"] == created:
+                origin = created
             if created > at:
                 task["created"] = at
                 for name in ("uniqueUntil", "latestDate"):
