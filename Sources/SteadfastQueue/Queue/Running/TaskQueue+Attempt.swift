@@ -35,8 +35,13 @@ extension TaskQueue {
     let ruling = record.interruptionCount > 0 ? ruling(on: record) : .attempt
     defer { if record.interruptionCount > 0 { suspects.ended(record.id) } }
     if case .postpone(let delay) = ruling {
-      let date = moment.date(after: delay)
-      return await leaveOut(task, worker, .reschedule(.claimed(task.lease), availableDate: date))
+      let moment = moment
+      let change = TaskChange.reschedule(
+        .claimed(task.lease),
+        availableDate: moment.date(after: delay),
+        countedFrom: moment.now
+      )
+      return await leaveOut(task, worker, change)
     }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (directive, isCutShort) = endAttempt(of: worker)

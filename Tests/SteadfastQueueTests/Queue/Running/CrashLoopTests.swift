@@ -177,6 +177,27 @@ private struct Job: TaskPayload { var number: Int }
     #expect(clock.now.offset < .seconds(200))
   }
 
+  @Test func `the date until which a suspect waits for another one is counted from now`()
+    async throws
+  {
+    let store = InMemoryStore()
+    for number in 1...2 {
+      var record = Self.record(of: Job(number: number), number, clock)
+      record.interruptionCount = 2
+      _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .relaxed)
+    }
+    let configuration = TaskQueueConfiguration(maxConcurrentTasks: 2)
+    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    await queue.register(Job.self) { [clock] _, _ in try await clock.sleep(for: .seconds(10)) }
+    let start = clock.date
+    try await withRunning(queue) {
+      try await clock.sleep(for: .milliseconds(50))
+      let waiting = try await queue.tasks(matching: TaskFilter(states: [.waiting]))
+      #expect(waiting.map(\.countedFrom) == [start])
+      #expect(waiting.allSatisfy { $0.availableDate > start })
+    }
+  }
+
   private static func record(
     of job: Job,
     _ number: Int,
