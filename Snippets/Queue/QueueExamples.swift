@@ -1,4 +1,4 @@
-//! Short calls: how a queue is made, what it is told, and what its handlers do.
+//! Short examples: making a queue, changing its tasks, and writing handlers.
 
 import Foundation
 import SteadfastQueue

@@ -193,7 +193,7 @@ package final class JobQueue: Sendable {
 
   /// Waits until a thread has answered a call.
   ///
-  /// - Throws: `closed` if no thread takes calls any more, or what the thread fails with.
+  /// - Throws: `closed` if the threads have stopped; the error with which a thread has failed.
   package func perform(
     _ call: StoreJob.Call,
     orThrow closed: @autoclosure @Sendable () -> any Error

@@ -190,10 +190,10 @@ extension TaskTables {
 package struct KeyTwin {
   package let id: TaskID
   package let state: TaskState
-  /// Whether it stands for a task of the date that was asked for.
+  /// Whether it stands for a task of the requested date.
   package let isRecent: Bool
   package let memorySize: Int
-  /// Whether it can't be performed any more on the date that was asked for.
+  /// Whether it doesn't run, and has expired by the requested date.
   package let hasExpired: Bool
 }
 
@@ -283,7 +283,7 @@ private enum KeyDecision {
   case outcome(ChangeOutcome)
 }
 
-/// An insertion refuses its batch, of which a part was made.
+/// An insertion refuses its batch, part of which is already in the tables.
 package struct BatchRefusal: Error {
   package let outcomes: [ChangeOutcome]
 

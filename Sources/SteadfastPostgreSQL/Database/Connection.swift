@@ -79,7 +79,7 @@ import Musl
     )
   }
 
-  /// Whether the connection is of no use any more.
+  /// Whether the connection is unusable.
   var isLost: Bool { unsafe isOutOfStep || PQstatus(handle) == CONNECTION_BAD }
 
   /// Whether no transaction is under way, as far as the answers tell that have come.
@@ -318,7 +318,7 @@ struct PostgreSQLFailure: Error, Equatable {
   /// The five characters of SQLSTATE; empty if the library itself has failed.
   let state: String
   let text: String
-  /// Whether the connection is of no use any more.
+  /// Whether the connection is unusable.
   var isConnectionLost = false
 
   /// The first line of the text, without the word for how bad it is.

@@ -162,7 +162,7 @@ extension SQLValue {
   static func id(_ value: TaskID?) -> SQLValue { value.map { .id($0) } ?? .null }
   static func date(_ value: Date?) -> SQLValue { value.map { .date($0) } ?? .null }
 
-  /// The microseconds, of which a positive duration has at least one.
+  /// The microseconds; at least one for a positive duration.
   static func duration(_ value: Duration?) -> SQLValue {
     value.map { .integer($0.microseconds) } ?? .null
   }

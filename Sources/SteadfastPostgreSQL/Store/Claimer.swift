@@ -221,9 +221,9 @@ final class Claimer {
 
 /// What extends claims on a session; one thread uses both.
 ///
-/// Claims run out while their extension waits. So it waits neither behind other changes, which wait
-/// for locks, nor behind claims, which may take long. A task that another session has locked keeps
-/// back its own claim only.
+/// Claims run out while their extension waits. So it doesn't wait for other changes, which wait for
+/// locks, or for claims, which may take long. A task that another session has locked delays only
+/// the extension of its own claim.
 final class Extender {
   /// How long a call waits for tasks that are locked, or a tenth of the lease if that is shorter.
   private static let patience = Duration.seconds(1)

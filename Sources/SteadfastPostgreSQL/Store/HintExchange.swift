@@ -172,7 +172,7 @@ final class FreedTaskNotes: Sendable {
     }
   }
 
-  /// Notes that tasks may have become available, anywhere.
+  /// Records that tasks of any queue may have become available.
   func noteOthers() {
     freed.withLock { $0?.noteForAll(FreedTasks(areAnywhere: true)) }
   }

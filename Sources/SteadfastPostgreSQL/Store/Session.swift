@@ -251,21 +251,21 @@ final class Session {
   }
 }
 
-/// The ends of transactions, of which it can be found out whether they were stored.
+/// Commits whose outcome can be looked up if the answer is lost.
 extension Session {
   /// Commits a transaction, with the row that says so if it has changed something.
   ///
   /// The row takes the place of the one before, which is named by its number: all that were there
   /// while some transaction can see them stand under the session in the index.
   ///
-  /// The row can't be written on another session than the one that holds the lock: a pooler that
-  /// gives each transaction another session would make the row worth nothing.
+  /// The row can be written only on the session that holds the lock: with a pooler that gives each
+  /// transaction another session, it would prove nothing.
   func commit(_ tables: Tables, isRepeatable: Bool) throws {
     let database = tables.database
     do throws(PostgreSQLFailure) {
       if tables.hasChanged {
         requestNumber += 1
-        // The column takes no null.
+        // On another session the value is null, which the column refuses.
         try database.send(
           """
           with earlier as (

@@ -342,7 +342,7 @@ extension SQLValue {
     return .real(seconds.isNaN ? -.infinity : seconds)
   }
 
-  /// The microseconds, of which a positive duration has at least one.
+  /// The microseconds; at least one for a positive duration.
   static func duration(_ value: Duration?) -> SQLValue {
     value.map { .integer($0.microseconds) } ?? .null
   }

@@ -233,7 +233,7 @@ extension VirtualClock {
   /// Suspends for a duration of this clock, like ``sleep(until:tolerance:)``.
   ///
   /// In a task that belongs to a ``VirtualTime`` but does not run on it, because it was started
-  /// with `Task { }`, this method throws at once: it would be left to chance whether the time moves
+  /// with `Task { }`, this method throws at once: it would depend on chance whether the time moves
   /// before or after the sleep begins. Tasks on the main actor may sleep, because the virtual time
   /// waits for them.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before; a
