@@ -253,7 +253,7 @@ extension Tables {
   ///
   /// Where several queues use the tables, each may have a clock of its own, and nothing changes.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    guard !isShared else { return .done }
+    guard !isShared, try database.has(Self.dateAfter, .date(now)) else { return .done }
     try database.send(Self.countingAgain, .date(now))
     // What is earlier than its task was counted from another date, by a task that it took over.
     try database.send(
@@ -273,6 +273,14 @@ extension Tables {
     )
     return .done
   }
+
+  /// Finds a task with a date that a rebase concerns, in one pass over the table.
+  private static let dateAfter = """
+    select 1 from steadfast_task
+    where created_date > $1
+      or not has_ended and (counted_from > $1 or failed_date > $1)
+    limit 1
+    """
 
   /// Counts again when tasks are available, or wakes them, so that their handlers do.
   private static let countingAgain = """

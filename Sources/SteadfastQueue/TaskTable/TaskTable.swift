@@ -47,7 +47,7 @@ struct TaskTable: Sendable {
   /// available later, if an earlier claim had a later date; a claim that meets one lets it wait.
   var cutoff = Date.distantPast
   /// No task was created, none failed, and no date was counted, after this date.
-  var latestDate = Date.distantPast
+  private(set) var latestDate = Date.distantPast
 
   /// Returns a number that was never returned before, for positions and lease tokens.
   mutating func nextNumber() -> UInt64 {

@@ -109,7 +109,7 @@ struct FormCheck {
   }
 
   func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
-    for text in texts { try check(text: text, name()) }
+    if isStorable { try TaskQueueError.check(texts: texts, name()) }
   }
 
   func check(queue: String) throws(TaskQueueError) {

@@ -32,7 +32,7 @@ struct Plans {
     // Where claims take long.
     "from pg_stat_user_tables",
     // After a clock has gone back.
-    "with moved as", "set created_date = $1", "where failed_date > $1",
+    "with moved as", "counted_from > $1 or", "set created_date = $1", "where failed_date > $1",
   ]
 
   /// The lines of a plan that read a table without looking for anything in an index.

@@ -118,13 +118,11 @@ extension TaskQueue {
     _ body: () async -> Void
   ) async {
     await withDiscardingTaskGroup { group in
-      func keep(_ limit: @escaping @Sendable () async -> Void) {
-        // Without an executor to prefer, a child does not even have that of its parent.
-        guard let executor = time.deadlineExecutor else { return group.addTask { await limit() } }
-        group.addTask(executorPreference: executor) { await limit() }
+      // A child to whom no executor is given, instead, does not even have its parent's.
+      await withTaskExecutorPreference(time.deadlineExecutor) {
+        group.addTask { await self.keepToShutDownLimit() }
+        if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
       }
-      keep { await self.keepToShutDownLimit() }
-      if let budget { keep { await self.keepToBudget(budget.deadline) } }
       await body()
       group.cancelAll()
     }

@@ -343,7 +343,7 @@ extension TaskRecord {
       if let orderKey { try form.check(text: orderKey, "orderKey") }
       try TaskQueueError.check(queue: queue)
       try TaskQueueError.check(conditions, "conditions")
-      for condition in conditions { try form.check(text: condition.rawValue, "conditions") }
+      try form.check(texts: Set(conditions.map(\.rawValue)), "conditions")
       if let dependencies = presentDependencies { try check(dependencies) }
     }
   }
