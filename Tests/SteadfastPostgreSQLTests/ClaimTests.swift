@@ -28,7 +28,7 @@ struct PostgreSQLClaimTests {
   private func blocks(
     _ database: Connection,
     _ tables: TestTables,
-    from places: ClaimStarts.Places? = nil
+    from places: ClaimCursors.Places? = nil
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
       try database.first(
@@ -63,7 +63,7 @@ struct PostgreSQLClaimTests {
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       try fill(count, in: database)
       return try blocks(database, tables)
     }
@@ -76,7 +76,7 @@ struct PostgreSQLClaimTests {
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       try fill(count + 400, in: database)
       let reader = try tables.database()
       try reader.execute(

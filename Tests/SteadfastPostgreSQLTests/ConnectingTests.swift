@@ -21,7 +21,7 @@ struct PostgreSQLConnectingTests {
   ])
   func `a wrong password is no matter of waiting`(_ text: String) throws {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = StorePlace("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(error.code == .notAllowed)
     #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
   }
@@ -66,7 +66,7 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test func `a server that is too old is refused`() throws {
-    let settings = SessionSettings(StorePlace("dbname=app"))
+    let settings = SessionSettings(DatabaseLocation("dbname=app"))
     #expect(throws: Never.self) { try settings.check(version: 130_000) }
     let error = #expect(throws: PostgreSQLError.self) { try settings.check(version: 120_022) }
     #expect(error?.code == .unsuitableServer)
@@ -149,8 +149,8 @@ struct PostgreSQLConnectingTests {
         "connection to server at \"db\" failed: server does not support SSL, but SSL was required",
       isConnectionLost: true
     )
-    #expect(StorePlace("host=db").describedAttempt(failure).code == .tlsFailed)
-    #expect(StorePlace("host=db,other").describedAttempt(failure).code == .unreachable)
+    #expect(DatabaseLocation("host=db").describedAttempt(failure).code == .tlsFailed)
+    #expect(DatabaseLocation("host=db,other").describedAttempt(failure).code == .unreachable)
   }
 
   // MARK: Poolers

@@ -28,7 +28,7 @@ struct ConnectionStringTests {
     _ string: String,
     _ reason: String
   ) throws {
-    let place = StorePlace(string)
+    let place = DatabaseLocation(string)
     let error = try #require(throws: PostgreSQLError.self) { try place.check() }
     #expect(error.code == .invalidArgument)
     let start = "the connection string can't be read: \(reason)"
@@ -47,7 +47,7 @@ struct ConnectionStringTests {
 
   @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
   func `what is empty is left out of the name`(_ string: String) {
-    #expect(StorePlace(string).name == "the user's own database on this machine")
+    #expect(DatabaseLocation(string).name == "the user's own database on this machine")
   }
 
   @Test(arguments: [
@@ -56,14 +56,14 @@ struct ConnectionStringTests {
   ])
   func `an error of an attempt shows no part of the string`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = StorePlace("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(!error.message.contains("secret"))
   }
 
   @Test func `what libpq says in several lines is one sentence`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let message = StorePlace("dbname=app host=here").describedAttempt(failure).message
+    let message = DatabaseLocation("dbname=app host=here").describedAttempt(failure).message
     #expect(
       message
         == "the database app on here can't be reached: no such file; Is the server running?"
@@ -76,7 +76,7 @@ struct ConnectionStringTests {
   ])
   func `a server that has no connection left is waited for`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = StorePlace("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(error.code == .unreachable)
     #expect(error.isTransient)
   }
@@ -86,7 +86,7 @@ struct ConnectionStringTests {
   ])
   func `a role that may not log in is no matter of waiting`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    #expect(StorePlace("dbname=app").describedAttempt(failure).code == .notAllowed)
+    #expect(DatabaseLocation("dbname=app").describedAttempt(failure).code == .notAllowed)
   }
 }
 #endif

@@ -34,10 +34,10 @@ extension Connection {
 struct PostgreSQLInsertStatementModelTests {
   private struct Side: InsertionSide {
     private let tables: Tables
-    private let place: StorePlace
+    private let place: DatabaseLocation
 
     init(_ test: TestTables) throws {
-      place = StorePlace(test.connection, prefix: test.prefix)
+      place = DatabaseLocation(test.connection, prefix: test.prefix)
       let database = try test.database()
       try SessionSettings(place).apply(to: database)
       try Schema().migrate(database, prefix: test.prefix, changes: true)

@@ -162,7 +162,7 @@ struct PostgreSQLInsertStatementTests {
   ) async throws {
     try await withTables { tables in
       let database = try tables.database()
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       let old = Schema(steps: Array(Schema().steps.prefix(version)))
       try old.migrate(database, prefix: tables.prefix, changes: true)
       // Each was available a minute after its creation; 2 because of a failure.

@@ -55,7 +55,7 @@ struct LimitTests {
           try database.send("select $1::bytea, $2::bytea[]", values, isWanted: true)
         }
         #expect(!failure.isConnectionLost)
-        let error = StorePlace(tables.connection).described(failure)
+        let error = DatabaseLocation(tables.connection).described(failure)
         #expect(error.code == .refused)
         #expect(!error.isTransient)
         #expect(error.message.contains("less than 1 GiB"))

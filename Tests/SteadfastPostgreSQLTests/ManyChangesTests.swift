@@ -152,7 +152,7 @@ struct ManyChangesTests {
   @Test func `the server looks whether the machine of a session is still there`() async throws {
     try await withTables { tables in
       let database = try tables.database()
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       let names = try database.all(
         "select name from pg_settings where name like 'tcp_%' and source = 'session' order by name"
       ) { $0.text(0) }

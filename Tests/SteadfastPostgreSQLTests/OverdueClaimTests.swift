@@ -136,7 +136,7 @@ struct OverdueClaimTests {
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       try database.execute(
         """
         insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,

@@ -17,7 +17,7 @@ struct SessionTests {
     let store = tables.store()
     try await store.open()
     try await store.close()
-    return Session(StorePlace(tables.connection, prefix: tables.prefix)) { tables, isFirst in
+    return Session(DatabaseLocation(tables.connection, prefix: tables.prefix)) { tables, isFirst in
       tables.database.patience = 300
       try prepare(isFirst)
     }
@@ -76,7 +76,7 @@ struct SessionTests {
       state: state,
       text: "ERROR:  prepared statement \"s1\" is not as it was"
     )
-    let error = StorePlace("dbname=app").described(failure)
+    let error = DatabaseLocation("dbname=app").described(failure)
     #expect(error.code == .unsuitableServer)
     #expect(!error.isTransient)
     #expect(error.message.contains("(prepared statement \"s1\" is not as it was)"))
@@ -138,12 +138,12 @@ struct SessionTests {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
       for (place, patience) in [("", 120_000), (options, 630_000)] {
-        let place = StorePlace(try Server.connection(with: place), prefix: tables.prefix)
+        let place = DatabaseLocation(try Server.connection(with: place), prefix: tables.prefix)
         let database = try Connection(place.connection.get().parameters)
         try SessionSettings(place).apply(to: database)
         #expect(Int(database.patience) == patience)
       }
-      let place = StorePlace(try Server.connection(with: options), prefix: tables.prefix)
+      let place = DatabaseLocation(try Server.connection(with: options), prefix: tables.prefix)
       let database = try Connection(place.connection.get().parameters)
       database.patience = 500
       try SessionSettings(place).apply(to: database)

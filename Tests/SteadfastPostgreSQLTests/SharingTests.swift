@@ -123,7 +123,7 @@ struct PostgreSQLSharingTests {
       let name = "idle_session_timeout"
       guard database.serverVersion >= 140_000 else { return }
       try database.execute("set \(name) = '1h'")
-      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       #expect(try database.first("select current_setting('\(name)')") { $0.text(0) } == "0")
     }
   }

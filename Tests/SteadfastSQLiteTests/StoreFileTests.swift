@@ -185,7 +185,7 @@ struct StoreFileTests {
   }
 
   @Test func `a system without another thread is named in an error of the store`() throws {
-    let place = StorePlace(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
+    let place = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
     let found = place.error(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
     let error = try #require(found)
     #expect(error.code == .cannotOpen)

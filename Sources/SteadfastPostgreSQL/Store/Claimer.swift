@@ -21,7 +21,7 @@ final class Claimer {
   /// For how many order keys that others have locked a look waits, at most.
   private static let mostBusyKeys = 8
 
-  private let place: StorePlace
+  private let place: DatabaseLocation
   private let session: Session
   /// How long claims that have run out may wait until they are ended; `nil` if they have no end.
   private let interval: DispatchTimeInterval?
@@ -29,17 +29,17 @@ final class Claimer {
   /// The tokens of claims that no caller was told of, but which may have been stored.
   private var tokensInDoubt: [UInt64] = []
   /// What the store's changes have made available, while claims keep their places.
-  private let notes: FreedTaskNotes
+  private let notes: DeletedRowNotes
   /// Where the claims of each queue begin.
-  private var starts: [ExactText: ClaimStarts] = [:]
+  private var starts: [ExactText: ClaimCursors] = [:]
   private var keepsPlaces: Bool
   private var nextCount = ContinuousClock.now
 
   init(
-    _ place: StorePlace,
+    _ place: DatabaseLocation,
     on session: Session,
     leaseDuration: Duration?,
-    _ notes: FreedTaskNotes
+    _ notes: DeletedRowNotes
   ) {
     self.place = place
     self.session = session
@@ -81,7 +81,7 @@ final class Claimer {
   /// Claims tasks, in all lanes or in those of which the places are known.
   private func take(
     _ request: ClaimRequest,
-    from starts: ClaimStarts.Places?
+    from starts: ClaimCursors.Places?
   ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number tells this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
@@ -107,11 +107,11 @@ final class Claimer {
   // MARK: Places
 
   /// Where the claim begins in each lane.
-  private func places(for request: ClaimRequest) throws -> ClaimStarts.Places {
+  private func places(for request: ClaimRequest) throws -> ClaimCursors.Places {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
     let freed = notes.take(forQueue: request.queue)
-    var own = starts[queue] ?? ClaimStarts(isExact: place.alwaysKeepsPlaces)
+    var own = starts[queue] ?? ClaimCursors(isExact: place.alwaysKeepsPlaces)
     defer { starts[queue] = own }
     if let known = own.places(for: request, after: freed, at: now) { return known }
     do {
@@ -129,8 +129,8 @@ final class Claimer {
     for (task, position) in found {
       let record = task.record
       starts[ExactText(queue)]?.note(
-        ClaimStarts.Lane(of: record),
-        upTo: ClaimStarts.Place(date: record.availableDate, position: position)
+        ClaimCursors.Lane(of: record),
+        upTo: ClaimCursors.Place(date: record.availableDate, position: position)
       )
     }
   }
@@ -153,7 +153,7 @@ final class Claimer {
 
   private func nextDate(
     _ request: ClaimRequest,
-    _ places: ClaimStarts.Places?
+    _ places: ClaimCursors.Places?
   ) throws -> Date? {
     let date = try session.look { try Tables.nextDate(for: request, from: places, in: $0) }
     guard let own = starts[ExactText(request.queue)], places != nil, !place.alwaysKeepsPlaces else {

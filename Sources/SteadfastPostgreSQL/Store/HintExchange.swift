@@ -30,14 +30,14 @@ final class HintExchange: Sendable {
 
   private static let interval = DispatchTimeInterval.milliseconds(5)
 
-  private let place: StorePlace
+  private let place: DatabaseLocation
   private let listeners: HintListeners
   private let state = Mutex(State())
   private let wakeUp: WakeUpPipe
   /// What distinguishes this store's notifications.
   private let sender = String(UInt64.random(in: 0...UInt64.max), radix: 16)
 
-  init(_ place: StorePlace, _ listeners: HintListeners) throws(SystemCallError) {
+  init(_ place: DatabaseLocation, _ listeners: HintListeners) throws(SystemCallError) {
     self.place = place
     self.listeners = listeners
     wakeUp = try WakeUpPipe()
@@ -145,9 +145,9 @@ final class WakeUpPipe: Sendable {
 }
 
 /// What the thread that writes notes for the one that claims, while that one needs it.
-final class FreedTaskNotes: Sendable {
+final class DeletedRowNotes: Sendable {
   /// What each queue has yet to hear; `nil` if nothing is noted.
-  private let freed = Mutex<[ExactText: FreedTasks]?>(nil)
+  private let freed = Mutex<[ExactText: DeletedRows]?>(nil)
 
   /// Begins to note, or ends it.
   func set(isOn: Bool) {
@@ -164,7 +164,7 @@ final class FreedTaskNotes: Sendable {
   func note(_ group: BatchGroup, hasFreedOthers: Bool) {
     freed.withLock { freed in
       guard freed != nil else { return }
-      var ofAll = FreedTasks(areAnywhere: hasFreedOthers)
+      var ofAll = DeletedRows(areAnywhere: hasFreedOthers)
       for batch in group.batches {
         for change in batch { freed?.note(change.change, &ofAll) }
       }
@@ -174,20 +174,20 @@ final class FreedTaskNotes: Sendable {
 
   /// Records that tasks of any queue may have become available.
   func noteOthers() {
-    freed.withLock { $0?.noteForAll(FreedTasks(areAnywhere: true)) }
+    freed.withLock { $0?.noteForAll(DeletedRows(areAnywhere: true)) }
   }
 
   /// What was noted for a queue since the last call.
-  func take(forQueue queue: String) -> FreedTasks {
-    freed.withLock { $0?.updateValue(FreedTasks(), forKey: ExactText(queue)) } ?? FreedTasks()
+  func take(forQueue queue: String) -> DeletedRows {
+    freed.withLock { $0?.updateValue(DeletedRows(), forKey: ExactText(queue)) } ?? DeletedRows()
   }
 }
 
-extension [ExactText: FreedTasks] {
-  fileprivate mutating func note(_ change: TaskChange, _ ofAll: inout FreedTasks) {
+extension [ExactText: DeletedRows] {
+  fileprivate mutating func note(_ change: TaskChange, _ ofAll: inout DeletedRows) {
     switch change {
     case .insert(let record, _):
-      self[ExactText(record.queue), default: FreedTasks()].add(record)
+      self[ExactText(record.queue), default: DeletedRows()].add(record)
     case .retry(_, let date, _, _, _), .suspend(_, let date, awaiting: [], _):
       ofAll.add(date)
     case .succeed, .abandon, .park, .cancel, .pause, .extend, .remember, .setValue, .prune, .remove:
@@ -200,15 +200,15 @@ extension [ExactText: FreedTasks] {
   }
 
   /// Notes for each queue what may concern tasks of any.
-  fileprivate mutating func noteForAll(_ freed: FreedTasks) {
+  fileprivate mutating func noteForAll(_ freed: DeletedRows) {
     guard freed.areAnywhere || freed.earliest != nil else { return }
     for queue in keys { self[queue]?.add(freed) }
   }
 }
 
-extension FreedTasks {
+extension DeletedRows {
   fileprivate mutating func add(_ record: TaskRecord) {
-    let lane = ClaimStarts.Lane(of: record)
+    let lane = ClaimCursors.Lane(of: record)
     dates[lane] = min(dates[lane] ?? .distantFuture, record.availableDate)
   }
 
@@ -216,7 +216,7 @@ extension FreedTasks {
     earliest = min(earliest ?? .distantFuture, date)
   }
 
-  fileprivate mutating func add(_ other: FreedTasks) {
+  fileprivate mutating func add(_ other: DeletedRows) {
     areAnywhere = areAnywhere || other.areAnywhere
     if let date = other.earliest { add(date) }
   }

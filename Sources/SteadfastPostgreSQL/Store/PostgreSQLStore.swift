@@ -94,7 +94,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     sharing: StoreSharing? = StoreSharing(),
     migrates: Bool = true
   ) {
-    let place = StorePlace(
+    let place = DatabaseLocation(
       connection,
       schema: schema,
       prefix: prefix,
@@ -113,7 +113,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     clockOffset: (@Sendable () -> Duration)?,
     alwaysKeepsPlaces: Bool = false
   ) {
-    let place = StorePlace(
+    let place = DatabaseLocation(
       connection,
       prefix: prefix,
       isShared: sharing != nil,
@@ -123,7 +123,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     self.init(place, sharing: sharing)
   }
 
-  private init(_ place: StorePlace, sharing: StoreSharing?) {
+  private init(_ place: DatabaseLocation, sharing: StoreSharing?) {
     self.sharing = sharing
     description = place.name
     use = sharing == nil ? ExclusiveUse() : nil
@@ -151,7 +151,13 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     schema: String? = nil,
     prefix: String = "steadfast"
   ) throws(PostgreSQLError) -> String {
-    let place = StorePlace("", schema: schema, prefix: prefix, isShared: true, migrates: false)
+    let place = DatabaseLocation(
+      "",
+      schema: schema,
+      prefix: prefix,
+      isShared: true,
+      migrates: false
+    )
     try place.check()
     return place.script(from: 0)
   }
@@ -302,7 +308,7 @@ extension PostgreSQLStore {
 
 extension InsertStatement {
   /// Makes the statement that calls the function of the tables at a place.
-  init(_ record: TaskRecord, _ policy: UniquePolicy, _ place: StorePlace) throws {
+  init(_ record: TaskRecord, _ policy: UniquePolicy, _ place: DatabaseLocation) throws {
     let payload = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let values = Self.values(of: record, policy, payload)
     let marks = values.enumerated().map { "$\($0 + 1)::\($1.type)" }

@@ -15,7 +15,7 @@ final class Session {
   static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
-  let place: StorePlace
+  let place: DatabaseLocation
   let number = Int64.random(in: 1...Int64.max)
   /// What the first connection and each later one is asked before it is used.
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
@@ -38,7 +38,7 @@ final class Session {
   ///   - isFirst: Whether the store's other sessions connect after this one.
   ///   - prepare: What each new connection is asked.
   init(
-    _ place: StorePlace,
+    _ place: DatabaseLocation,
     isFirst: Bool = false,
     prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void
   ) {
@@ -326,9 +326,9 @@ extension Session {
 
 /// What each connection is set to, and what its server must be.
 struct SessionSettings {
-  private let place: StorePlace
+  private let place: DatabaseLocation
 
-  init(_ place: StorePlace) { self.place = place }
+  init(_ place: DatabaseLocation) { self.place = place }
 
   /// Statements have plans that do not depend on how full the tables were when they were made.
   ///
@@ -410,11 +410,11 @@ struct SessionSettings {
 
   /// Throws if the server is too old; the version is a number such as 150018 for 15.18.
   func check(version: Int) throws(PostgreSQLError) {
-    guard version / 10_000 < StorePlace.oldestServer else { return }
+    guard version / 10_000 < DatabaseLocation.oldestServer else { return }
     throw PostgreSQLError(
       .unsuitableServer,
       "the server of \(place.name) is PostgreSQL \(version / 10_000); the store needs version "
-        + "\(StorePlace.oldestServer) or newer"
+        + "\(DatabaseLocation.oldestServer) or newer"
     )
   }
 }

@@ -18,7 +18,7 @@ final class StoreCore: StoreCalls {
   private static let threadCount = 4
 
   private let listeners = HintListeners()
-  let place: StorePlace
+  let place: DatabaseLocation
   private let leaseDuration: Duration?
   private let writing = JobQueue()
   private let claiming = JobQueue()
@@ -29,9 +29,9 @@ final class StoreCore: StoreCalls {
   private let opening = OpenState()
   private let state: Mutex<State>
   private let forkCount = ForkCount.current
-  private let notes = FreedTaskNotes()
+  private let notes = DeletedRowNotes()
 
-  init(_ place: StorePlace, leaseDuration: Duration?) {
+  init(_ place: DatabaseLocation, leaseDuration: Duration?) {
     self.place = place
     self.leaseDuration = leaseDuration
     state = Mutex(State(needsHints: place.isShared))
@@ -135,7 +135,7 @@ final class StoreCore: StoreCalls {
   }
 
   /// A session that changes tasks, and keeps other stores out although the writer's was lost.
-  private static func sessionBesideWriter(_ place: StorePlace) -> Session {
+  private static func sessionBesideWriter(_ place: DatabaseLocation) -> Session {
     Session(place) { tables, _ in try place.use(on: tables.database) }
   }
 

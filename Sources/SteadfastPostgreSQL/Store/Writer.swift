@@ -15,23 +15,23 @@ final class Writer {
   /// How many groups are looked at before they are made, after one whose tasks were not plain.
   private static let mostCarefulGroups = 32
 
-  private let place: StorePlace
+  private let place: DatabaseLocation
   private let session: Session
   private let hints: HintExchange?
   /// The other threads of the tables, which end before the store is closed.
   private let others: DispatchGroup
   /// What makes claims for a store that uses the tables alone, whose claims have no end.
   private let claimer: Claimer
-  private let notes: FreedTaskNotes
+  private let notes: DeletedRowNotes
   private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
 
   init(
-    _ place: StorePlace,
+    _ place: DatabaseLocation,
     hints: HintExchange?,
     others: DispatchGroup,
-    _ notes: FreedTaskNotes
+    _ notes: DeletedRowNotes
   ) {
     self.place = place
     self.notes = notes
@@ -207,7 +207,7 @@ final class Writer {
     return .nothing
   }
 
-  private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {
+  private static func prepare(_ tables: Tables, _ place: DatabaseLocation, isFirst: Bool) throws {
     let database = tables.database
     try place.use(on: database)
     try Schema().migrate(database, prefix: place.prefix, changes: place.migrates)

@@ -134,7 +134,7 @@ extension Tables {
   /// It begins at a place in each lane, or looks at all tasks.
   func sendClaim(
     _ request: ClaimRequest,
-    from starts: ClaimStarts.Places? = nil,
+    from starts: ClaimCursors.Places? = nil,
     token: UInt64
   ) throws(PostgreSQLFailure) {
     let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
@@ -148,7 +148,7 @@ extension Tables {
   }
 
   private static func values(
-    of starts: ClaimStarts.Places
+    of starts: ClaimCursors.Places
   ) -> [SQLValue] {
     [
       .texts(starts.keys.map(\.name.text)),
@@ -232,7 +232,7 @@ extension Tables {
   /// The date of the first task of a lane that is not available yet, or of a claim's end.
   static func nextDate(
     for request: ClaimRequest,
-    from starts: ClaimStarts.Places? = nil,
+    from starts: ClaimCursors.Places? = nil,
     in database: Connection
   ) throws -> Date? {
     let all = values(of: request, max(1, request.limit))
@@ -262,14 +262,14 @@ extension Tables {
   static func firstPlaces(
     ofQueue queue: String,
     in database: Connection
-  ) throws -> ClaimStarts.Places {
+  ) throws -> ClaimCursors.Places {
     let found = try database.all(
       firstPlaces,
       .text(queue)
     ) { row in
       (
-        ClaimStarts.Lane(name: ExactText(row.text(0)), rank: row.integer(1)),
-        ClaimStarts.Place(date: row.date(2), position: row.integer(3))
+        ClaimCursors.Lane(name: ExactText(row.text(0)), rank: row.integer(1)),
+        ClaimCursors.Place(date: row.date(2), position: row.integer(3))
       )
     }
     return Dictionary(uniqueKeysWithValues: found)

@@ -101,7 +101,7 @@ public actor TaskQueue {
     )
     let members = (persistence as? GroupStore)?.members
     suspects = members?.suspects ?? Suspects()
-    let absence = members?.absence ?? StoreAbsence()
+    let absence = members?.absence ?? StoreAvailability()
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
       statistics: QueueStatistics.Tally(since: clock.date),
@@ -112,7 +112,7 @@ public actor TaskQueue {
       persistence,
       ofQueue: name,
       configuration,
-      patience: StorePatience(configuration, time, observers.events, absence)
+      patience: StoreRetryPolicy(configuration, time, observers.events, absence)
     )
   }
 
@@ -160,7 +160,7 @@ struct QueueStore: Sendable {
   /// The queue's part of the store, if the queue belongs to a group.
   let group: GroupStore?
   /// What makes calls again, if the store's errors may be transient.
-  let patientStore: PatientStore?
+  let patientStore: RetryingStore?
   /// The error if the queue's name, its configuration or the store's sharing is invalid.
   private let validity: Result<Void, TaskQueueError>
 
@@ -169,7 +169,7 @@ struct QueueStore: Sendable {
     _ persistence: some Persistence,
     ofQueue name: String,
     _ configuration: TaskQueueConfiguration,
-    patience: @autoclosure () -> StorePatience
+    patience: @autoclosure () -> StoreRetryPolicy
   ) {
     validity = Result { () throws(TaskQueueError) in
       if name.isEmpty {
@@ -180,7 +180,7 @@ struct QueueStore: Sendable {
     }
     group = persistence as? GroupStore
     patientStore =
-      persistence.mayFailTransiently ? PatientStore(persistence, patience()) : nil
+      persistence.mayFailTransiently ? RetryingStore(persistence, patience()) : nil
     front = patientStore ?? persistence
   }
 

@@ -102,7 +102,11 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     self.url = url
     self.sharing = sharing
     use = sharing == nil ? ExclusiveUse() : nil
-    core = StoreCore(StorePlace(url: url, prefix: prefix), isShared: sharing != nil, clock: clock)
+    core = StoreCore(
+      DatabaseLocation(url: url, prefix: prefix),
+      isShared: sharing != nil,
+      clock: clock
+    )
   }
 
   deinit { core.end() }
@@ -253,7 +257,7 @@ enum Library {
   /// The oldest version whose statements the store can use, which is of November 2021.
   private static let oldest: Int32 = 3_037_000
 
-  static func check(_ place: StorePlace) throws(SQLiteError) {
+  static func check(_ place: DatabaseLocation) throws(SQLiteError) {
     let version = sqlite3_libversion_number()
     guard version < oldest || sqlite3_threadsafe() == 0 else { return }
     throw SQLiteError(

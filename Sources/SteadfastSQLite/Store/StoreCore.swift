@@ -21,7 +21,7 @@ final class StoreCore: StoreCalls {
   private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
-  let place: StorePlace
+  let place: DatabaseLocation
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file = StoreFile()
@@ -33,7 +33,7 @@ final class StoreCore: StoreCalls {
   private let state = Mutex(State())
   private let forkCount = ForkCount.current
 
-  init(_ place: StorePlace, isShared: Bool, clock: @escaping @Sendable () -> Double) {
+  init(_ place: DatabaseLocation, isShared: Bool, clock: @escaping @Sendable () -> Double) {
     self.place = place
     self.isShared = isShared
     self.clock = clock
@@ -163,7 +163,7 @@ final class StoreCore: StoreCalls {
     }
   }
 
-  private static func read(_ jobs: JobQueue, _ file: StoreFile, _ place: StorePlace) {
+  private static func read(_ jobs: JobQueue, _ file: StoreFile, _ place: DatabaseLocation) {
     var database: Connection?
     while case .jobs(let jobs) = jobs.next(all: false) {
       for job in jobs {

@@ -8,7 +8,7 @@ import SteadfastQueue
 ///
 /// Calls that wait together are one transaction, with one flush.
 final class Writer {
-  private let place: StorePlace
+  private let place: DatabaseLocation
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file: StoreFile
@@ -21,7 +21,7 @@ final class Writer {
   private var dataVersion = 0
 
   init(
-    _ place: StorePlace,
+    _ place: DatabaseLocation,
     isShared: Bool,
     clock: @escaping @Sendable () -> Double,
     file: StoreFile,

@@ -80,7 +80,8 @@ struct LockedTaskTests {
 
   /// The numbers of the locks of tables.
   private func locks(of tables: TestTables) throws -> Tables.Locks {
-    try Session(StorePlace(tables.connection, prefix: tables.prefix)) { _, _ in }.openedTables()
+    try Session(DatabaseLocation(tables.connection, prefix: tables.prefix)) { _, _ in }
+      .openedTables()
       .locks
   }
 

@@ -51,7 +51,7 @@ struct Plans {
     let store = tables.store()
     try await store.open()
     let database = try tables.database()
-    try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+    try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
     try database.execute("select set_config('steadfast.offset', '0 s', false)")
     for table in Schema.tables { try database.execute("vacuum analyze steadfast_\(table)") }
     for (number, statement) in statements.enumerated() {

@@ -133,7 +133,7 @@ extension Tables {
   /// Claims tasks within a transaction that is under way.
   func claim(
     _ request: ClaimRequest,
-    from places: ClaimStarts.Places? = nil
+    from places: ClaimCursors.Places? = nil
   ) throws -> Claim {
     try sendClaim(request, from: places, token: 17)
     let rows = try #require(try database.flush().last)

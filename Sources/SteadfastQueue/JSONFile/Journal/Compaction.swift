@@ -74,7 +74,7 @@ struct Compaction {
   private var replacement: Journal
   private var unflushed = 0
   /// What the lines of the tasks and of the values take beyond their estimate.
-  private(set) var underestimate = Underestimate()
+  private(set) var underestimate = SizeEstimateError()
 
   /// Begins a compaction of a journal.
   ///
@@ -337,7 +337,7 @@ struct CompactionPolicy: Sendable {
 }
 
 /// A copy of the part of a file that is about to be lost, under a name that was free.
-enum AsideCopy {
+enum BackupCopy {
   /// How many bytes are copied at a time.
   private static let partSize = 1 << 20
 
@@ -415,7 +415,7 @@ enum AsideCopy {
     _ range: Range<Int>,
     in storage: any JournalStorage
   ) throws {
-    try Leftover.clear(storage, beside: source)
+    try StaleTempFile.clear(storage, beside: source)
     let file = try storage.create(.replacement)
     defer { file.close() }
     for part in parts(of: range) {
@@ -436,7 +436,7 @@ enum AsideCopy {
 /// A crash leaves there what was being written, which is removed. A file that another program put
 /// there is not removed. If it is in use, or is plainly not a journal, it is in the way, and an
 /// error says so. Any other file that no crash has left gets a name of its own.
-struct Leftover {
+struct StaleTempFile {
   /// How many bytes are compared at a time.
   private static let partSize = 1 << 20
 
@@ -457,14 +457,14 @@ struct Leftover {
     guard try !storage.hasLockFile(.replacement) else {
       throw FileOpeningError.obstructed("it is the file of another queue, as its lock file says")
     }
-    let leftover = Leftover(file: file, size: try file.size())
+    let leftover = StaleTempFile(file: file, size: try file.size())
     if try leftover.wasLeftByCrash(beside: journal)
       || leftover.isPart(of: journal, from: copyStart)
     {
       return try storage.remove(.replacement)
     }
     var number = 1
-    while try !AsideCopy.claim(.stranger(number), in: storage) { number += 1 }
+    while try !BackupCopy.claim(.stranger(number), in: storage) { number += 1 }
     try storage.rename(.replacement, to: .stranger(number))
   }
 
@@ -562,7 +562,7 @@ struct Leftover {
 ///
 /// The estimate counts some texts without the escapes that they need, for example. All sizes are in
 /// bytes.
-struct Underestimate: Sendable {
+struct SizeEstimateError: Sendable {
   /// How much the lines were estimated to take.
   private var estimate = 0
   /// How much they take, at most.

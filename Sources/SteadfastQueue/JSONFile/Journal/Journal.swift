@@ -255,10 +255,10 @@ extension Journal {
       }
       let source = try whole.withoutReservation()
       let contents = try JournalReader.read(source)
-      try Leftover.clear(storage, beside: source, copyStart: contents.goodSize)
+      try StaleTempFile.clear(storage, beside: source, copyStart: contents.goodSize)
       if contents.tornLineCount > 0 {
         let end = contents.goodSize..<source.count
-        _ = try AsideCopy.keep(source, end, as: JournalFileName.torn, in: storage)
+        _ = try BackupCopy.keep(source, end, as: JournalFileName.torn, in: storage)
       }
       if file.hasOtherNames {
         let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
@@ -343,7 +343,7 @@ extension Journal {
     generation: Int,
     beside journal: JournalSource?
   ) throws -> Journal {
-    try Leftover.clear(storage, beside: journal)
+    try StaleTempFile.clear(storage, beside: journal)
     var journal = Journal(
       try storage.create(.replacement),
       JournalContents(generation: generation)

@@ -42,7 +42,7 @@ struct JournalRepair {
     in storage: any JournalStorage,
     _ date: Date
   ) throws -> Int {
-    let (copy, isNew) = try AsideCopy.keep(
+    let (copy, isNew) = try BackupCopy.keep(
       JournalSource(bytes),
       bytes.indices,
       as: JournalFileName.copy,

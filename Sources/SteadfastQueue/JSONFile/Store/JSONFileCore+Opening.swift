@@ -190,7 +190,7 @@ extension JSONFileCore.OpenFile {
 }
 
 /// The file of a queue, while no store has it open.
-struct OfflineFile {
+struct DetachedFile {
   let url: URL
 
   var errors: JSONFileErrors { JSONFileErrors(url: url) }
@@ -201,7 +201,7 @@ struct OfflineFile {
   ///
   /// - Throws: a ``JSONFileError``, also if there is no file. In that case no lock file is made.
   func locked<Value: Sendable>(
-    _ body: @escaping @Sendable (OfflineFile, FileStorage) throws -> Value
+    _ body: @escaping @Sendable (DetachedFile, FileStorage) throws -> Value
   ) async throws -> Value {
     let thread = try errors.translating { try IOThread() }
     return try await RealWork.performInTurn {
@@ -214,7 +214,7 @@ struct OfflineFile {
   }
 
   private func lockNow<Value>(
-    _ body: (OfflineFile, FileStorage) throws -> Value
+    _ body: (DetachedFile, FileStorage) throws -> Value
   ) throws -> Value {
     try errors.checkURL()
     guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }
@@ -438,7 +438,7 @@ extension JSONFileCore {
     try checkFormat(of: source)
     // What was being written when a process ended has tasks too, and can be told only while the
     // file is there. A file of another program stays.
-    do { try Leftover.clear(storage, beside: source) } catch is FileOpeningError {}
+    do { try StaleTempFile.clear(storage, beside: source) } catch is FileOpeningError {}
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
@@ -450,7 +450,7 @@ extension JSONFileCore {
   private func checkFormat(of source: JournalSource) throws {
     guard try source.withoutReservation().count > 0 else { return }
     let start = try source.read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
-    if Leftover.header(in: start) != nil { return }
+    if StaleTempFile.header(in: start) != nil { return }
     do throws(JournalProblem) {
       _ = try JournalReader.read(source)
     } catch {

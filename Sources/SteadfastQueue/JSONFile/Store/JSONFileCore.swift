@@ -44,7 +44,7 @@ final class JSONFileCore: Sendable {
     /// It is kept up to date only if the size of the file is limited.
     var size = 0
     /// What the last compaction since the file was opened has found of the tasks' sizes.
-    var underestimate = Underestimate()
+    var underestimate = SizeEstimateError()
     /// The callers that wait for the end of a compaction, and get whether it was finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?

@@ -356,13 +356,13 @@ extension JSONFileStore {
   ///   disk failed at the very end: the file is repaired, but a power cut may bring the damaged one
   ///   back.
   public static func repair(at url: URL) async throws -> JSONFileRepair {
-    try await OfflineFile(url: url).locked { closed, storage in
+    try await DetachedFile(url: url).locked { closed, storage in
       try repair(closed, storage)
     }
   }
 
   private static func repair(
-    _ closed: OfflineFile,
+    _ closed: DetachedFile,
     _ storage: FileStorage
   ) throws -> JSONFileRepair {
     do {
@@ -418,7 +418,7 @@ extension JSONFileStore {
   ///   ``JSONFileError/Code/newerVersion`` if nothing can be said of it,
   ///   ``JSONFileError/Code/systemCall`` if it is not there or can't be read.
   public static func verify(at url: URL) async throws -> JSONFileReport {
-    try await OfflineFile(url: url).locked { closed, storage in
+    try await DetachedFile(url: url).locked { closed, storage in
       guard let file = try storage.open(.journal) else { throw closed.errors.missing }
       defer { file.close() }
       return try JournalInspection(JournalSource(file)).report

@@ -72,7 +72,7 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func resume(_ id: TaskID) async throws -> Bool {
     try await open()
-    var withdrawn: KeptRequest?
+    var withdrawn: PendingCommand?
     do {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
@@ -89,7 +89,7 @@ extension TaskQueue {
   /// done it.
   private nonisolated func resume(
     _ id: TaskID,
-    withdrawing request: inout KeptRequest?
+    withdrawing request: inout PendingCommand?
   ) async throws -> Bool {
     while true {
       switch machine.withLock({ $0.withdrawPause(of: id) }) {
@@ -360,7 +360,7 @@ extension TaskQueue {
   /// Asks something of all tasks that match a filter and exist now.
   ///
   /// - Returns: The number of tasks that it was done to.
-  nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
+  nonisolated func ask(_ directive: TaskCommand, of filter: TaskFilter) async throws -> Int {
     try await open()
     var count = 0
     try await forEachPage(of: filter, after: nil) { page in
@@ -383,7 +383,7 @@ extension TaskQueue {
 
   /// Asks something of a page of tasks, and returns the number of tasks that it was done to.
   private nonisolated func ask(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of page: some Sequence<TaskRecord>,
     matching filter: TaskFilter
   ) async throws -> Int {
@@ -421,7 +421,7 @@ extension TaskQueue {
   ///
   /// - Returns: Whether the task was there, matched the filter, and it was done to it.
   private nonisolated func askAgain(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of listed: TaskRecord,
     matching filter: TaskFilter
   ) async throws -> Bool {
@@ -436,7 +436,7 @@ extension TaskQueue {
 
   /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
   private nonisolated func askUnlessKeyIsHeld(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of id: TaskID
   ) async throws -> Bool {
     do {
@@ -456,7 +456,7 @@ extension TaskQueue {
   /// - Returns: Whether the task was there, and in a state to which the request applies.
   /// - Throws: `CancellationError` when the caller is cancelled while it waits, and the store is
   ///   gone; what the store throws.
-  nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
+  nonisolated func ask(_ directive: TaskCommand, of id: TaskID) async throws -> Bool {
     try await open()
     return try await askOpened(directive, of: id)
   }
@@ -465,7 +465,7 @@ extension TaskQueue {
   ///
   /// If `isObeying`, the request was kept until now, and waits for no other one.
   nonisolated func askOpened(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of id: TaskID,
     isObeying: Bool = false
   ) async throws -> Bool {
@@ -559,7 +559,7 @@ extension TaskQueue {
     _ batch: [TaskChange],
     for records: [TaskRecord],
     along others: [TaskChange] = [],
-    obeying directive: Directive? = nil
+    obeying directive: TaskCommand? = nil
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), turnKeys(of: records))
     if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
@@ -660,7 +660,7 @@ extension TaskQueue {
   }
 
   /// Returns the change that carries out a request for a task that no queue has claimed.
-  nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
+  nonisolated func change(_ directive: TaskCommand, of record: TaskRecord) -> TaskChange {
     judge.change(directive, of: record, .unclaimed(record.id), now: now)
   }
 
@@ -692,7 +692,7 @@ extension TaskChange {
   }
 }
 
-extension Directive {
+extension TaskCommand {
   fileprivate func applies(to state: TaskState) -> Bool {
     switch self {
     case .cancel, .reschedule: !state.isFinished
@@ -725,7 +725,7 @@ extension TaskQueue {
   /// - Parameters:
   ///   - requests: the requests.
   ///   - isLast: whether the run ends, so that no finisher carries them out.
-  nonisolated func obey(_ requests: [KeptRequest], isLast: Bool = false) async {
+  nonisolated func obey(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
         _ = try await carryOut(request.directive, of: request.id)
@@ -756,9 +756,9 @@ extension TaskQueue {
   ///
   /// If it is not carried out, the earlier one stays.
   nonisolated func ask(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of id: TaskID,
-    insteadOf earlier: Directive
+    insteadOf earlier: TaskCommand
   ) async throws -> Bool {
     var isDone = false
     defer {
@@ -784,7 +784,7 @@ extension TaskQueue {
   }
 
   /// Ends the carrying out of a request, or keeps one for the next run.
-  private nonisolated func obeyed(_ id: TaskID, puttingBack directive: Directive? = nil) {
+  private nonisolated func obeyed(_ id: TaskID, puttingBack directive: TaskCommand? = nil) {
     machine.withLock { machine in
       if let directive { machine.putBack(directive, of: id) }
       machine.obeyed(id)
@@ -795,7 +795,7 @@ extension TaskQueue {
   /// Carries out a request that is not to be carried out by anything else now.
   ///
   /// - Returns: Whether the task was there, and in a state to which the request applies.
-  private nonisolated func carryOut(_ directive: Directive, of id: TaskID) async throws -> Bool {
+  private nonisolated func carryOut(_ directive: TaskCommand, of id: TaskID) async throws -> Bool {
     if try await wasCarriedOut(directive, of: id) { return true }
     return try await askOpened(directive, of: id, isObeying: true)
   }
@@ -804,7 +804,7 @@ extension TaskQueue {
   ///
   /// - Returns: Whether that was the same as is asked now.
   private nonisolated func wasCarriedOut(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of id: TaskID
   ) async throws -> Bool {
     guard let doubt = machine.withLock({ $0.doubt(about: id) }) else { return false }
@@ -823,8 +823,8 @@ extension TaskQueue {
   }
 
   /// Notes that the store has failed to store what was asked of a task, and may have stored it.
-  nonisolated func noteDoubt(_ directive: Directive, _ settlement: Settlement) {
-    let doubt = KeptRequest.Doubt(directive: directive, settlement: settlement)
+  nonisolated func noteDoubt(_ directive: TaskCommand, _ settlement: Settlement) {
+    let doubt = PendingCommand.Doubt(directive: directive, settlement: settlement)
     machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }
 }

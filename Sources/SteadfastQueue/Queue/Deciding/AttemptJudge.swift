@@ -72,7 +72,7 @@ struct AttemptJudge: Sendable {
   func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
-    directive: Directive?,
+    directive: TaskCommand?,
     at moment: Moment,
     using generator: inout SplitMix64
   ) -> Verdict {
@@ -91,7 +91,7 @@ struct AttemptJudge: Sendable {
   func verdict(
     on record: TaskRecord,
     after ending: AttemptMemory.Ending,
-    directive: Directive?,
+    directive: TaskCommand?,
     at moment: Moment
   ) -> Verdict {
     if let directive { return .obey(directive) }
@@ -260,7 +260,7 @@ struct AttemptJudge: Sendable {
   /// To remove a task that has not ended is to cancel it without retaining it. Only the removal of
   /// a task that has already ended is not reported.
   func change(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of record: TaskRecord,
     _ target: TaskTarget,
     now: Date
@@ -304,5 +304,5 @@ enum Verdict: Sendable, Equatable {
   case abandon(TaskFailure)
   case release
   case park(TaskFailure)
-  case obey(Directive)
+  case obey(TaskCommand)
 }

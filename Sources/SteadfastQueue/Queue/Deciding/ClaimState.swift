@@ -92,7 +92,7 @@ struct ClaimState: Sendable {
 /// While a task that is claimed ahead waits for a worker, no other process performs it, and a task
 /// with a higher priority comes after it. So the queue claims ahead only as much as it
 /// performs in ``longestExpectedWait``, by how long its last attempts took.
-struct ClaimAhead: Sendable {
+struct Prefetch: Sendable {
   /// How long tasks that are claimed ahead may be expected to wait for a worker.
   static let longestExpectedWait = Duration.milliseconds(10)
   /// How long they may wait at least before they are released.

@@ -121,7 +121,7 @@ final class Settlement: Sendable {
 ///
 /// What gathers is stored as one batch. So no settlement sets a value: a value that differs would
 /// leave the settlements of other attempts unstored, too.
-struct Outbox: Sendable {
+struct PendingResults: Sendable {
   private let capacity: Int
   /// The settlements that have gathered since the last ones were taken.
   private var waiting: [Settlement] = []

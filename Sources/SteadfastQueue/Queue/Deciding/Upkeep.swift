@@ -13,7 +13,7 @@ struct Upkeep: Sendable {
   /// Detects that the clock was set back.
   var dates = ClockStepDetector()
   /// Decides when to look for tasks without a handler.
-  var notice = UnhandledNotice()
+  var notice = MissingHandlerWarning()
   /// Knows which conditions hold.
   var conditions = ConditionState()
   /// When the occurrences of schedules were last looked for.
@@ -227,7 +227,7 @@ struct ConditionState: Sendable {
 /// A look costs two calls to the store: one for names, one for conditions. It is due when a run
 /// begins for the first time, and after a task was added, resumed or restarted that has no handler
 /// or an unknown condition. A queue whose tasks all have what they need never looks again.
-struct UnhandledNotice: Sendable {
+struct MissingHandlerWarning: Sendable {
   /// The names that were reported.
   private(set) var saidNames: Set<String> = []
   private var hasRun = false

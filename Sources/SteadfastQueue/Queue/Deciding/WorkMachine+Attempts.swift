@@ -8,7 +8,7 @@ import Foundation
 typealias AttemptNumber = UInt64
 
 /// What a caller asks of a task, for example while the task is being performed.
-enum Directive: Sendable, Equatable {
+enum TaskCommand: Sendable, Equatable {
   case cancel, pause, remove
   /// Perform the task as if it were new, with or without what it remembers.
   case restart(forgets: Bool)
@@ -20,7 +20,7 @@ enum Directive: Sendable, Equatable {
   case release
 }
 
-extension Directive {
+extension TaskCommand {
   /// Whether it cuts an attempt short.
   var cutsShort: Bool {
     switch self {
@@ -30,7 +30,7 @@ extension Directive {
   }
 
   /// Returns whether an earlier directive leaves nothing to do for this one.
-  fileprivate func yields(to asked: Directive) -> Bool {
+  fileprivate func yields(to asked: TaskCommand) -> Bool {
     switch (self, asked) {
     case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
     case (.reschedule, _): asked.cutsShort
@@ -40,16 +40,16 @@ extension Directive {
 }
 
 /// A request that is carried out when the queue has let go of its task.
-struct KeptRequest: Sendable {
+struct PendingCommand: Sendable {
   /// A change that the store has failed to store, and may have stored all the same.
   struct Doubt: Sendable {
     /// What the change was to carry out.
-    let directive: Directive
+    let directive: TaskCommand
     let settlement: Settlement
   }
 
   let id: TaskID
-  let directive: Directive
+  let directive: TaskCommand
   /// The doubt that is left of this request, or of one whose place it has taken.
   var doubt: Doubt?
 }
@@ -59,7 +59,7 @@ struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
-  var directive: Directive?
+  var directive: TaskCommand?
   /// Whether the handler has ended, or was not called because of a directive.
   var isOver = false
   /// Whether its Swift task was cancelled for the directive.
@@ -90,7 +90,7 @@ extension WorkMachine {
     case afterAnother
     /// The caller carries it out in place of this earlier one, which no run does now;
     /// ``obeyed(_:)`` follows.
-    case insteadOf(Directive)
+    case insteadOf(TaskCommand)
     /// The queue does not hold the task.
     case notHeld
   }
@@ -99,7 +99,7 @@ extension WorkMachine {
   ///
   /// If `isObeying`, the request was kept until now, and is being carried out.
   mutating func request(
-    _ directive: Directive,
+    _ directive: TaskCommand,
     of id: TaskID,
     isObeying: Bool = false
   ) -> RequestAnswer {
@@ -123,7 +123,7 @@ extension WorkMachine {
     if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
       return .insteadOf(earlier.directive)
     }
-    requests[id] = KeptRequest(id: id, directive: directive, doubt: requests[id]?.doubt)
+    requests[id] = PendingCommand(id: id, directive: directive, doubt: requests[id]?.doubt)
     return .kept
   }
 
@@ -146,7 +146,7 @@ extension WorkMachine {
     /// The task will not be paused.
     case done
     /// The task will not be paused, but the store may have paused it already, though it failed.
-    case inDoubt(KeptRequest)
+    case inDoubt(PendingCommand)
     /// The caller must wait: an earlier request for the task is being carried out.
     case afterAnother
     /// There is none.
@@ -164,7 +164,7 @@ extension WorkMachine {
       attempts[worker]?.directive == .pause
     {
       if attempts[worker]?.isOver == true {
-        requests[id] = KeptRequest(id: id, directive: .release)
+        requests[id] = PendingCommand(id: id, directive: .release)
       } else {
         // The attempt may have been cut short already, and must end.
         attempts[worker]?.directive = .release
@@ -174,20 +174,20 @@ extension WorkMachine {
     guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
       return .notAsked
     }
-    requests[id] = KeptRequest(id: id, directive: .release)
+    requests[id] = PendingCommand(id: id, directive: .release)
     return .done
   }
 
   /// Keeps a request that could not be carried out, unless a later one takes its place.
   ///
   /// What is in doubt stays so.
-  mutating func putBack(_ directive: Directive, of id: TaskID) {
+  mutating func putBack(_ directive: TaskCommand, of id: TaskID) {
     let doubt = doubt(about: id)
     if let later = requests[id]?.directive, !later.yields(to: directive) {
       requests[id]?.doubt = doubt
       return
     }
-    requests[id] = KeptRequest(id: id, directive: directive, doubt: doubt)
+    requests[id] = PendingCommand(id: id, directive: directive, doubt: doubt)
     unobeyed.append(id)
   }
 
@@ -195,7 +195,7 @@ extension WorkMachine {
   /// place.
   ///
   /// What is in doubt stays so.
-  mutating func putBack(_ request: KeptRequest) {
+  mutating func putBack(_ request: PendingCommand) {
     guard requests[request.id] == nil else {
       if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
       return
@@ -215,7 +215,7 @@ extension WorkMachine {
   ///   - worker: the worker.
   ///   - duration: how long the handler took, if it was called.
   /// - Returns: What was asked of the task during the attempt.
-  mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> Directive? {
+  mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
     if let duration { ahead.note(duration) }
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.directive
@@ -315,7 +315,7 @@ extension WorkMachine {
   ///
   /// - Returns: Whether a worker waited for room, and what was asked of the tasks during the
   ///   storing.
-  mutating func settled() -> (wakesWorkers: Bool, requests: [KeptRequest]) {
+  mutating func settled() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
     let (settlements, wakesWorkers) = outbox.settled()
     // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` notes new work.
     if mode == .untilStopped { claims.forgetLook() }
@@ -388,7 +388,7 @@ extension WorkMachine {
   /// They were released, or wait in the outbox because the store has failed.
   ///
   /// - Returns: What was asked of the released tasks during the release.
-  mutating func wereReturned(_ tasks: [ClaimedTask]) -> [KeptRequest] {
+  mutating func wereReturned(_ tasks: [ClaimedTask]) -> [PendingCommand] {
     for task in tasks { returning.remove(task.lease) }
     claims.forgetLook()
     guard !requests.isEmpty else { return [] }
@@ -413,7 +413,7 @@ extension WorkMachine {
   /// Takes the requests that could not be carried out; ``obeyed(_:)`` follows.
   ///
   /// - Returns: The requests; none if the store has failed.
-  mutating func takeUnobeyed() -> [KeptRequest] {
+  mutating func takeUnobeyed() -> [PendingCommand] {
     guard failure == nil, !unobeyed.isEmpty else { return [] }
     let ids = unobeyed
     unobeyed = []
@@ -422,7 +422,7 @@ extension WorkMachine {
 
   /// Takes the request for a task that the queue lets go of, to carry it out; ``obeyed(_:)``
   /// follows.
-  mutating func takeRequest(of id: TaskID) -> KeptRequest? {
+  mutating func takeRequest(of id: TaskID) -> PendingCommand? {
     guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
     obeying.append(request)
     return request
@@ -441,9 +441,9 @@ extension WorkMachine {
   func isObeying(_ id: TaskID) -> Bool { obeying.contains { $0.id == id } }
 
   /// Returns the doubt of the request for a task that is being carried out.
-  func doubt(about id: TaskID) -> KeptRequest.Doubt? { obeying.first { $0.id == id }?.doubt }
+  func doubt(about id: TaskID) -> PendingCommand.Doubt? { obeying.first { $0.id == id }?.doubt }
 
-  mutating func setDoubt(_ doubt: KeptRequest.Doubt?, about id: TaskID) {
+  mutating func setDoubt(_ doubt: PendingCommand.Doubt?, about id: TaskID) {
     guard let index = obeying.firstIndex(where: { $0.id == id }) else { return }
     obeying[index].doubt = doubt
   }

@@ -8,7 +8,7 @@ import Foundation
 ///
 /// Workers ask it for steps. At most one claim is in flight. It asks for as many tasks as there are
 /// idle workers, so a claim gathers several tasks while a store is slow, and takes a single one
-/// while it is fast. It claims some ahead if the store says so (``ClaimAhead``). The end of an
+/// while it is fast. It claims some ahead if the store says so (``Prefetch``). The end of an
 /// attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   private(set) var mode: Mode?
@@ -38,12 +38,12 @@ struct WorkMachine: Sendable {
   var leasesExtended = Duration.zero
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
-  var outbox: Outbox
+  var outbox: PendingResults
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
-  var ahead = ClaimAhead(batch: 0)
+  var ahead = Prefetch(batch: 0)
   /// The requests that are being carried out, now that the queue has let go of their tasks.
-  var obeying: [KeptRequest] = []
+  var obeying: [PendingCommand] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
@@ -54,7 +54,7 @@ struct WorkMachine: Sendable {
   /// The conditions of tasks that are performed, for those that have any.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// What was asked of tasks that the queue holds, but that no worker performs now.
-  var requests: [TaskID: KeptRequest] = [:]
+  var requests: [TaskID: PendingCommand] = [:]
   /// The tasks whose requests could not be carried out, and are still to be.
   var unobeyed: [TaskID] = []
   /// Whether attempts under way are to be cut short, because the time of the run, or the time to
@@ -62,7 +62,7 @@ struct WorkMachine: Sendable {
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
-    outbox = Outbox(capacity: maxUnsettled)
+    outbox = PendingResults(capacity: maxUnsettled)
     idle = workers
     attempts = Array(repeating: nil, count: workers)
   }
@@ -90,7 +90,7 @@ struct WorkMachine: Sendable {
   /// Begins a run that can begin, with handlers registered for these names.
   mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
-    ahead = ClaimAhead(batch: claimBatch)
+    ahead = Prefetch(batch: claimBatch)
     failure = nil
     isStopping = false
     wasCancelled = false
@@ -284,7 +284,7 @@ struct WorkMachine: Sendable {
   ///
   /// - Returns: What was asked of the task while the settlement was being stored.
   @discardableResult
-  mutating func finished(_ worker: Int, isAttempt: Bool) -> KeptRequest? {
+  mutating func finished(_ worker: Int, isAttempt: Bool) -> PendingCommand? {
     guard let attempt = attempts[worker].take() else {
       preconditionFailure("worker \(worker) has ended an attempt that it had not begun")
     }
@@ -312,7 +312,7 @@ extension WorkMachine {
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
     /// Carry out what was asked of the task, instead of performing it.
-    case obey(Directive, ClaimedTask, wakesAnother: Bool)
+    case obey(TaskCommand, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
     /// Release these tasks, whose claim has run out; ``hasPutBack()`` follows.
     case putBack([ClaimedTask])

@@ -134,7 +134,7 @@ final class GroupMembers: Sendable {
   /// Which group runs on the store.
   let use: GroupUse
   /// Whether the store is gone for one of the queues, some of whose calls reach others.
-  let absence = StoreAbsence()
+  let absence = StoreAvailability()
   let suspects = Suspects()
   private let members = Mutex<[String: Member]>([:])
 

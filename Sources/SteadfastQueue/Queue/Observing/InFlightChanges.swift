@@ -24,9 +24,9 @@ final class InFlightChanges: Sendable {
   /// Whether `entries` holds anything.
   private let areAny = Atomic(false)
   private let told = Waiters<Void>()
-  private let absence: StoreAbsence
+  private let absence: StoreAvailability
 
-  init(_ absence: StoreAbsence) {
+  init(_ absence: StoreAvailability) {
     self.absence = absence
     absence.listen { [weak told] in told?.resumeAll(with: .success(())) }
   }

@@ -10,14 +10,14 @@ struct Observers: ~Copyable, Sendable {
   let outcomes = OutcomeRegistry()
   let changes: InFlightChanges
   /// Callers that replace the task with a unique key, one at a time for each key.
-  let keyTurns: KeyedTurns
+  let keyTurns: KeyedMutex
   let statistics: Mutex<QueueStatistics.Tally>
   /// Whether the answer to a caller's change was lost, so that a task may have ended untold.
   let mayMissEnds = Atomic(false)
 
-  init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAbsence) {
+  init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAvailability) {
     changes = InFlightChanges(absence)
-    keyTurns = KeyedTurns(absence)
+    keyTurns = KeyedMutex(absence)
     events = EventHub(capacity: eventCapacity)
     self.statistics = Mutex(statistics)
   }

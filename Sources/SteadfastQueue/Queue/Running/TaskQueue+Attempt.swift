@@ -80,7 +80,7 @@ extension TaskQueue {
   private nonisolated func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
-    _ directive: Directive?,
+    _ directive: TaskCommand?,
     _ memory: AttemptMemory?
   ) -> Verdict {
     if let ending = memory?.ending {
@@ -112,7 +112,7 @@ extension TaskQueue {
   nonisolated func endAttempt(
     of worker: Int,
     after duration: Duration? = nil
-  ) -> (Directive?, Bool) {
+  ) -> (TaskCommand?, Bool) {
     let end = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
       return (machine.endAttempt(of: worker, after: duration), isCutShort)

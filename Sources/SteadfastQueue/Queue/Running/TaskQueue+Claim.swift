@@ -101,7 +101,7 @@ extension TaskQueue {
       await signals.claimsAhead.wait()
       let claim = machine.withLock { $0.claims.count }
       // Cancellation ends the loop. What is left then is released when the workers have ended.
-      try? await time.clock.wait(for: ClaimAhead.longestWait)
+      try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
       await putBack(machine.withLock { $0.takeOverdue(ofClaim: claim) })
       // A pause may wait for the last of them to begin.

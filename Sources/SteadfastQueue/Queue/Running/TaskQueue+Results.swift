@@ -277,7 +277,7 @@ extension TaskQueue {
     guard let patience = backing.patientStore?.patience else { return }
     patience.note {
       machine.withLock {
-        StorePatience.Stop(
+        StoreRetryPolicy.Stop(
           isStopping: $0.isStopping && $0.mode != nil,
           isShutDown: $0.isShutDown,
           isCutShort: $0.cutsShort

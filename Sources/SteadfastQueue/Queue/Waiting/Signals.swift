@@ -32,9 +32,9 @@ struct Signals: ~Copyable, Sendable {
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
   /// Whether the store is gone, which ends the waits of cancelled callers.
-  let absence: StoreAbsence
+  let absence: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
-  let pauseTurns: KeyedTurns
+  let pauseTurns: KeyedMutex
   /// Whether the stored pause was read since the queue was made.
   let hasReadPause = Atomic(false)
   /// How long attempts may go on once the queue shuts down.
@@ -44,10 +44,10 @@ struct Signals: ~Copyable, Sendable {
   /// It is the machine's mode. Callers that enqueue read it here without the machine's lock.
   let isPassing = Atomic(false)
 
-  init(workers: Int, _ absence: StoreAbsence) {
+  init(workers: Int, _ absence: StoreAvailability) {
     self.absence = absence
     interrupts = (0..<workers).map { _ in AsyncSignal() }
-    pauseTurns = KeyedTurns(absence)
+    pauseTurns = KeyedMutex(absence)
     absence.listen { [weak claimEnd, weak settlement] in
       claimEnd?.resumeAll(with: .success(()))
       settlement?.resumeAll(with: .success(()))

@@ -73,7 +73,7 @@ import Testing
   @Test func `an estimate is corrected if a quarter was missing, until it falls by a quarter`() {
     let lines = [JournalBody](repeating: .seal, count: 100)
     let size = lines.reduce(0) { $0 + $1.byteCount }
-    var found = Underestimate()
+    var found = SizeEstimateError()
     #expect(found.excess(over: size) == 0)
     found.add(lines, estimate: size / 4 * 3 + 4)
     #expect(found.excess(over: size) == 0)

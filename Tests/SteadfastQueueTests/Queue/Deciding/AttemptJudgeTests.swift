@@ -40,7 +40,7 @@ private struct Decided: RetryAwareError {
     on task: ClaimedTask,
     _ configuration: TaskQueueConfiguration? = nil,
     cutoff: Date? = nil,
-    directive: Directive? = nil
+    directive: TaskCommand? = nil
   ) -> String {
     let judge = AttemptJudge(
       configuration
@@ -192,12 +192,12 @@ private struct Decided: RetryAwareError {
   }
 
   @Test(arguments: [
-    (Directive.cancel, "cancelled at 1000.0, gone"), (.pause, "paused"),
+    (TaskCommand.cancel, "cancelled at 1000.0, gone"), (.pause, "paused"),
     (.restart(forgets: false), "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
     (.release, "released"),
   ])
   func `a request for the task counts when the handler throws`(
-    directive: Directive,
+    directive: TaskCommand,
     expected: String
   ) {
     for end in [AttemptEnd.cancelled, .threw(Refusal("no")), .threw(TaskSnoozed(for: .zero))] {

@@ -71,8 +71,8 @@ import Testing
   @Test func `a call that waits for its turn at several keys gives back those that it has`()
     async throws
   {
-    let absence = StoreAbsence()
-    let turns = KeyedTurns(absence)
+    let absence = StoreAvailability()
+    let turns = KeyedMutex(absence)
     try await turns.begin(["b"])
     await withTaskGroup { group in
       group.addTask {

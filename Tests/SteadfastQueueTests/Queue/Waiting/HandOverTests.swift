@@ -68,7 +68,7 @@ private final class OneThread: TaskExecutor {
   }
 
   @Test func `an end that is told leaves a change of the task under way`() async throws {
-    let changes = InFlightChanges(StoreAbsence())
+    let changes = InFlightChanges(StoreAvailability())
     try await changes.beginChanges(of: [.numbered(1)])
     await changes.beginEnds(of: [.numbered(1)])
     changes.endsAreTold(of: [.numbered(1)])
@@ -78,7 +78,7 @@ private final class OneThread: TaskExecutor {
   }
 
   @Test func `turns at several keys are taken in the order of the keys`() async throws {
-    let (turns, executor) = (KeyedTurns(StoreAbsence()), ManualExecutor { 0 })
+    let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     let keys = Set((0..<26).map { "key \($0)" })
     try await turns.begin(["key 0"])
     let waiting = Task(executorPreference: executor) { try await turns.begin(keys) }
@@ -94,7 +94,7 @@ private final class OneThread: TaskExecutor {
   }
 
   @Test func `a wait for the present turn at a key does not wait for the next ones`() async throws {
-    let (turns, executor) = (KeyedTurns(StoreAbsence()), ManualExecutor { 0 })
+    let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     try await turns.waitForPresentTurn(at: "k")
     try await turns.begin(["k", "other"])
     let next = Task(executorPreference: executor) { try await turns.begin(["k"]) }

@@ -14,7 +14,7 @@ import Testing
 
   /// Has a caller wait at each key while another one has its turn at all of them.
   private func waitAtAllKeys(
-    _ turns: KeyedTurns,
+    _ turns: KeyedMutex,
     _ end: (inout TaskGroup<Void>) async throws -> Void
   ) async throws {
     try await turns.begin(Set(keys))
@@ -36,14 +36,14 @@ import Testing
   @Test func `the end of turns at several keys wakes callers in the order of the keys`()
     async throws
   {
-    let turns = KeyedTurns(StoreAbsence())
+    let turns = KeyedMutex(StoreAvailability())
     try await waitAtAllKeys(turns) { _ in turns.end(Set(keys)) }
     #expect(log.entries == keys)
   }
 
   @Test func `cancelled callers give up in the order in which they came`() async throws {
-    let absence = StoreAbsence()
-    let turns = KeyedTurns(absence)
+    let absence = StoreAvailability()
+    let turns = KeyedMutex(absence)
     try await waitAtAllKeys(turns) { group in
       group.cancelAll()
       await absence.last { try? await clock.sleep(for: .seconds(1)) }

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 /// The notices about tasks without a handler.
-@Suite(.virtualTime) struct UnhandledNoticeTests {
+@Suite(.virtualTime) struct MissingHandlerWarningTests {
   private let clock: VirtualClock
   private let notices = Log<String>()
 
@@ -116,14 +116,14 @@ import Testing
     #expect(
       notices.entries == [
         notice("Send")
-          + "; if it is a former name of UnhandledNoticeTests.Mail.Send, give that type's "
+          + "; if it is a former name of MissingHandlerWarningTests.Mail.Send, give that type's "
           + "formerTaskNames \"Send\""
       ]
     )
   }
 
   @Test func `one look is due after a task was added whose name has not been reported`() {
-    var notice = UnhandledNotice()
+    var notice = MissingHandlerWarning()
     func look() -> Bool { notice.takeDue() }
     #expect(!look())
     notice.waits("a")

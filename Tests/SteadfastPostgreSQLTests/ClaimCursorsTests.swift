@@ -7,9 +7,9 @@ import Testing
 @testable import SteadfastPostgreSQL
 
 /// Where claims begin to read, decided without a database.
-struct ClaimStartsTests {
-  private typealias Lane = ClaimStarts.Lane
-  private typealias Place = ClaimStarts.Place
+struct ClaimCursorsTests {
+  private typealias Lane = ClaimCursors.Lane
+  private typealias Place = ClaimCursors.Place
 
   private let mail = Lane(name: ExactText("Mail"), rank: ~0)
   private let call = Lane(name: ExactText("Call"), rank: ~0)
@@ -35,15 +35,15 @@ struct ClaimStartsTests {
     _ firsts: [Lane: Place],
     _ request: ClaimRequest,
     after time: Duration = .milliseconds(10)
-  ) -> ClaimStarts {
-    var starts = ClaimStarts()
+  ) -> ClaimCursors {
+    var starts = ClaimCursors()
     _ = starts.note(firsts, for: request, from: start - time, to: start)
     return starts
   }
 
   @Test func `the first claim looks, and begins at the first task of each lane`() {
-    var starts = ClaimStarts()
-    #expect(starts.places(for: request(9), after: FreedTasks(), at: start) == nil)
+    var starts = ClaimCursors()
+    #expect(starts.places(for: request(9), after: DeletedRows(), at: start) == nil)
     let firsts = [mail: place(5, 3), call: place(20)]
     let places = starts.note(firsts, for: request(9), from: start, to: start + .milliseconds(10))
     // A task that is added to the lane of a task of later comes before it.
@@ -53,7 +53,11 @@ struct ClaimStartsTests {
   @Test func `a claim begins where others had come to before the lag`() {
     var starts = looked([mail: place(5, 3)], request(9), after: .seconds(10))
     func begin(_ milliseconds: Int) -> Place? {
-      starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(milliseconds))?[
+      starts.places(
+        for: request(9),
+        after: DeletedRows(),
+        at: start + .milliseconds(milliseconds)
+      )?[
         mail
       ]
     }
@@ -69,15 +73,19 @@ struct ClaimStartsTests {
   @Test func `a task that is taken before the place of an earlier claim lowers it`() {
     var starts = looked([mail: place(5)], request(9), after: .seconds(10))
     starts.note(mail, upTo: place(7))
-    _ = starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(100))
+    _ = starts.places(for: request(9), after: DeletedRows(), at: start + .milliseconds(100))
     starts.note(mail, upTo: place(6))
-    let places = starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(200))
+    let places = starts.places(
+      for: request(9),
+      after: DeletedRows(),
+      at: start + .milliseconds(200)
+    )
     #expect(places == [mail: place(6)])
   }
 
   @Test func `new tasks of the store lower the places of their lanes, and make lanes known`() {
     var starts = looked([mail: place(5)], request(9))
-    let freed = FreedTasks(dates: [mail: date + 3, call: date + 4])
+    let freed = DeletedRows(dates: [mail: date + 3, call: date + 4])
     let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
     #expect(places == [mail: place(3), call: place(4)])
   }
@@ -87,13 +95,13 @@ struct ClaimStartsTests {
     let end = start + .seconds(2)
     let places = starts.note([mail: place(6)], for: request(11), from: end, to: end)
     #expect(places == [mail: place(6), call: place(10.9)])
-    let next = starts.places(for: request(11), after: FreedTasks(), at: end + .milliseconds(1))
+    let next = starts.places(for: request(11), after: DeletedRows(), at: end + .milliseconds(1))
     #expect(next == places)
   }
 
   @Test func `a retry lowers the places of all lanes`() {
     var starts = looked([mail: place(5), call: place(2)], request(9))
-    let freed = FreedTasks(earliest: date + 4)
+    let freed = DeletedRows(earliest: date + 4)
     let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
     #expect(places == [mail: place(4), call: place(2)])
   }
@@ -101,31 +109,31 @@ struct ClaimStartsTests {
   @Test func `a look follows after a second or ten times its time, sooner if something is free`() {
     var starts = looked([mail: place(5)], request(9))
     let now = start + .milliseconds(9)
-    #expect(starts.places(for: request(9), after: FreedTasks(), at: now) != nil)
-    let freed = FreedTasks(areAnywhere: true)
+    #expect(starts.places(for: request(9), after: DeletedRows(), at: now) != nil)
+    let freed = DeletedRows(areAnywhere: true)
     #expect(starts.places(for: request(9), after: freed, at: now) != nil)
     #expect(starts.timeToLook(at: now) == .milliseconds(1))
     let later = start + .milliseconds(10)
-    #expect(starts.places(for: request(9), after: FreedTasks(), at: later) == nil)
+    #expect(starts.places(for: request(9), after: DeletedRows(), at: later) == nil)
     for (time, pause) in [(10, 1_000), (200, 2_000)] {
       starts = looked([mail: place(5)], request(9), after: .milliseconds(time))
       let end = start + .milliseconds(pause)
       let before = end - .milliseconds(1)
-      #expect(starts.places(for: request(9), after: FreedTasks(), at: before) != nil)
-      #expect(starts.places(for: request(9), after: FreedTasks(), at: end) == nil)
+      #expect(starts.places(for: request(9), after: DeletedRows(), at: before) != nil)
+      #expect(starts.places(for: request(9), after: DeletedRows(), at: end) == nil)
     }
   }
 
   @Test func `after a look that was given up, claims go on, and the next look comes later`() {
     var starts = looked([mail: place(5)], request(9))
     let end = start + .seconds(40)
-    #expect(starts.places(for: request(9), after: FreedTasks(), at: start + .seconds(10)) == nil)
+    #expect(starts.places(for: request(9), after: DeletedRows(), at: start + .seconds(10)) == nil)
     #expect(starts.noteFailedLook(from: end - .seconds(30), to: end) == [mail: place(5)])
     for (second, looks) in [(41, false), (339, false), (340, true)] {
       let now = start + .seconds(second)
-      #expect((starts.places(for: request(9), after: FreedTasks(), at: now) == nil) == looks)
+      #expect((starts.places(for: request(9), after: DeletedRows(), at: now) == nil) == looks)
     }
-    var new = ClaimStarts()
+    var new = ClaimCursors()
     #expect(new.noteFailedLook(from: start, to: end) == nil)
   }
 
@@ -135,7 +143,7 @@ struct ClaimStartsTests {
     func needsLook(_ conditions: Set<TaskCondition>, _ milliseconds: Int) -> Bool {
       starts.places(
         for: request(9, conditions),
-        after: FreedTasks(),
+        after: DeletedRows(),
         at: start + .milliseconds(milliseconds)
       ) == nil
     }
@@ -145,10 +153,10 @@ struct ClaimStartsTests {
   }
 
   @Test func `an exact store looks at once if there is something`() {
-    var starts = ClaimStarts(isExact: true)
+    var starts = ClaimCursors(isExact: true)
     _ = starts.note([:], for: request(9), from: start - .seconds(1), to: start)
-    #expect(starts.places(for: request(9), after: FreedTasks(), at: start) != nil)
-    #expect(starts.places(for: request(9), after: FreedTasks(areAnywhere: true), at: start) == nil)
+    #expect(starts.places(for: request(9), after: DeletedRows(), at: start) != nil)
+    #expect(starts.places(for: request(9), after: DeletedRows(areAnywhere: true), at: start) == nil)
   }
 
   // MARK: Notes
@@ -158,7 +166,7 @@ struct ClaimStartsTests {
   }
 
   @Test func `nothing is noted until claims keep their places`() throws {
-    let notes = FreedTaskNotes()
+    let notes = DeletedRowNotes()
     notes.note(try group(.insert(.numbered(1), onDuplicate: .keep)), hasFreedOthers: true)
     #expect(notes.take(forQueue: "").dates.isEmpty)
     notes.set(isOn: true)
@@ -166,7 +174,7 @@ struct ClaimStartsTests {
   }
 
   @Test func `each queue hears of its new tasks, and of what may concern all`() throws {
-    let notes = FreedTaskNotes()
+    let notes = DeletedRowNotes()
     notes.set(isOn: true)
     for queue in ["", "b"] { _ = notes.take(forQueue: queue) }
     let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
@@ -196,7 +204,7 @@ struct ClaimStartsTests {
       .suspend(lease, until: date, awaiting: ["a"]),
     ]
     for change in changes {
-      let notes = FreedTaskNotes()
+      let notes = DeletedRowNotes()
       notes.set(isOn: true)
       _ = notes.take(forQueue: "b")
       notes.note(try group(change), hasFreedOthers: false)
@@ -206,7 +214,7 @@ struct ClaimStartsTests {
   }
 
   @Test func `the end of a task makes queues look only if it has freed others`() throws {
-    let notes = FreedTaskNotes()
+    let notes = DeletedRowNotes()
     notes.set(isOn: true)
     _ = notes.take(forQueue: "")
     let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)

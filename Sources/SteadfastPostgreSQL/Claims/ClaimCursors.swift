@@ -15,10 +15,10 @@ import Foundation
 /// almost none.
 ///
 /// A task may become available before that place. What the same store changes, it notes
-/// (``FreedTasks``). What others change is found by a look at the first entries. The next one comes
-/// after a second, or ten times the time that the last one took if that is longer; if there is
-/// something to be found, after the time that the last one took.
-struct ClaimStarts {
+/// (``DeletedRows``). What others change is found by a look at the first entries. The next look
+/// comes after a second, or ten times the time that the last one took if that is longer; if there
+/// is something to be found, after the time that the last one took.
+struct ClaimCursors {
   /// The tasks with one name and one priority.
   struct Lane: Hashable, Sendable {
     let name: ExactText
@@ -95,7 +95,7 @@ struct ClaimStarts {
   /// Where a claim begins in each lane; `nil` if their first entries must be looked at before.
   mutating func places(
     for request: ClaimRequest,
-    after freed: FreedTasks,
+    after freed: DeletedRows,
     at now: ContinuousClock.Instant
   ) -> Places? {
     isBehind = isBehind || freed.areAnywhere
@@ -162,9 +162,9 @@ struct ClaimStarts {
 }
 
 /// Tasks of a queue that the changes of a store may have made available.
-struct FreedTasks: Sendable {
+struct DeletedRows: Sendable {
   /// The earliest date of new tasks in each lane.
-  var dates: [ClaimStarts.Lane: Date] = [:]
+  var dates: [ClaimCursors.Lane: Date] = [:]
   /// The earliest date of tasks of any lane.
   var earliest: Date?
   /// Whether there may be others, anywhere.

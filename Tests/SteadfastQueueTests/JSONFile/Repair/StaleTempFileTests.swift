@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 /// A file that is already in the place where a compaction writes.
-@Suite struct LeftoverTests {
+@Suite struct StaleTempFileTests {
   private let storage: MemoryStorage
   private let journal: [UInt8]
 

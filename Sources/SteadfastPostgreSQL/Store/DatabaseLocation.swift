@@ -9,7 +9,7 @@ import Foundation
 #endif
 
 /// Where the tables are, how they are used, and the errors that name it.
-struct StorePlace: Sendable {
+struct DatabaseLocation: Sendable {
   /// The oldest version of the server whose statements the store can use.
   static let oldestServer = 13
 
@@ -259,7 +259,7 @@ struct StorePlace: Sendable {
   }
 }
 
-extension StorePlace {
+extension DatabaseLocation {
   /// Keeps other stores out for as long as the connection lasts, except shared ones if this one is
   /// shared too.
   ///

@@ -11,7 +11,7 @@ import Foundation
 #endif
 
 /// Where the tables are, and the errors that name it.
-struct StorePlace: Sendable {
+struct DatabaseLocation: Sendable {
   let url: URL
   /// The word with which the names of the tables begin.
   let prefix: String
@@ -165,7 +165,7 @@ struct StorePlace: Sendable {
 }
 
 /// A file that lost its end, which SQLite takes for a new database.
-extension StorePlace {
+extension DatabaseLocation {
   private static let magic = Array("SQLite format 3\0".utf8)
   private static let largestPage: UInt64 = 65_536
 
@@ -251,7 +251,7 @@ final class StoreFile: Sendable {
   /// Notes the file that a connection has opened.
   ///
   /// - Throws: A ``SQLiteError`` if another file has its name by now.
-  func note(_ database: Connection, _ place: StorePlace) throws {
+  func note(_ database: Connection, _ place: DatabaseLocation) throws {
     let path = database.path
     let file = try FileIdentity.following(path)
     guard file != nil, !database.hasMoved else { throw place.displaced }
@@ -270,7 +270,7 @@ final class StoreFile: Sendable {
   /// Checks that what a connection has open still has its names.
   ///
   /// - Throws: A ``SQLiteError`` if not.
-  func check(_ database: Connection, _ place: StorePlace) throws {
+  func check(_ database: Connection, _ place: DatabaseLocation) throws {
     let (path, others) = state.withLock { ($0.path, $0.others) }
     guard !database.hasMoved, try Self.others(beside: path) == others else {
       throw place.displaced
@@ -280,7 +280,7 @@ final class StoreFile: Sendable {
   /// Opens the file for a thread that reads.
   ///
   /// - Throws: A ``SQLiteError`` if another file has its name or that of its log by now.
-  func openedForReading(_ place: StorePlace) throws -> Connection {
+  func openedForReading(_ place: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
     // A new connection would make a new log.
     guard try Self.others(beside: path) == others else { throw place.displaced }

@@ -2,15 +2,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-@Suite struct ClaimAheadTests {
+@Suite struct PrefetchTests {
   @Test func `without a batch, a claim is for idle workers only`() {
-    var ahead = ClaimAhead(batch: 0)
+    var ahead = Prefetch(batch: 0)
     ahead.note(.microseconds(1))
     #expect(ahead.limit(idle: 3, workers: 8) == 3)
   }
 
   @Test func `nothing is claimed ahead before an attempt was measured`() {
-    #expect(ClaimAhead(batch: 64).limit(idle: 1, workers: 8) == 1)
+    #expect(Prefetch(batch: 64).limit(idle: 1, workers: 8) == 1)
   }
 
   @Test(arguments: [
@@ -18,19 +18,19 @@ import Testing
     (.milliseconds(5), 16), (.milliseconds(9), 8), (.milliseconds(11), 3), (.seconds(3600), 3),
   ])
   func `as much is claimed as is performed in ten milliseconds`(took: Duration, limit: Int) {
-    var ahead = ClaimAhead(batch: 64)
+    var ahead = Prefetch(batch: 64)
     ahead.note(took)
     #expect(ahead.limit(idle: 3, workers: 8) == limit)
   }
 
   @Test func `a batch for fewer tasks than there are idle workers changes nothing`() {
-    var ahead = ClaimAhead(batch: 4)
+    var ahead = Prefetch(batch: 4)
     ahead.note(.zero)
     #expect(ahead.limit(idle: 8, workers: 8) == 8)
   }
 
   @Test func `one long attempt among short ones ends it, and short ones begin it again`() {
-    var ahead = ClaimAhead(batch: 64)
+    var ahead = Prefetch(batch: 64)
     for _ in 0..<100 { ahead.note(.microseconds(100)) }
     ahead.note(.seconds(1))
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
@@ -39,14 +39,14 @@ import Testing
   }
 
   @Test func `tasks that have waited too long end it`() {
-    var ahead = ClaimAhead(batch: 64)
+    var ahead = Prefetch(batch: 64)
     ahead.note(.zero)
     ahead.waitedTooLong()
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
   }
 
   @Test func `beside a task that was interrupted, none is claimed ahead`() {
-    var ahead = ClaimAhead(batch: 64)
+    var ahead = Prefetch(batch: 64)
     ahead.note(.zero)
     var interrupted = Claim.numbered(1, 2)
     interrupted.tasks[1].record.interruptionCount = 1

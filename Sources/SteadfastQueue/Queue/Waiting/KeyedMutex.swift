@@ -7,7 +7,7 @@ import Synchronization
 /// ahead. And a caller that has read the stored pause could follow it after a later one.
 ///
 /// A turn may last as long as the store is gone. A caller that is cancelled then waits no longer.
-final class KeyedTurns: Sendable {
+final class KeyedMutex: Sendable {
   private struct Turn {
     var waiters = WaiterList<CheckedContinuation<Void, any Error>>()
     /// Those that wait until this turn ends, and want none themselves.
@@ -25,9 +25,9 @@ final class KeyedTurns: Sendable {
   private let state = Mutex(State())
   /// Whether a caller has a turn at any key.
   private let areAny = Atomic(false)
-  private let absence: StoreAbsence
+  private let absence: StoreAvailability
 
-  init(_ absence: StoreAbsence) {
+  init(_ absence: StoreAvailability) {
     self.absence = absence
     absence.listen { [weak self] in self?.giveUp() }
   }

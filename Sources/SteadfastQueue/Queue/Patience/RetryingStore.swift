@@ -8,16 +8,16 @@ import Foundation
 #endif
 
 /// A store that makes calls again whose errors are transient, in front of another store.
-final class PatientStore: StoreWrapper {
+final class RetryingStore: StoreWrapper {
   let base: any Persistence
-  let patience: StorePatience
+  let patience: StoreRetryPolicy
   /// New tasks that are being stored, and whether a claim has returned them already.
   ///
   /// The answer to the first sending may be lost, and the task performed and removed before the
   /// next one, which would then add it a second time.
   private let insertions = Mutex<[TaskID: Bool]>([:])
 
-  init(_ base: any Persistence, _ patience: StorePatience) {
+  init(_ base: any Persistence, _ patience: StoreRetryPolicy) {
     self.base = base
     self.patience = patience
   }
@@ -32,7 +32,7 @@ final class PatientStore: StoreWrapper {
   func send(
     _ batch: [TaskChange],
     _ durability: Durability,
-    _ call: StorePatience.Call = .other
+    _ call: StoreRetryPolicy.Call = .other
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
     let new = batch.compactMap(\.newTaskID)
     if !new.isEmpty { insertions.withLock { for id in new { $0[id] = false } } }
@@ -107,7 +107,7 @@ final class PatientStore: StoreWrapper {
   }
 
   private func repeating<Value: Sendable>(
-    _ kind: StorePatience.Call = .other,
+    _ kind: StoreRetryPolicy.Call = .other,
     _ call: () async throws -> Value
   ) async throws -> Value {
     var retries = 0
@@ -145,7 +145,7 @@ extension TaskChange {
 /// It waits as long as the error is transient, until the caller is cancelled or the queue is cut
 /// short. A claim, and a look at what the queue keeps, is not made again once the run is to end,
 /// and a store is not opened again once the queue is shut down.
-final class StorePatience: Sendable {
+final class StoreRetryPolicy: Sendable {
   /// The kinds of calls that differ in when they are not made again.
   ///
   /// A look is a call before or after a claim that the next run makes just as well, so nothing is
@@ -175,7 +175,7 @@ final class StorePatience: Sendable {
 
   private let time: QueueTime
   private let events: EventHub
-  private let absence: StoreAbsence
+  private let absence: StoreAvailability
   private let errorText: @Sendable (any Error) -> String
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
@@ -188,7 +188,7 @@ final class StorePatience: Sendable {
     _ configuration: TaskQueueConfiguration,
     _ time: QueueTime,
     _ events: EventHub,
-    _ absence: StoreAbsence
+    _ absence: StoreAvailability
   ) {
     self.time = time
     self.events = events
@@ -279,7 +279,7 @@ extension TaskQueue {
   /// Performs the body, whose calls of the store are looks, which the queue can do without.
   nonisolated func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard backing.patientStore != nil else { return try await body() }
-    return try await StorePatience.$isLooking.withValue(true) { try await body() }
+    return try await StoreRetryPolicy.$isLooking.withValue(true) { try await body() }
   }
 }
 
@@ -288,7 +288,7 @@ extension TaskQueue {
 /// A call may wait for another one, which lasts as long as the store is gone. If it is cancelled,
 /// it gives up then, and not before: while the store answers, it waits for moments only. So what a
 /// cancelled handler asks for in its last lines does not fail because of another call.
-final class StoreAbsence: Sendable {
+final class StoreAvailability: Sendable {
   private let waitingCount = Atomic(0)
   private let listeners = Mutex<[@Sendable () -> Void]>([])
 
@@ -311,10 +311,10 @@ extension Waiters<Void> {
   /// Waits until something is so.
   ///
   /// These waiters are resumed when that may have changed, and when the store is gone
-  /// (``StoreAbsence/listen(_:)``).
+  /// (``StoreAvailability/listen(_:)``).
   ///
   /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
-  func wait(until isSo: () -> Bool, orGone absence: StoreAbsence) async throws {
+  func wait(until isSo: () -> Bool, orGone absence: StoreAvailability) async throws {
     func givesUp() -> Bool { Task.isCancelled && absence.isGone }
     while !isSo() {
       if givesUp() { throw CancellationError() }
