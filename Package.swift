@@ -28,15 +28,17 @@ let package = Package(
     ),
   ],
   targets: [
+    // The C library, which has another name on each system.
+    .target(name: "SystemC", swiftSettings: settings),
     .target(name: "SteadfastRetry", swiftSettings: settings),
     .target(
       name: "SteadfastQueue",
-      dependencies: ["SteadfastRetry"],
+      dependencies: ["SteadfastRetry", "SystemC"],
       swiftSettings: settings
     ),
     .target(
       name: "SteadfastTesting",
-      dependencies: ["SteadfastQueue"],
+      dependencies: ["SteadfastQueue", "SystemC"],
       swiftSettings: settings
     ),
     // What the stores in databases have in common.
@@ -50,7 +52,7 @@ let package = Package(
     .target(
       name: "SteadfastSQLite",
       dependencies: [
-        "SteadfastQueue", "SteadfastDatabases",
+        "SteadfastQueue", "SteadfastDatabases", "SystemC",
         .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
       ],
       swiftSettings: settings
@@ -59,7 +61,7 @@ let package = Package(
     .target(
       name: "SteadfastPostgreSQL",
       dependencies: [
-        "SteadfastQueue", "SteadfastDatabases",
+        "SteadfastQueue", "SteadfastDatabases", "SystemC",
         .target(name: "SystemPostgreSQL", condition: .when(traits: ["PostgreSQL"])),
       ],
       swiftSettings: settings

@@ -1,14 +1,7 @@
 #if PostgreSQL
 import SteadfastQueue
 import SystemPostgreSQL
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import SystemC
 
 /// A connection to the server; one thread uses it.
 ///

@@ -3,14 +3,7 @@ import Dispatch
 import SteadfastDatabases
 import SteadfastQueue
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import SystemC
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials

@@ -1,12 +1,4 @@
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import SystemC
 
 /// Ends the waiting of a thread for a descriptor, such as that of a socket.
 package final class StopSignal: Sendable {

@@ -1,16 +1,7 @@
 import Dispatch
 import SteadfastRetry
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import SystemC
 
 /// Threads of the system, for work that blocks.
 package enum SystemThread {

@@ -1,11 +1,6 @@
 #if SQLite
 import SteadfastQueue
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import SystemC
 
 /// Lets a thread look whether another connection has changed the database.
 ///

@@ -1,9 +1,5 @@
 #if os(Linux)
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#endif
+import SystemC
 
 /// A socket by which the kernel tells of the network (netlink(7)), in the namespace of the thread
 /// that opens it.

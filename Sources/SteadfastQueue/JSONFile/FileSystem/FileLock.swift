@@ -1,15 +1,6 @@
 import Dispatch
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import SystemC
 
 /// The right to use a queue's file: an advisory lock on a lock file beside it.
 ///

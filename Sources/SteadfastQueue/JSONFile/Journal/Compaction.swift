@@ -1,17 +1,8 @@
 #if canImport(FoundationEssentials)
 import FoundationEssentials
+import SystemC
 #else
 import Foundation
-#endif
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
 #endif
 
 /// Writes a file again without its obsolete lines, in steps between which other work is done.

@@ -2,18 +2,9 @@ import Synchronization
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
+import SystemC
 #else
 import Foundation
-#endif
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
 #endif
 
 // The first and the last job on the I/O thread: opening and closing the file.

@@ -1,17 +1,8 @@
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
+import SystemC
 #else
 public import Foundation
-#endif
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
 #endif
 
 /// An error of a queue's file: what failed, why, and what to do about it.

@@ -1,16 +1,7 @@
 import Dispatch
 import SteadfastRetry
 import Synchronization
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
+import SystemC
 
 /// The jobs of several threads, and which thread has the turn to do them.
 ///

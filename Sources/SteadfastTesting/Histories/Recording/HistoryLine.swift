@@ -1,18 +1,9 @@
 package import SteadfastQueue
 import Synchronization
 
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
-
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
+import SystemC
 #else
 public import Foundation
 #endif
