@@ -11,7 +11,7 @@ struct Upload: TaskPayload {
   var uniqueKey: String? { photo }
 
   // A photo that was uploaded is not uploaded again.
-  static var options: TaskOptions {
+  var options: TaskOptions {
     TaskOptions(uniqueFor: .seconds(3650 * 86_400))
   }
 }

@@ -85,7 +85,7 @@ func perform(
       print(task.id, task.state, task.lastError ?? "")
     }
   case ("retry", let text?):
-    guard let id = TaskID(text), try await queue.restart(id) else {
+    guard let id = TaskID(text), try await queue.retry(id) else {
       throw Problem("there is no task \(text)")
     }
   case ("cancel", let text?):

@@ -20,7 +20,7 @@ struct Download: TaskPayload {
 
   // A file is downloaded once.
   var uniqueKey: String? { path }
-  static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
+  var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
 }
 
 /// How far a download has come.

@@ -37,7 +37,7 @@ struct Delivery: TaskPayload {
     "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)"
   }
 
-  static var options: TaskOptions {
+  var options: TaskOptions {
     TaskOptions(
       maxRetries: .alwaysRetry,
       uniqueFor: .seconds(3650 * 86_400)

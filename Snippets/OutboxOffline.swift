@@ -53,7 +53,7 @@ struct Outbox: Sendable {
   /// left as before. A comment that is scheduled for tomorrow waits until
   /// then.
   func networkIsBack() async throws {
-    try await queue.reschedule(matching: .retrying)
+    try await queue.performNow(matching: .retrying)
   }
 }
 // snippet.end

@@ -12,7 +12,7 @@ struct Webhook: TaskPayload {
   // If a client asks twice, it gets one delivery. Its type is `String?`.
   var uniqueKey: String? { "order \(order)" }
 
-  static var options: TaskOptions {
+  var options: TaskOptions {
     TaskOptions(maxRetries: 20, timeLimit: .seconds(30))
   }
 }

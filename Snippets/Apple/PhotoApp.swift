@@ -50,7 +50,7 @@ import UIKit
 @MainActor func followNetwork(for uploads: Uploads) async throws {
   // snippet.network
   for await path in NWPathMonitor() where path.status == .satisfied {
-    try await uploads.queue.reschedule(matching: .retrying)
+    try await uploads.queue.performNow(matching: .retrying)
   }
   // snippet.end
 }

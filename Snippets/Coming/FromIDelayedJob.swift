@@ -75,7 +75,7 @@ try await manager.enqueue(
 try await manager.enqueue(
   PrimaryJob(),
   on: "PrimaryQueue",
-  options: TaskOptions(requires: [.network])
+  options: TaskOptions(conditions: [.network])
 )
 try await primaryQueue.enqueue(
   PrimaryJob(),

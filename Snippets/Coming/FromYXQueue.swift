@@ -50,7 +50,7 @@ let job = try await dispatcher.enqueue(
 )
 try await dispatcher.enqueue(
   Unpack(target: "a.mp4"),
-  options: TaskOptions(tags: ["a.mp4"], after: [job.id])
+  options: TaskOptions(dependencies: [job.id], tags: ["a.mp4"])
 )
 // snippet.end
 while try await dispatcher.runAvailable() > 0 {}
@@ -66,7 +66,7 @@ let other = try await dispatcher.enqueue(
 )
 try await dispatcher.pause(other.id)
 try await dispatcher.resume(other.id)
-try await dispatcher.restart(other.id)
+try await dispatcher.retry(other.id)
 try await other.cancel()
 try await dispatcher.remove(other.id)
 await dispatcher.pause()

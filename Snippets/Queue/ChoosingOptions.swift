@@ -9,7 +9,7 @@ import SteadfastTesting
 struct PostComment: TaskPayload {
   var text: String
 
-  static var options: TaskOptions {
+  var options: TaskOptions {
     TaskOptions(
       maxRetries: 20,
       timeLimit: .seconds(30),
@@ -143,7 +143,7 @@ try await withVirtualTime { time in
     let document = "document \(edit.document)"
     try await queue.enqueue(
       edit,
-      options: TaskOptions(inOrder: document, holdsOrder: true)
+      options: TaskOptions(orderKey: document, blocksOrderOnFailure: true)
     )
   }
   // snippet.end

@@ -19,8 +19,8 @@ try await queue.pause(id)
 try await queue.update(id, with: Mail(address: "ada", text: "hello"))
 try await queue.reschedule(id, to: .now + 3600)  // It stays paused.
 try await queue.resume(id)
-try await queue.reschedule(id)  // Now, and not in an hour.
-try await queue.restart(id)  // As if it were new.
+try await queue.performNow(id)  // Now, and not in an hour.
+try await queue.retry(id)  // As if it were new.
 try await queue.cancel(id)
 // snippet.end
 
@@ -73,7 +73,7 @@ func all(
 // snippet.end
 print(try await all(TaskFilter(), in: queue).count, "records")
 
-try await queue.reschedule(matching: .unfinished)
+try await queue.performNow(matching: .unfinished)
 try await queue.runAvailable()
 
 // snippet.statistics

@@ -5,7 +5,7 @@ import SteadfastQueue
 struct Upload: TaskPayload {
   var photo: String
 
-  static var options: TaskOptions { TaskOptions(tags: ["photo"]) }
+  var options: TaskOptions { TaskOptions(tags: ["photo"]) }
   var uniqueKey: String? { photo }
 }
 
@@ -55,7 +55,7 @@ for letter in try await queue.tasks(matching: .deadLetters) {
 await service.repair()
 let letters = try await queue.tasks(matching: .deadLetters)
 let repaired = letters.filter { $0.lastError == "the service says 500" }
-let count = try await queue.restart(
+let count = try await queue.retry(
   matching: TaskFilter(ids: Set(repaired.map(\.id)))
 )
 // snippet.end

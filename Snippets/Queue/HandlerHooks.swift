@@ -1,4 +1,4 @@
-//! A handler with hooks: it chooses the dates of retries, restarts a task, and cleans up. And a
+//! A handler with hooks: it chooses the dates of retries, retries a task, and cleans up. And a
 //! function that puts code around every handler.
 
 import Foundation
@@ -58,7 +58,7 @@ struct Uploader: TaskHandler {
 
   /// Removes the upload's copy after a success.
   ///
-  /// An abandoned upload keeps its copy, because it may be restarted.
+  /// An abandoned upload keeps its copy, because it may be retried.
   func willEnd(
     _ upload: Upload,
     outcome: TaskOutcome,

@@ -99,7 +99,7 @@ func handle(_ queue: TaskQueue) async {
       outcome: TaskOutcome,
       in context: TaskContext
     ) async {
-      // One that was given up may be restarted.
+      // A dead letter may be retried.
       guard outcome == .succeeded else { return }
       try? FileManager.default.removeItem(at: upload.copy)
     }
@@ -116,7 +116,7 @@ func wait(_ queue: TaskQueue, _ battery: Battery, _ file: URL) async throws {
   await queue.register(NetworkMonitor(), for: .network)
   try await queue.enqueue(
     Upload(file),
-    options: TaskOptions(requires: [.network])
+    options: TaskOptions(conditions: [.network])
   )
   // snippet.end
 }

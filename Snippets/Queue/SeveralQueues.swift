@@ -34,7 +34,7 @@ let photo = try await group.enqueue(
 try await group.enqueue(
   SendMail(text: "The cat is there."),
   on: "mails",
-  options: TaskOptions(after: [photo.id])
+  options: TaskOptions(dependencies: [photo.id])
 )
 // snippet.end
 

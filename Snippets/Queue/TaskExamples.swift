@@ -27,8 +27,8 @@ struct PostComment: TaskPayload { var text: String }
 // snippet.sync
 struct Sync: TaskPayload {
   var account: String
-  static var options: TaskOptions {
-    TaskOptions(maxRetries: .alwaysRetry, priority: .high)
+  var options: TaskOptions {
+    TaskOptions(maxRetries: .alwaysRetry, orderKey: account)
   }
   var uniqueKey: String? { account }
 }
@@ -55,20 +55,20 @@ func allOptions(_ first: TaskID, _ date: Date) -> TaskOptions {
   TaskOptions(
     availableDate: date,
     delay: .seconds(60),
+    expiryDate: date + 3600,
     maxRetries: 5,
     usesBackoff: true,
-    priority: .high,
     timeLimit: .seconds(30),
-    expiryDate: date + 3600,
-    tags: ["photo"],
+    priority: .high,
+    orderKey: "album 7",
+    blocksOrderOnFailure: true,
+    dependencies: [first],
+    dependencyRule: .allEnded,
     onDuplicate: .replace,
     uniqueFor: .seconds(3600),
     maxDelay: .seconds(600),
-    inOrder: "album 7",
-    holdsOrder: true,
-    requires: [.network],
-    after: [first],
-    when: .allEnded
+    conditions: [.network],
+    tags: ["photo"]
   )
   // snippet.end
 }
@@ -92,7 +92,7 @@ func add(to queue: TaskQueue, _ photo: Photo, _ photos: [Photo], _ album: String
   try await queue.enqueue { tasks in
     let album = try tasks.add(CreateAlbum(title: "Summer"))
     let cover = try tasks.add(UploadCover())
-    try tasks.add(Share(), options: TaskOptions(after: [album, cover]))
+    try tasks.add(Share(), options: TaskOptions(dependencies: [album, cover]))
   }
   // snippet.end
   // snippet.batch

@@ -31,7 +31,7 @@ try await queue.enqueue { tasks in
   let cover = try tasks.add(UploadCover(file: "cover.jpg"))
   try tasks.add(
     ShareAlbum(title: "Summer"),
-    options: TaskOptions(after: [album, cover])
+    options: TaskOptions(dependencies: [album, cover])
   )
 }
 // snippet.end
@@ -41,7 +41,7 @@ try await queue.runAvailable()
 let cover = try await queue.enqueue(UploadCover(file: "winter.jpg"))
 try await queue.enqueue(
   ShareAlbum(title: "Winter"),
-  options: TaskOptions(after: [cover.id])
+  options: TaskOptions(dependencies: [cover.id])
 )
 // snippet.end
 try await queue.runAvailable()
@@ -65,7 +65,7 @@ await queue.register(UploadFolder.self) { folder, context in
 let report = try await queue.enqueue(
   contentsOf: [UploadFolder(files: ["a.jpg", "broken.jpg"])],
   then: SendMessage(text: "The folder was read."),
-  followerOptions: TaskOptions(when: .allEnded)
+  followerOptions: TaskOptions(dependencyRule: .allEnded)
 )
 // Each pass performs what is available when it begins.
 while try await queue.runAvailable() > 0 {}

@@ -7,7 +7,7 @@ import SteadfastTesting
 struct Upload: TaskPayload { var photo: String }
 
 struct Index: TaskPayload {
-  static var options: TaskOptions { TaskOptions(requires: ["charging"]) }
+  var options: TaskOptions { TaskOptions(conditions: ["charging"]) }
 }
 
 // snippet.monitor
@@ -48,7 +48,7 @@ func configure(_ queue: TaskQueue) async throws {
   await queue.register(NetworkMonitor(), for: .network)
   try await queue.enqueue(
     Upload(photo: "cat.jpg"),
-    options: TaskOptions(requires: [.network])
+    options: TaskOptions(conditions: [.network])
   )
   // snippet.end
 }

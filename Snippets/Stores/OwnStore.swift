@@ -922,7 +922,7 @@ private struct StoredDependencies: Codable {
 extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
-    case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
+    case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, blocksOrderOnFailure, conditions
     case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, countedFrom
     case retryCount, interruptionCount, lastError, failedDate, earlierFailures, isPostponed
     case finishedDate
@@ -962,7 +962,7 @@ extension Entry: Codable {
       uniqueUntil: try valueIfAny(.uniqueUntil),
       latestDate: try valueIfAny(.latestDate),
       orderKey: try valueIfAny(.orderKey),
-      holdsOrder: try value(.holdsOrder),
+      blocksOrderOnFailure: try value(.blocksOrderOnFailure),
       conditions: Set(conditions.map(TaskCondition.init(rawValue:))),
       dependencies: try dependencies?.value() ?? TaskDependencies(),
       queue: try value(.queue),
@@ -1005,7 +1005,7 @@ extension Entry: Codable {
     try keep(record.uniqueUntil, .uniqueUntil)
     try keep(record.latestDate, .latestDate)
     try keep(record.orderKey, .orderKey)
-    try keep(record.holdsOrder, .holdsOrder)
+    try keep(record.blocksOrderOnFailure, .blocksOrderOnFailure)
     try keep(record.conditions.map(\.rawValue), .conditions)
     if record.dependencies != TaskDependencies() {
       try keep(StoredDependencies(record.dependencies), .dependencies)

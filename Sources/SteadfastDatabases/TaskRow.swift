@@ -107,7 +107,7 @@ extension TaskRow {
       uniqueUntil: ifAny(13, date),
       latestDate: ifAny(14, date),
       orderKey: StoredKey.key(in: ifAny(15, text), of: queue),
-      holdsOrder: flag(16),
+      blocksOrderOnFailure: flag(16),
       conditions: Set(try texts(17).map(TaskCondition.init(rawValue:))),
       dependencies: dependencies,
       queue: queue,

@@ -9,7 +9,7 @@ import Testing
 
 private struct Receipt: TaskPayload, Equatable {
   var order: Int
-  static var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt", "\"a\\"]) }
+  var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt", "\"a\\"]) }
 }
 
 /// Tasks that are enqueued within a transaction of another connection.
@@ -24,8 +24,8 @@ struct PostgreSQLInsertStatementTests {
       let chosen = TaskOptions(
         delay: .seconds(3_600),
         timeLimit: .seconds(9),
-        uniqueFor: .seconds(60),
-        inOrder: "o"
+        orderKey: "o",
+        uniqueFor: .seconds(60)
       )
       let first = try await queue.enqueue(Receipt(order: 1), uniqueKey: "a", options: chosen)
       let statement = try queue.insertStatement(
@@ -96,7 +96,7 @@ struct PostgreSQLInsertStatementTests {
       }
       let reason = "a task with a unique key or an order key is added in a transaction"
       #expect(try message("k", TaskOptions())?.hasPrefix(reason) == true)
-      #expect(try message(nil, TaskOptions(inOrder: "o"))?.contains(level) == true)
+      #expect(try message(nil, TaskOptions(orderKey: "o"))?.contains(level) == true)
       #expect(try message(nil, TaskOptions()) == nil)
       #expect(try await queue.count == 1)
     }

@@ -211,7 +211,7 @@ struct ManyChangesTests {
     try await withTables { tables in
       let store = tables.store()
       let first = TaskRecord.numbered(1)
-      var second = TaskRecord.numbered(2, orderKey: "k", holdsOrder: true)
+      var second = TaskRecord.numbered(2, orderKey: "k", blocksOrderOnFailure: true)
       second.dependencies.tasks = [first.id]
       _ = try await store.insert(first, second)
       let cancellation = TaskChange.cancel(.unclaimed(first.id), at: Date(), retains: true)

@@ -10,7 +10,7 @@ import Testing
 
 private struct Receipt: TaskPayload, Equatable {
   var order: Int
-  static var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt"]) }
+  var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt"]) }
 }
 
 /// Tasks that are enqueued within a transaction of another connection.

@@ -105,7 +105,7 @@ final class Ledger: Sendable {
       case .succeeded(let record, _): state.change(record.id) { $0.succeeded += 1 }
       case .abandoned(let record, _, _): state.change(record.id) { $0.abandoned += 1 }
       case .cancelled(let id): state.change(id) { $0.cancelled += 1 }
-      case .restarted(let id): state.change(id) { $0.restarted += 1 }
+      case .retried(let id): state.change(id) { $0.restarted += 1 }
       case .missed(let count): state.violations.append("an observer missed \(count) events")
       case .unhandled(let record, let reason):
         state.violations.append("\(record.id) is not performed: \(reason)")

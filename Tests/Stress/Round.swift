@@ -192,14 +192,14 @@ struct Round: Sendable {
         try await queue.cancel(id)
       case 1: try await queue.pause(id)
       case 2: try await queue.resume(id)
-      case 3: try await queue.restart(id)
-      case 4: try await queue.reschedule(id)
+      case 3: try await queue.retry(id)
+      case 4: try await queue.performNow(id)
       case 5:
         ledger.removes(number)
         ledger.cancels(number)
         try await queue.remove(id)
-      case 6: try await queue.restart(matching: .deadLetters)
-      case 7: try await queue.reschedule(matching: TaskFilter(names: [Chore.taskName]))
+      case 6: try await queue.retry(matching: .deadLetters)
+      case 7: try await queue.performNow(matching: TaskFilter(names: [Chore.taskName]))
       case 8:
         await queue.pause()
         try await pause(dice, upTo: .milliseconds(2))
@@ -237,7 +237,7 @@ struct Round: Sendable {
       }
       var passes = 0
       while try await queue.count > 0 {
-        try await queue.reschedule(matching: .unfinished)
+        try await queue.performNow(matching: .unfinished)
         try await queue.runAvailable()
         passes += 1
         guard passes < 100 else {

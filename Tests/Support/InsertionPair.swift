@@ -101,7 +101,7 @@ package final class InsertionPair<Side: InsertionSide> {
       uniqueUntil: key == nil ? nil : dice.pick([nil, now + 2, now + 50]),
       latestDate: key == nil ? nil : dice.pick([nil, now + 3]),
       orderKey: dice.pick([nil, nil, "o", "o", "p"]),
-      holdsOrder: dice.happens(1, in: 2),
+      blocksOrderOnFailure: dice.happens(1, in: 2),
       conditions: dice.pick([[], [.network]]),
       dependencies: TaskDependencies(on: named, rule: dice.pick([.allSucceeded, .allEnded])),
       queue: dice.pick(["", "", "q"]),

@@ -349,7 +349,7 @@ extension InsertStatement {
       ("bigint", .init(date: record.uniqueUntil)),
       ("bigint", .init(date: record.latestDate)),
       ("text", key(record.orderKey)),
-      ("bigint", .integer(record.holdsOrder ? 1 : 0)),
+      ("bigint", .integer(record.blocksOrderOnFailure ? 1 : 0)),
       ("text[]", texts(record.conditions.map(\.rawValue))),
       ("text", .text(record.dependencies.rule.rawValue)),
       ("uuid[]", texts(record.dependencies.tasks.map(\.description))),

@@ -69,7 +69,7 @@ extension Tables {
       .date(record.uniqueUntil),
       .date(record.latestDate),
       .text(StoredKey.text(of: record.orderKey, in: record.queue)),
-      .flag(record.holdsOrder),
+      .flag(record.blocksOrderOnFailure),
       .texts(record.conditions.map(\.rawValue)),
       .text(record.dependencies.rule.rawValue),
       .id(record.dependencies.follower),

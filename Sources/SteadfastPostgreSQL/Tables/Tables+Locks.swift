@@ -505,7 +505,7 @@ extension TaskRecord {
   fileprivate var isPlain: Bool {
     state == .waiting && uniqueKey == nil && orderKey == nil && retryCount == 0
       && interruptionCount == 0 && lastError == nil && !isPostponed && uniqueUntil == nil
-      && latestDate == nil && !holdsOrder && dependencies == TaskDependencies()
+      && latestDate == nil && !blocksOrderOnFailure && dependencies == TaskDependencies()
   }
 }
 

@@ -263,9 +263,9 @@ struct TaskTemplate: Codable, Equatable, Sendable {
     usesBackoff = options.usesBackoff
     timeLimit = options.timeLimit
     tags = options.tags.isEmpty ? nil : options.tags.sorted()
-    orderKey = options.inOrder
-    holdsOrder = options.inOrder == nil ? nil : options.holdsOrder
-    conditions = options.requires.isEmpty ? nil : options.requires.map(\.rawValue).sorted()
+    orderKey = options.orderKey
+    holdsOrder = options.orderKey == nil ? nil : options.blocksOrderOnFailure
+    conditions = options.conditions.isEmpty ? nil : options.conditions.map(\.rawValue).sorted()
     let bytes = try payload.bytes()
     format = payload.format.rawValue
     version = payload.version

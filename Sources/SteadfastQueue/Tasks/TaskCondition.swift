@@ -1,6 +1,6 @@
 /// The name of something that must hold when an attempt begins, such as that there is a network.
 ///
-/// A task names its conditions in ``TaskOptions/requires``. The queue is told which conditions
+/// A task names its conditions in ``TaskOptions/conditions``. The queue is told which conditions
 /// hold, by ``TaskQueue/setCondition(_:holds:)`` or by a ``ConditionMonitor``. Until all conditions
 /// of a task hold, it waits. It is not attempted, and costs nothing.
 ///

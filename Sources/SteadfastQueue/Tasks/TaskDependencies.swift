@@ -1,6 +1,6 @@
 /// What a task waits for besides its date, and which task waits for it.
 ///
-/// ``TaskOptions/after`` and a batch's follower choose it; see <doc:TasksThatWait>.
+/// ``TaskOptions/dependencies`` and a batch's follower choose it; see <doc:TasksThatWait>.
 ///
 /// ## What a store does
 ///

@@ -15,7 +15,7 @@ public import Foundation
 /// counts:
 /// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
 /// 2. the call's `options`;
-/// 3. the payload type's ``TaskPayload/options-swift.type.property``;
+/// 3. the payload's ``TaskPayload/options``;
 /// 4. the queue's ``TaskQueueConfiguration/taskDefaults``;
 /// 5. the default of the property, as given below.
 ///
@@ -29,20 +29,20 @@ public struct TaskOptions: Sendable, Equatable {
   public init(
     availableDate: Date? = nil,
     delay: Duration? = nil,
+    expiryDate: Date? = nil,
     maxRetries: RetryLimit? = nil,
     usesBackoff: Bool? = nil,
-    priority: TaskQueue.Priority? = nil,
     timeLimit: Duration? = nil,
-    expiryDate: Date? = nil,
-    tags: Set<String> = [],
+    priority: TaskQueue.Priority? = nil,
+    orderKey: String? = nil,
+    blocksOrderOnFailure: Bool? = nil,
+    dependencies: Set<TaskID> = [],
+    dependencyRule: DependencyRule? = nil,
     onDuplicate: UniquePolicy? = nil,
     uniqueFor: Duration? = nil,
     maxDelay: Duration? = nil,
-    inOrder orderKey: String? = nil,
-    holdsOrder: Bool? = nil,
-    requires conditions: Set<TaskCondition> = [],
-    after dependencies: Set<TaskID> = [],
-    when rule: DependencyRule? = nil
+    conditions: Set<TaskCondition> = [],
+    tags: Set<String> = []
   ) {
     // Most calls choose nothing. Then don't make choices only to find them empty.
     let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
@@ -50,8 +50,8 @@ public struct TaskOptions: Sendable, Equatable {
     let choosesKey = onDuplicate != nil || uniqueFor != nil || orderKey != nil
     guard
       choosesDate || choosesRetries || choosesKey || priority != nil || expiryDate != nil
-        || holdsOrder != nil || rule != nil || !tags.isEmpty || !conditions.isEmpty
-        || !dependencies.isEmpty
+        || blocksOrderOnFailure != nil || dependencyRule != nil || !tags.isEmpty
+        || !conditions.isEmpty || !dependencies.isEmpty
     else {
       choices = Rare()
       return
@@ -60,20 +60,20 @@ public struct TaskOptions: Sendable, Equatable {
       Choices(
         availableDate: availableDate,
         delay: delay,
+        expiryDate: expiryDate,
         maxRetries: maxRetries,
         usesBackoff: usesBackoff,
-        priority: priority,
         timeLimit: timeLimit,
-        expiryDate: expiryDate,
-        tags: tags,
+        priority: priority,
+        orderKey: orderKey,
+        blocksOrderOnFailure: blocksOrderOnFailure,
+        dependencies: dependencies,
+        dependencyRule: dependencyRule,
         onDuplicate: onDuplicate,
         uniqueFor: uniqueFor,
         maxDelay: maxDelay,
-        orderKey: orderKey,
-        holdsOrder: holdsOrder,
         conditions: conditions,
-        dependencies: dependencies,
-        rule: rule
+        tags: tags
       )
     )
   }
@@ -93,6 +93,16 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.delay = newValue }
   }
 
+  /// The date from which no attempt begins; by default there is none.
+  ///
+  /// A task that has not ended by then is abandoned when its turn comes, or when its next retry
+  /// would come too late. A task whose name has no handler gets no turn: it stays until there is
+  /// one.
+  public var expiryDate: Date? {
+    get { choices.present?.expiryDate }
+    set { choices.value.expiryDate = newValue }
+  }
+
   /// How often a failed task is tried again; by default 10 times, so 11 attempts.
   public var maxRetries: RetryLimit? {
     get { choices.present?.maxRetries }
@@ -105,10 +115,64 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.usesBackoff = newValue }
   }
 
+  /// How long one attempt may take; by default any time.
+  ///
+  /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
+  /// with a `TimeoutError`, whatever it returns or throws.
+  public var timeLimit: Duration? {
+    get { choices.present?.timeLimit }
+    set { choices.value.timeLimit = newValue }
+  }
+
   /// The rank among the tasks that are available; by default ``TaskQueue/Priority/normal``.
   public var priority: TaskQueue.Priority? {
     get { choices.present?.priority }
     set { choices.value.priority = newValue }
+  }
+
+  /// The key of tasks that are performed one at a time, in the order in which they were enqueued;
+  /// by default none.
+  ///
+  /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
+  /// first of them that has not ended holds up the others: while it is performed, while it waits
+  /// for its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks
+  /// without a key, do not wait for it.
+  ///
+  /// When the first one ends, in whatever way, the next one follows. ``blocksOrderOnFailure`` says
+  /// otherwise for one that ends without success. A task that is retried takes the place that it
+  /// had.
+  public var orderKey: String? {
+    get { choices.present?.orderKey }
+    set { choices.value.orderKey = newValue }
+  }
+
+  /// Whether later tasks with the same order key wait if this one is abandoned or cancelled; by
+  /// default they do not.
+  ///
+  /// The task is then retained, whatever the queue's ``Retention``, until it is retried
+  /// (``TaskQueue/retry(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). Then the others
+  /// go on.
+  public var blocksOrderOnFailure: Bool? {
+    get { choices.present?.blocksOrderOnFailure }
+    set { choices.value.blocksOrderOnFailure = newValue }
+  }
+
+  /// The tasks that must have ended before this one is performed; by default none.
+  ///
+  /// They must be in the store, or be added in the same call (``TaskQueue/enqueue(together:)``),
+  /// and must not have ended without success. One that has succeeded counts only as long as it is
+  /// retained. At most 10,000 tasks can be named. A task that waits for others can't replace one
+  /// with the same unique key.
+  public var dependencies: Set<TaskID> {
+    get { choices.present?.dependencies ?? [] }
+    set { choices.value.dependencies = newValue }
+  }
+
+  /// Whether the tasks that this one waits for must have succeeded, or have only ended; by default
+  /// ``DependencyRule/allSucceeded``.
+  public var dependencyRule: DependencyRule? {
+    get { choices.present?.dependencyRule }
+    set { choices.value.dependencyRule = newValue }
   }
 
   /// What to do if another task has the same unique key; by default ``UniquePolicy/keep``.
@@ -138,75 +202,12 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.maxDelay = newValue }
   }
 
-  /// The key of tasks that are performed one at a time, in the order in which they were enqueued;
-  /// by default none.
-  ///
-  /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
-  /// first of them that has not ended holds up the others: while it is performed, while it waits
-  /// for its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks
-  /// without a key, do not wait for it.
-  ///
-  /// When the first one ends, in whatever way, the next one follows. ``holdsOrder`` says otherwise
-  /// for one that ends without success. A restarted task takes the place that it had.
-  public var inOrder: String? {
-    get { choices.present?.orderKey }
-    set { choices.value.orderKey = newValue }
-  }
-
-  /// Whether later tasks with the same order key wait if this one is abandoned or cancelled; by
-  /// default they do not.
-  ///
-  /// The task is then retained, whatever the queue's ``Retention``, until it is restarted
-  /// (``TaskQueue/restart(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). Then the others
-  /// go on.
-  public var holdsOrder: Bool? {
-    get { choices.present?.holdsOrder }
-    set { choices.value.holdsOrder = newValue }
-  }
-
   /// What must hold when an attempt begins, such as ``TaskCondition/network``; by default nothing.
   ///
   /// An attempt that is under way goes on when a condition ends.
-  public var requires: Set<TaskCondition> {
+  public var conditions: Set<TaskCondition> {
     get { choices.present?.conditions ?? [] }
     set { choices.value.conditions = newValue }
-  }
-
-  /// The tasks that must have ended before this one is performed; by default none.
-  ///
-  /// They must be in the store, or be added in the same call (``TaskQueue/enqueue(together:)``),
-  /// and must not have ended without success. One that has succeeded counts only as long as it is
-  /// retained. At most 10,000 tasks can be named. A task that waits for others can't replace one
-  /// with the same unique key.
-  public var after: Set<TaskID> {
-    get { choices.present?.dependencies ?? [] }
-    set { choices.value.dependencies = newValue }
-  }
-
-  /// Whether the tasks that this one waits for must have succeeded, or have only ended; by default
-  /// ``DependencyRule/allSucceeded``.
-  public var when: DependencyRule? {
-    get { choices.present?.rule }
-    set { choices.value.rule = newValue }
-  }
-
-  /// How long one attempt may take; by default any time.
-  ///
-  /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
-  /// with a `TimeoutError`, whatever it returns or throws.
-  public var timeLimit: Duration? {
-    get { choices.present?.timeLimit }
-    set { choices.value.timeLimit = newValue }
-  }
-
-  /// The date from which no attempt begins; by default there is none.
-  ///
-  /// A task that has not ended by then is abandoned when its turn comes, or when its next retry
-  /// would come too late. A task whose name has no handler gets no turn: it stays until there is
-  /// one.
-  public var expiryDate: Date? {
-    get { choices.present?.expiryDate }
-    set { choices.value.expiryDate = newValue }
   }
 
   /// Labels by which tasks are found, and cancelled together; by default none.
@@ -224,27 +225,27 @@ public struct TaskOptions: Sendable, Equatable {
   struct Choices: RareValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
+    var expiryDate: Date?
     var maxRetries: RetryLimit?
     var usesBackoff: Bool?
-    var priority: TaskQueue.Priority?
     var timeLimit: Duration?
-    var expiryDate: Date?
-    var tags: Set<String> = []
+    var priority: TaskQueue.Priority?
+    var orderKey: String?
+    var blocksOrderOnFailure: Bool?
+    var dependencies: Set<TaskID> = []
+    var dependencyRule: DependencyRule?
     var onDuplicate: UniquePolicy?
     var uniqueFor: Duration?
     var maxDelay: Duration?
-    var orderKey: String?
-    var holdsOrder: Bool?
     var conditions: Set<TaskCondition> = []
-    var dependencies: Set<TaskID> = []
-    var rule: DependencyRule?
+    var tags: Set<String> = []
 
     var isEmpty: Bool {
       availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
-        && priority == nil && timeLimit == nil && expiryDate == nil && tags.isEmpty
-        && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
-        && orderKey == nil && holdsOrder == nil && conditions.isEmpty
-        && dependencies.isEmpty && rule == nil
+        && priority == nil && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
+        && orderKey == nil && blocksOrderOnFailure == nil && conditions.isEmpty
+        && dependencies.isEmpty && dependencyRule == nil
+        && timeLimit == nil && expiryDate == nil && tags.isEmpty
     }
 
     mutating func fill(from others: Choices) {
@@ -252,20 +253,20 @@ public struct TaskOptions: Sendable, Equatable {
         availableDate = others.availableDate
         delay = others.delay
       }
+      expiryDate = expiryDate ?? others.expiryDate
       maxRetries = maxRetries ?? others.maxRetries
       usesBackoff = usesBackoff ?? others.usesBackoff
-      priority = priority ?? others.priority
       timeLimit = timeLimit ?? others.timeLimit
-      expiryDate = expiryDate ?? others.expiryDate
-      tags.formUnion(others.tags)
+      priority = priority ?? others.priority
+      orderKey = orderKey ?? others.orderKey
+      blocksOrderOnFailure = blocksOrderOnFailure ?? others.blocksOrderOnFailure
+      dependencies.formUnion(others.dependencies)
+      dependencyRule = dependencyRule ?? others.dependencyRule
       onDuplicate = onDuplicate ?? others.onDuplicate
       uniqueFor = uniqueFor ?? others.uniqueFor
       maxDelay = maxDelay ?? others.maxDelay
-      orderKey = orderKey ?? others.orderKey
-      holdsOrder = holdsOrder ?? others.holdsOrder
       conditions.formUnion(others.conditions)
-      dependencies.formUnion(others.dependencies)
-      rule = rule ?? others.rule
+      tags.formUnion(others.tags)
     }
   }
 }
@@ -492,13 +493,13 @@ extension TaskOptions {
     try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
-    try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
-    try TaskQueueError.check(choices.conditions, "\(path)requires")
-    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)after")
+    try TaskQueueError.check(key: choices.orderKey, "\(path)orderKey")
+    try TaskQueueError.check(choices.conditions, "\(path)conditions")
+    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)dependencies")
     if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
       throw TaskQueueError(
         .invalidArgument,
-        "\(path)after is given with \(path)onDuplicate: .replace: a task that waits for others "
+        "\(path)dependencies is given with \(path)onDuplicate: .replace: a task that waits for others "
           + "can't replace one with the same unique key"
       )
     }
@@ -557,9 +558,9 @@ extension TaskOptions {
       uniqueKey: uniqueKey,
       uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { now.storable(after: $0) },
       latestDate: uniqueKey == nil ? nil : maxDelay.map { now.storable(after: $0) },
-      orderKey: inOrder,
-      holdsOrder: inOrder != nil && holdsOrder ?? false,
-      conditions: requires,
+      orderKey: orderKey,
+      blocksOrderOnFailure: orderKey != nil && blocksOrderOnFailure ?? false,
+      conditions: conditions,
       dependencies: dependencies(follower),
       tags: tags,
       timeLimit: timeLimit,
@@ -585,7 +586,11 @@ extension TaskOptions {
   }
 
   private func dependencies(_ follower: TaskID?) -> TaskDependencies? {
-    guard follower != nil || !after.isEmpty || when != nil else { return nil }
-    return TaskDependencies(on: after, rule: when ?? .allSucceeded, follower: follower)
+    guard follower != nil || !dependencies.isEmpty || dependencyRule != nil else { return nil }
+    return TaskDependencies(
+      on: dependencies,
+      rule: dependencyRule ?? .allSucceeded,
+      follower: follower
+    )
   }
 }

@@ -70,7 +70,7 @@ extension Tables {
       .date(record.uniqueUntil),
       .date(record.latestDate),
       .text(StoredKey.text(of: record.orderKey, in: record.queue)),
-      .flag(record.holdsOrder),
+      .flag(record.blocksOrderOnFailure),
       .text(StoredTexts.text(of: record.conditions.map(\.rawValue))),
       .text(record.dependencies.rule.rawValue),
       link,

@@ -57,7 +57,7 @@ extension TaskRecord {
       uniqueUntil: uniqueUntil.map(Date.second),
       latestDate: latest.map(Date.second),
       orderKey: order,
-      holdsOrder: holds,
+      blocksOrderOnFailure: holds,
       conditions: conditions,
       tags: tags,
       expiryDate: expires,
@@ -89,7 +89,7 @@ extension TaskRecord {
       usesBackoff: false,
       uniqueKey: "key 'ключ'; -- \(number)",
       orderKey: "order \"🎈\" \(number)",
-      holdsOrder: true,
+      blocksOrderOnFailure: true,
       conditions: ["network", "with space", "🎈"],
       tags: ["plain", "with space", "🎈", "line\nfeed"],
       timeLimit: .milliseconds(1_500) + .microseconds(25),
@@ -170,7 +170,7 @@ extension TaskRecord {
     compare("uniqueUntil", \.uniqueUntil, Self.isSame, text)
     compare("latestDate", \.latestDate, Self.isSame, text)
     compare("orderKey", \.orderKey, Self.isSame) { $0 ?? "none" }
-    compare("holdsOrder", \.holdsOrder, ==)
+    compare("blocksOrderOnFailure", \.blocksOrderOnFailure, ==)
     compare("conditions", \.conditions, ==) { "\($0.sorted())" }
     compare("dependencies", \.dependencies, ==, \.summary)
     compare("tags", \.tags, Self.isSame) { "\($0.sorted())" }

@@ -132,7 +132,7 @@ public func performAttempt<Handler: TaskHandler>(
 ) async throws -> AttemptResult {
   var chosen = TaskOptions(maxRetries: maxRetries, usesBackoff: usesBackoff)
   chosen.fill(from: options)
-  chosen.fill(from: Handler.Payload.options)
+  chosen.fill(from: payload.options)
   chosen.fill(from: configuration.taskDefaults)
   let attempted = AttemptedTask(
     payload: try payload.decodedAnew(),

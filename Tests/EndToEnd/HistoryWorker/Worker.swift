@@ -101,7 +101,7 @@ struct Worker {
       try await queue.enqueue(contentsOf: jobs, then: Job(number: number, milliseconds: 0))
       return 5
     case 2, 3, 4:
-      let options = TaskOptions(inOrder: "key \(number % 40)")
+      let options = TaskOptions(orderKey: "key \(number % 40)")
       try await queue.enqueue(contentsOf: [job, job, job], options: options)
       return 3
     case 5 where number % 5 == 0:

@@ -99,7 +99,7 @@ extension TaskRecord {
     bytes: [UInt8] = Array("{}".utf8),
     uniqueKey: String? = nil,
     orderKey: String? = nil,
-    holdsOrder: Bool = false,
+    blocksOrderOnFailure: Bool = false,
     dependencies: TaskDependencies? = nil
   ) -> TaskRecord {
     let date = Date(timeIntervalSince1970: 1_800_000_000)
@@ -110,7 +110,7 @@ extension TaskRecord {
       createdDate: date,
       uniqueKey: uniqueKey,
       orderKey: orderKey,
-      holdsOrder: holdsOrder,
+      blocksOrderOnFailure: blocksOrderOnFailure,
       dependencies: dependencies,
       availableDate: date
     )

@@ -72,7 +72,7 @@ struct GoldenWriter {
       uniqueUntil: uniqueUntil.map(date),
       latestDate: latest.map(date),
       orderKey: order,
-      holdsOrder: holds,
+      blocksOrderOnFailure: holds,
       conditions: conditions,
       dependencies: dependencies,
       queue: queue,

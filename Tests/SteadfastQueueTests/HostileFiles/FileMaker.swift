@@ -120,7 +120,7 @@ struct FileMaker {
       usesBackoff: pick(4) > 0,
       uniqueKey: pick(3) == 0 ? "key \(pick(4))\(text)" : nil,
       orderKey: pick(5) == 0 ? "order \(pick(2))" : nil,
-      holdsOrder: pick(3) == 0,
+      blocksOrderOnFailure: pick(3) == 0,
       conditions: pick(5) == 0 ? ["a\"", "b"] : [],
       dependencies: pick(3) == 0 ? dependencies() : nil,
       queue: queue(),

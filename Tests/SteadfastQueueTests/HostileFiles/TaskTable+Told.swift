@@ -59,7 +59,7 @@ extension TaskTable.Entry {
     if record.keyRole == .successor { fields["role"] = "successor" }
     fields["order"] = record.orderKey
     if record.orderKey != nil { fields["orderNumber"] = Int(record.orderNumber) }
-    if record.holdsOrder { fields["holds"] = true }
+    if record.blocksOrderOnFailure { fields["holds"] = true }
     if !record.conditions.isEmpty {
       fields["requires"] = record.conditions.map(\.rawValue).sorted()
     }

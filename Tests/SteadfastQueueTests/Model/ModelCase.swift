@@ -107,7 +107,7 @@ struct ModelRandom {
     if task.key != nil, once(in: 4) { task.uniqueFor = draw([0, 2, 40]) }
     if task.key != nil, once(in: 4) { task.maxDelay = draw([0, 5, 60]) }
     if once(in: 4) { task.order = draw(["m", "n"]) }
-    task.holdsOrder = once(in: 4)
+    task.blocksOrderOnFailure = once(in: 4)
     task.requiresCondition = once(in: 8)
     if once(in: 6) { task.count = 2 + below(3) }
     switch below(8) {

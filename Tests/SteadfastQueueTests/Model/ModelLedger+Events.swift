@@ -20,7 +20,7 @@ extension ModelLedger {
     case .cancelled(let task): (id, name) = (task, "cancelled")
     case .paused(let task): (id, name) = (task, "paused")
     case .resumed(let task): (id, name) = (task, "resumed")
-    case .restarted(let task): (id, name) = (task, "restarted")
+    case .retried(let task): (id, name) = (task, "restarted")
     case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
     case .updated(let task): (id, name) = (task, "updated")
     case .superseded(let record, _): (id, name) = (record.id, "superseded")

@@ -28,7 +28,7 @@ indirect enum ModelOperation: Sendable {
     var uniqueFor: Int?
     var maxDelay: Int?
     var order: String?
-    var holdsOrder = false
+    var blocksOrderOnFailure = false
     var requiresCondition = false
     var policy = UniquePolicy.keep
     var count = 1
@@ -103,7 +103,9 @@ extension ModelOperation.NewTask: CustomStringConvertible {
     if let key { text += ", key \(key) (\(policy))" }
     if let uniqueFor { text += ", unique for \(uniqueFor) s" }
     if let maxDelay { text += ", put off by \(maxDelay) s at most" }
-    if let order { text += ", in order of \(order)\(holdsOrder ? ", which it holds" : "")" }
+    if let order {
+      text += ", in order of \(order)\(blocksOrderOnFailure ? ", which it holds" : "")"
+    }
     if requiresCondition { text += ", requires the condition" }
     if isAside { text += ", on the side" }
     if !after.isEmpty { text += ", after \(after) (\(rule))" }

@@ -139,7 +139,7 @@ extension ModelRun {
       contentsOf: jobs.dropLast(),
       options: options,
       then: PlainJob(work: last.work),
-      followerOptions: TaskOptions(when: task.rule)
+      followerOptions: TaskOptions(dependencyRule: task.rule)
     )
     return batch.tasks + [batch.follower]
   }
@@ -151,20 +151,20 @@ extension ModelRun {
   ) -> TaskOptions {
     TaskOptions(
       availableDate: task.delay.map { now + Double($0) },
+      expiryDate: task.lifetime.map { now + Double($0) },
       maxRetries: task.maxRetries,
       usesBackoff: task.usesBackoff,
-      priority: TaskQueue.Priority(rawValue: task.priority),
       timeLimit: task.timeLimit.map { .seconds($0) },
-      expiryDate: task.lifetime.map { now + Double($0) },
-      tags: Set([task.tag].compactMap(\.self)),
+      priority: TaskQueue.Priority(rawValue: task.priority),
+      orderKey: task.order,
+      blocksOrderOnFailure: task.blocksOrderOnFailure,
+      dependencies: after,
+      dependencyRule: task.hasFollower ? nil : task.rule,
       onDuplicate: task.key == nil ? nil : task.policy,
       uniqueFor: task.uniqueFor.map { .seconds($0) },
       maxDelay: task.maxDelay.map { .seconds($0) },
-      inOrder: task.order,
-      holdsOrder: task.holdsOrder,
-      requires: task.requiresCondition ? ["a"] : [],
-      after: after,
-      when: task.hasFollower ? nil : task.rule
+      conditions: task.requiresCondition ? ["a"] : [],
+      tags: Set([task.tag].compactMap(\.self))
     )
   }
 
@@ -179,11 +179,11 @@ extension ModelRun {
           case .cancel: try await queue.cancel(id)
           case .pause: try await queue.pause(id)
           case .resume: try await queue.resume(id)
-          case .restart: try await queue.restart(id)
-          case .reschedule: try await queue.reschedule(id)
+          case .restart: try await queue.retry(id)
+          case .reschedule: try await queue.performNow(id)
           case .update: try await self.update(id, in: queue)
           case .remove: try await queue.remove(id)
-          case .startOver: try await queue.restart(id, forgetting: true)
+          case .startOver: try await queue.retry(id, forgetting: true)
           }
         self.ledger.update { ledger in
           // Without a task that it applies to, nothing is done later either.
@@ -223,8 +223,8 @@ extension ModelRun {
         for queue in queues {
           switch request {
           case .cancel: _ = try await queue.cancel(matching: filter)
-          case .restart: _ = try await queue.restart(matching: filter)
-          case .reschedule: _ = try await queue.reschedule(matching: filter)
+          case .restart: _ = try await queue.retry(matching: filter)
+          case .reschedule: _ = try await queue.performNow(matching: filter)
           case .remove: _ = try await queue.remove(matching: filter)
           case .pause, .resume, .update, .startOver: break
           }

@@ -13,7 +13,7 @@ extension IDelayedJobTests {
   ) async throws {
     try await kind.withStore { store in
       let queue = await workingQueue(store)
-      let needsInternet = TaskOptions(requires: [.network])
+      let needsInternet = TaskOptions(conditions: [.network])
       try await withRunning(queue) {
         let job = try await queue.enqueue(Note("internet"), options: needsInternet)
         try await queue.enqueue(Note("local"))
@@ -31,7 +31,7 @@ extension IDelayedJobTests {
     async throws
   {
     let queue = await workingQueue()
-    let options = TaskOptions(requires: ["api.example.com", "active"])
+    let options = TaskOptions(conditions: ["api.example.com", "active"])
     let (reachability, host) = AsyncStream<Bool>.makeStream()
     await queue.register(Reachability(values: { reachability }), for: "api.example.com")
     host.yield(false)

@@ -17,9 +17,9 @@ extension YXQueueTests {
       let file = try tasks.add(Download(url: job), options: options)
       let folder = try tasks.add(
         Unpack(target: job),
-        options: TaskOptions(tags: [job], after: [file])
+        options: TaskOptions(dependencies: [file], tags: [job])
       )
-      try tasks.add(Play(target: job), options: TaskOptions(tags: [job], after: [folder]))
+      try tasks.add(Play(target: job), options: TaskOptions(dependencies: [folder], tags: [job]))
     }
   }
 

@@ -51,7 +51,7 @@ import Testing
     case .cancelled: "cancelled"
     case .paused: "paused"
     case .resumed: "resumed"
-    case .restarted: "restarted"
+    case .retried: "retried"
     default: nil
     }
   }
@@ -285,7 +285,7 @@ import Testing
     }
     let job = try await queue.enqueue(Download(url: "a"), usesBackoff: false)
     for _ in 1...2 { try await queue.runAvailable() }
-    #expect(try await queue.restart(job.id))
+    #expect(try await queue.retry(job.id))
     try await queue.runAvailable()
     #expect(log.entries == ["0", "1", "0"])
     #expect(try await job.outcome() == .succeeded)

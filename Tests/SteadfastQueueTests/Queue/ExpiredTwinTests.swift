@@ -45,7 +45,7 @@ import Testing
     TaskOptions(
       expiryDate: clock.date + seconds,
       onDuplicate: policy,
-      requires: conditions
+      conditions: conditions
     )
   }
 
@@ -177,12 +177,12 @@ import Testing
       try await clock.sleep(for: .seconds(7_200))
       let new = try await queue.enqueue(Note("new"), uniqueKey: "k", options: options())
       #expect(try await queue.update(old.id, expiryDate: clock.date + 3_600) == false)
-      let error = await #expect(throws: TaskQueueError.self) { try await queue.restart(old.id) }
+      let error = await #expect(throws: TaskQueueError.self) { try await queue.retry(old.id) }
       #expect(error?.code == .duplicate)
       #expect(error?.message.contains("\(new.id)") == true)
       try await new.cancel()
       // Nothing has the key now.
-      #expect(try await queue.restart(old.id))
+      #expect(try await queue.retry(old.id))
       let second = try await queue.enqueue(Note("new"), uniqueKey: "k")
       #expect(second.id == old.id)
       #expect(try await queue.runAvailable() == 1)

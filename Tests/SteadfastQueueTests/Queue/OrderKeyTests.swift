@@ -32,7 +32,7 @@ import Testing
     return queue
   }
 
-  private let inOrder = TaskOptions(inOrder: "document 7")
+  private let inOrder = TaskOptions(orderKey: "document 7")
 
   @Test(arguments: StoreKind.allCases)
   func `tasks of a key are performed one at a time, beside others`(kind: StoreKind) async throws {
@@ -42,7 +42,7 @@ import Testing
         if note.text == "2", context.retryCount == 0 { throw Refusal() }
       }
       try await withRunning(queue) {
-        let urgent = TaskOptions(priority: .high, inOrder: "document 7")
+        let urgent = TaskOptions(priority: .high, orderKey: "document 7")
         var tasks = try await queue.enqueue(contentsOf: [Note("1"), Note("2")], options: inOrder)
         tasks.append(try await queue.enqueue(Note("3"), options: urgent))
         tasks.append(try await queue.enqueue(Note("other")))
@@ -62,7 +62,7 @@ import Testing
       let queue = await queue(store) { note, context in
         if note.text == "1" { throw TaskAbandoned("no such document") }
       }
-      let holding = TaskOptions(inOrder: "document 7", holdsOrder: true)
+      let holding = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
       try await withRunning(queue) {
         let first = try await queue.enqueue(Note("1"), options: holding)
         let second = try await queue.enqueue(Note("2"), options: inOrder)
@@ -70,7 +70,7 @@ import Testing
         try await queue.waitUntilIdle()
         #expect(try await queue.tasks(matching: .deadLetters).map(\.id) == [first.id])
         #expect(try await first.record()?.holdsUpOthers == true)
-        try await queue.restart(first.id)
+        try await queue.retry(first.id)
         try await queue.waitUntilIdle()
         #expect(log.entries == ["0 1", "0 1"])
         let keys = TaskFilter(states: [.abandoned], orderKeys: ["document 7"])
@@ -103,7 +103,7 @@ import Testing
       try await tasks[0].cancel()
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(1))
-        try await queue.restart(tasks[0].id)
+        try await queue.retry(tasks[0].id)
         try await queue.waitUntilIdle()
       }
       #expect(log.entries == ["2", "1", "3", "4"])
@@ -116,7 +116,7 @@ import Testing
       let queue = await queue(store) { [clock] note, _ in
         if note.text == "1" { try await clock.sleep(for: .seconds(100)) }
       }
-      let holding = TaskOptions(inOrder: "document 7", holdsOrder: true)
+      let holding = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
       let notes = ["1", "2", "3", "4"].map { Note($0) }
       let tasks = try await queue.enqueue(contentsOf: notes, options: holding)
       try await withRunning(queue) {
@@ -136,20 +136,31 @@ import Testing
   @Test func `an empty order key is refused`() async throws {
     let queue = await queue(InMemoryStore())
     let error = await queueError {
-      try await queue.enqueue(Note("1"), options: TaskOptions(inOrder: ""))
+      try await queue.enqueue(Note("1"), options: TaskOptions(orderKey: ""))
     }
     #expect(error?.code == .invalidArgument)
-    #expect(error?.message.contains("inOrder is empty") == true)
+    #expect(error?.message.contains("orderKey is empty") == true)
   }
 
-  @Test func `a payload type chooses the key of its tasks`() async throws {
-    struct Edit: TaskPayload { static var options: TaskOptions { TaskOptions(inOrder: "edits") } }
+  @Test func `each payload chooses the key of its task`() async throws {
+    struct Edit: TaskPayload {
+      var document: String
+      var options: TaskOptions { TaskOptions(orderKey: document) }
+    }
     let queue = await queue(InMemoryStore())
-    let task = try await queue.enqueue(Edit(), options: TaskOptions(holdsOrder: true))
+    let task = try await queue.enqueue(
+      Edit(document: "a"),
+      options: TaskOptions(blocksOrderOnFailure: true)
+    )
     let record = try #require(try await task.record())
-    #expect(record.orderKey == "edits" && record.holdsOrder)
+    #expect(record.orderKey == "a" && record.blocksOrderOnFailure)
+    let several = try await queue.enqueue(contentsOf: [Edit(document: "b"), Edit(document: "c")])
+    let batch = try await queue.enqueue(contentsOf: [Edit(document: "d")], then: Note("end"))
+    var keys: [String?] = []
+    for task in several + batch.tasks { keys.append(try await task.record()?.orderKey) }
+    #expect(keys == ["b", "c", "d"])
     // Without a key there is nothing to hold.
-    let other = try await queue.enqueue(Note("1"), options: TaskOptions(holdsOrder: true))
-    #expect(try await other.record()?.holdsOrder == false)
+    let other = try await queue.enqueue(Note("1"), options: TaskOptions(blocksOrderOnFailure: true))
+    #expect(try await other.record()?.blocksOrderOnFailure == false)
   }
 }

@@ -246,12 +246,12 @@ import Testing
     try await queue.runAvailable()
     let good = try await queue.enqueue(Note("good"), delay: .seconds(5), uniqueKey: "k")
     #expect(good.isNew)
-    let error = await #expect(throws: TaskQueueError.self) { try await queue.restart(bad.id) }
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.retry(bad.id) }
     #expect(error?.code == .duplicate)
     #expect(error?.message.contains("\(good.id)") == true)
-    #expect(try await queue.restart(matching: .deadLetters) == 0)
+    #expect(try await queue.retry(matching: .deadLetters) == 0)
     try await good.cancel()
-    #expect(try await queue.restart(matching: .deadLetters) == 1)
+    #expect(try await queue.retry(matching: .deadLetters) == 1)
   }
 
   @Test func `options that make no sense together are refused`() async throws {

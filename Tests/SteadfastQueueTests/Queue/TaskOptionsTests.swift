@@ -13,16 +13,16 @@ import Testing
 
     var key: String?
 
-    static var options: TaskOptions {
+    var options: TaskOptions {
       TaskOptions(
         delay: .seconds(60),
+        expiryDate: Self.expiryDate,
         maxRetries: 1,
         usesBackoff: false,
-        priority: .high,
         timeLimit: .seconds(1),
-        expiryDate: expiryDate,
-        tags: ["type"],
-        onDuplicate: .reject
+        priority: .high,
+        onDuplicate: .reject,
+        tags: ["type"]
       )
     }
 
@@ -31,13 +31,13 @@ import Testing
 
   private static let everything = TaskOptions(
     availableDate: Date(timeIntervalSince1970: 3_000_000_000),
+    expiryDate: Date(timeIntervalSince1970: 5_000_000_000),
     maxRetries: 2,
     usesBackoff: true,
-    priority: .low,
     timeLimit: .seconds(2),
-    expiryDate: Date(timeIntervalSince1970: 5_000_000_000),
-    tags: ["call"],
-    onDuplicate: .keep
+    priority: .low,
+    onDuplicate: .keep,
+    tags: ["call"]
   )
 
   private func queue(_ defaults: TaskOptions = TaskOptions()) -> TaskQueue {
@@ -116,6 +116,32 @@ import Testing
     #expect(!found.usesBackoff)
     #expect(found.priority == 7)
     #expect(found.timeLimit == .seconds(2))
+  }
+
+  @Test func `each payload of a call has its own options, but one policy`() async throws {
+    struct Letter: TaskPayload {
+      var isUrgent = false
+      var policy: String?
+      var options: TaskOptions {
+        TaskOptions(
+          priority: isUrgent ? .high : nil,
+          onDuplicate: policy.map { $0 == "join" ? .join : .replace }
+        )
+      }
+    }
+    let queue = queue(TaskOptions(priority: .low))
+    let tasks = try await queue.enqueue(contentsOf: [Letter(), Letter(isUrgent: true)])
+    var priorities: [TaskQueue.Priority] = []
+    for task in tasks { priorities.append(try await record(task, in: queue).priority) }
+    #expect(priorities == [.low, .high])
+    let mixed = [Letter(policy: "join"), Letter(policy: "replace")]
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(contentsOf: mixed)
+    }
+    #expect(error?.message.contains("different values of onDuplicate") == true)
+    #expect(try await queue.count == 2)
+    try await queue.enqueue(contentsOf: mixed, options: TaskOptions(onDuplicate: .keep))
+    #expect(try await queue.count == 4)
   }
 
   @Test func `untyped tasks take options, and the queue's defaults`() async throws {

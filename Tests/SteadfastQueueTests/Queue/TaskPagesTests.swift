@@ -92,7 +92,7 @@ import Testing
       options: TaskOptions(tags: ["all"])
     )
     let count = store.batches.entries.count
-    #expect(try await queue.restart(matching: TaskFilter(tags: ["all"])) == 5_000)
+    #expect(try await queue.retry(matching: TaskFilter(tags: ["all"])) == 5_000)
     #expect(try await queue.reschedule(matching: .unfinished, to: .distantFuture) == 5_000)
     #expect(try await queue.remove(matching: TaskFilter()) == 5_000)
     #expect(store.batches.entries[count...].max() == 500)

@@ -36,7 +36,7 @@ extension TaskRecord {
       uniqueUntil: uniqueFor.map { .seconds(created + $0) },
       latestDate: maxDelay.map { .seconds(created + $0) },
       orderKey: order,
-      holdsOrder: holds,
+      blocksOrderOnFailure: holds,
       conditions: conditions,
       dependencies: dependencies,
       expiryDate: expires,

@@ -18,7 +18,7 @@ extension TaskRecord {
     \(memorySize) \
     \(keyRole, default: "-") \(uniqueUntil?.timeIntervalSince1970 ?? 0) \
     \(latestDate?.timeIntervalSince1970 ?? 0) \(orderKey ?? "-") \
-    \(holdsOrder) \(conditions.sorted()) \(dependencies.tasks.sorted()) \
+    \(blocksOrderOnFailure) \(conditions.sorted()) \(dependencies.tasks.sorted()) \
     \(dependencies.rule) \(dependencies.follower, default: "-") \
     \(dependencies.failed.sorted { $0.key < $1.key }) \
     \(dependencies.cause, default: "-") \(dependencies.batch, default: "-")

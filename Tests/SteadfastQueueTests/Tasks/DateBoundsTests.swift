@@ -78,8 +78,8 @@ import Foundation
       let longest = Duration.seconds(100_000_000_000)
       let options = TaskOptions(
         delay: longest,
-        timeLimit: longest,
         expiryDate: Self.last,
+        timeLimit: longest,
         uniqueFor: longest,
         maxDelay: longest
       )
@@ -237,7 +237,7 @@ import Foundation
       let queue = TaskQueue(persistence: store, clock: clock)
       await queue.register(Note.self) { _, _ in }
       #expect(try await queue.runAvailable() == 1)
-      let isRescheduled = try await queue.reschedule(.numbered(1))
+      let isRescheduled = try await queue.performNow(.numbered(1))
       #expect(isRescheduled)
       #expect(try await queue.runAvailable() == 1)
       #expect(try await queue.tasks().map(\.id) == [.numbered(3)])

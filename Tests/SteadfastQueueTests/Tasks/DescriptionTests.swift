@@ -50,7 +50,7 @@ import Testing
     log.add("\(waiting)")
     log.add("\(waiting.payload)")
     try await queue.runAvailable()
-    try await queue.reschedule(task.id)
+    try await queue.performNow(task.id)
     try await queue.runAvailable()
     log.add("\(try await task.outcome())")
     log.add("\(try await queue.statistics)")

@@ -226,7 +226,7 @@ import Foundation
       let ended = try await queue.tasks(matching: .deadLetters)
       #expect(ended.map(\.id) == [.numbered(3)])
       #expect(ended.first?.lastError?.hasSuffix("e\u{FFFD}") == true)
-      let restarted = try await queue.restart(.numbered(2))
+      let restarted = try await queue.retry(.numbered(2))
       #expect(restarted)
       try await queue.runAvailable()
       #expect(names.entries == ["a\0", "b\0"])

@@ -203,8 +203,8 @@ private struct Call: TaskPayload {
     try await settle()
     if test.seconds == 0 { await queue.pause() }
     switch test {
-    case .restart: #expect(try await queue.restart(#require(id)))
-    case .reschedule, .rescheduleAfterRetry: #expect(try await queue.reschedule(#require(id)))
+    case .restart: #expect(try await queue.retry(#require(id)))
+    case .reschedule, .rescheduleAfterRetry: #expect(try await queue.performNow(#require(id)))
     case .rescheduleToDate, .dateAfterRetry:
       #expect(try await queue.reschedule(#require(id), to: date))
     default: break

@@ -33,7 +33,7 @@ extension Mutant {
     },
     Mutant("an abandoned task keeps the next one waiting", breaks: "order-key.ended") {
       $0.afterwards { change, entry, _ in
-        if case .abandon = change { entry.record = entry.record.copy(holdsOrder: true) }
+        if case .abandon = change { entry.record = entry.record.copy(blocksOrderOnFailure: true) }
       }
     },
     Mutant("a restarted task is the last one", breaks: "order-key.restart") {
@@ -42,7 +42,7 @@ extension Mutant {
       }
     },
     Mutant("no task holds its order", breaks: "order-key.holds") {
-      $0.insertions { $0.copy(holdsOrder: false) }
+      $0.insertions { $0.copy(blocksOrderOnFailure: false) }
     },
     Mutant("a task that holds its order is pruned", breaks: "order-key.holds") {
       $0.after { change, _, table in

@@ -132,7 +132,7 @@ extension TaskRecord {
     uniqueUntil: Date?? = nil,
     latestDate: Date?? = nil,
     orderKey: String?? = nil,
-    holdsOrder: Bool? = nil,
+    blocksOrderOnFailure: Bool? = nil,
     conditions: Set<TaskCondition>? = nil,
     queue: String? = nil,
     tags: Set<String>? = nil
@@ -149,7 +149,7 @@ extension TaskRecord {
       uniqueUntil: uniqueUntil ?? self.uniqueUntil,
       latestDate: latestDate ?? self.latestDate,
       orderKey: orderKey ?? self.orderKey,
-      holdsOrder: holdsOrder ?? self.holdsOrder,
+      blocksOrderOnFailure: blocksOrderOnFailure ?? self.blocksOrderOnFailure,
       conditions: conditions ?? self.conditions,
       dependencies: dependencies,
       queue: queue ?? self.queue,

@@ -161,7 +161,7 @@ final class HistorySimulation: Sendable {
           let group = Array(repeating: Job(number: number, seconds: job.seconds), count: 3)
           try await queue.enqueue(contentsOf: group, then: Job(number: number, seconds: 1))
         case 1, 2:
-          let key = TaskOptions(inOrder: "key \(number % 3)")
+          let key = TaskOptions(orderKey: "key \(number % 3)")
           try await queue.enqueue(contentsOf: [job, job], options: key)
         default:
           let limited = Array(repeating: LimitedJob(number: number), count: number % 8 / 7 * 8 + 1)

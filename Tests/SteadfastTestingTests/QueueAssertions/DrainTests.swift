@@ -148,14 +148,14 @@ import Testing
   }
 
   @Test func `the error for tasks that are left says why they are`() async throws {
-    let unknown = try await error(TaskOptions(requires: ["network"])) { _, _ in }
+    let unknown = try await error(TaskOptions(conditions: ["network"])) { _, _ in }
     #expect(
       unknown.hasSuffix(
         "the queue was not told whether the condition 'network' holds; register a monitor for it, "
           + "or call setCondition(_:holds:)"
       )
     )
-    let unmet = try await error(TaskOptions(requires: ["power"])) { _, _ in }
+    let unmet = try await error(TaskOptions(conditions: ["power"])) { _, _ in }
     #expect(unmet.hasSuffix("the condition 'power' does not hold; call setCondition(_:holds:)"))
     let paused = try await error { queue, _ in await queue.pause(name: "Letter") }
     #expect(paused.hasSuffix("the name 'Letter' is paused; resume it"))

@@ -165,13 +165,13 @@ import Testing
 }
 
 private struct Patient: TaskPayload {
-  static var options: TaskOptions {
+  var options: TaskOptions {
     TaskOptions(
       delay: .seconds(5),
       maxRetries: .alwaysRetry,
       timeLimit: .seconds(30),
-      tags: ["type"],
-      requires: ["a condition that nothing tells"]
+      conditions: ["a condition that nothing tells"],
+      tags: ["type"]
     )
   }
 }

@@ -252,7 +252,7 @@ struct JournalBody: Sendable {
     if let date = record.uniqueUntil { fields.add("uniqueUntil", date) }
     if let date = record.latestDate { fields.add("latestDate", date) }
     if let key = record.orderKey { fields.add("order", key) }
-    fields.addIfTrue("holds", record.holdsOrder)
+    fields.addIfTrue("holds", record.blocksOrderOnFailure)
     if !record.conditions.isEmpty {
       fields.add("requires", record.conditions.map(\.rawValue).sorted())
     }

@@ -275,7 +275,7 @@ extension JournalDecoder {
       uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(.uniqueUntil) : nil,
       latestDate: fields.has(.latestDate) ? try fields.date(.latestDate) : nil,
       orderKey: fields.has(.order) ? try fields.text(.order) : nil,
-      holdsOrder: try fields.flag(.holds),
+      blocksOrderOnFailure: try fields.flag(.holds),
       conditions: fields.has(.requires)
         ? Set(try fields.list(.requires).map(TaskCondition.init(rawValue:))) : [],
       dependencies: try fields.dependencies(),

@@ -51,7 +51,7 @@ extension TaskQueue {
     try await cancel(matching: .unfinished)
   }
 
-  /// Pauses a task until it is resumed or restarted.
+  /// Pauses a task until it is resumed or retried.
   ///
   /// If the task is being performed, the call cancels the handler's Swift task, and the task is
   /// paused if the handler then throws. That counts as no retry. The event ``TaskEvent/paused(_:)``
@@ -109,7 +109,7 @@ extension TaskQueue {
 
   /// Makes a task wait again as if it were new, available now, whatever state it is in.
   ///
-  /// Use it to try a dead letter once more, or to start a paused task over. An expiry date that has
+  /// Use it to retry a dead letter, or to start a paused task over. An expiry date that has
   /// passed is dropped; a later one stays. If the task is being performed, the call cancels the
   /// handler's Swift task, and the task starts over if the handler then throws.
   ///
@@ -124,64 +124,83 @@ extension TaskQueue {
   ///   ended or expired, and another task has its unique key by now; the same errors as
   ///   ``cancel(_:)``.
   @discardableResult
-  public nonisolated func restart(
+  public nonisolated func retry(
     _ id: TaskID,
     forgetting: Bool = false
   ) async throws -> Bool {
     try await ask(.restart(forgets: forgetting), of: id)
   }
 
-  /// Restarts the tasks that match a filter, as ``restart(_:forgetting:)`` does, and returns how
-  /// many.
+  /// Retries the tasks that match a filter, as ``retry(_:forgetting:)`` does, and returns how many.
   ///
-  /// `restart(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
+  /// `retry(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
   /// another task has by now is left alone: it still matches the filter afterwards, and
-  /// ``restart(_:forgetting:)`` says which task has its key.
+  /// ``retry(_:forgetting:)`` says which task has its key.
   ///
-  /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been restarted by
-  ///   then.
+  /// - Throws: the same errors as ``cancel(matching:)``; some tasks may wait again by then.
   @discardableResult
-  public nonisolated func restart(
+  public nonisolated func retry(
     matching filter: TaskFilter,
     forgetting: Bool = false
   ) async throws -> Int {
     try await ask(.restart(forgets: forgetting), of: filter)
   }
 
-  /// Sets the date from which a task may be performed; by default now, instead of after its delay.
+  /// Sets the date from which a task may be performed.
   ///
   /// The task's retries and its last error stay as they are, and it goes behind the available tasks
   /// of its priority. A date that has passed counts as now.
   ///
   /// A paused or parked task stays so, with the new date. A task that is being performed is left
-  /// alone. Without a date, a task that is available already is left alone, too. A task that has
-  /// expired by the new date is abandoned on that date.
+  /// alone. A task that has expired by the new date is abandoned on that date.
   ///
   /// - Returns: whether the task existed, had not ended, and was not being performed.
   /// - Throws: a ``TaskQueueError`` for a date that is not finite; the same errors as
   ///   ``cancel(_:)``.
   @discardableResult
-  public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
+  public nonisolated func reschedule(_ id: TaskID, to date: Date) async throws -> Bool {
     try TaskQueueError.check(storable: date, "the date to reschedule a task to")
-    return try await ask(.reschedule(to: date?.storable), of: id)
+    return try await ask(.reschedule(to: date.storable), of: id)
   }
 
-  /// Reschedules the tasks that match a filter, and returns how many got another date.
-  ///
-  /// It does for each of them what ``reschedule(_:to:)`` does. When the network is back,
-  /// `reschedule(matching: .retrying)` makes the tasks available at once that wait for a retry, or
-  /// for the end of a snooze. Their number of retries stays. Tasks whose date was chosen are left
-  /// alone: a filter without ``TaskFilter/isPostponed`` would make them available now, too.
+  /// Reschedules the tasks that match a filter, as ``reschedule(_:to:)`` does, and returns how many
+  /// got another date.
   ///
   /// - Throws: as ``reschedule(_:to:)``; some tasks may have been rescheduled by then.
   @discardableResult
   public nonisolated func reschedule(
     matching filter: TaskFilter,
-    to date: Date? = nil
+    to date: Date
   ) async throws -> Int {
     try TaskQueueError.check(storable: date, "the date to reschedule tasks to")
     let filter = filter.narrowed(to: TaskState.unfinished)
-    return try await ask(.reschedule(to: date?.storable), of: filter)
+    return try await ask(.reschedule(to: date.storable), of: filter)
+  }
+
+  /// Makes a task available now, without the rest of its delay.
+  ///
+  /// Otherwise it does what ``reschedule(_:to:)`` does. A task that is available already is left
+  /// alone.
+  ///
+  /// - Returns: whether the task existed, had not ended, was not being performed, and was not
+  ///   available already.
+  /// - Throws: the same errors as ``cancel(_:)``.
+  @discardableResult
+  public nonisolated func performNow(_ id: TaskID) async throws -> Bool {
+    try await ask(.reschedule(to: nil), of: id)
+  }
+
+  /// Makes the tasks that match a filter available now, and returns how many were not.
+  ///
+  /// When the network is back, `performNow(matching: .retrying)` makes the tasks available at once
+  /// that wait for a retry, or for the end of a snooze. Their number of retries stays. Tasks whose
+  /// date was chosen are left alone: a filter without ``TaskFilter/isPostponed`` would make them
+  /// available now, too.
+  ///
+  /// - Throws: the same errors as ``cancel(matching:)``; some tasks may be available by then.
+  @discardableResult
+  public nonisolated func performNow(matching filter: TaskFilter) async throws -> Int {
+    try await ask(.reschedule(to: nil), of: filter.narrowed(to: TaskState.unfinished))
   }
 
   /// Removes a task without a trace, even a retained one.
@@ -218,7 +237,7 @@ extension TaskQueue {
   /// The task may wait for its first attempt or for a retry, be paused, or be parked. What is not
   /// given stays as it is. So do the task's date, its retries, its failures and its unique key. A
   /// task that is parked because its payload can't be decoded is tried with the new payload when it
-  /// is restarted, or when the queue next runs.
+  /// is retried, or when the queue next runs.
   ///
   /// A task that gets another priority takes its place among the tasks of that priority by its
   /// available date, behind those of the same date. With the same priority, it keeps its place. For
@@ -654,7 +673,7 @@ extension TaskQueue {
   private static func keyIsHeld(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
     TaskQueueError(
       .duplicate,
-      "the task \(record.id) can't be restarted: the task \(other) has its unique key "
+      "the task \(record.id) can't be retried: the task \(other) has its unique key "
         + "'\(record.uniqueKey ?? "")'; wait until that one has ended, or cancel it"
     )
   }

@@ -107,7 +107,7 @@ final class Settlement: Sendable {
     case .cancel: .cancelled(record.id)
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
-    case .restart: .restarted(record.id)
+    case .restart: .retried(record.id)
     case .suspend(_, let date, _, _): .suspended(record, until: date < .distantFuture ? date : nil)
     case .complete(let id, _, _): .completionArrived(id)
     case .reschedule(_, let date, _): wasBegun ? .rescheduled(record.id, to: date) : nil

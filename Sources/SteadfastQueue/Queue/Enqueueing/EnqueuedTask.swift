@@ -47,16 +47,22 @@ public struct EnqueuedTask: Sendable, Identifiable {
   @discardableResult
   public func cancel() async throws -> Bool { try await queue.cancel(id) }
 
-  /// Sets the date from which the task may be performed; by default now.
-  ///
-  /// It does what ``TaskQueue/reschedule(_:to:)`` does.
+  /// Sets the date from which the task may be performed, as ``TaskQueue/reschedule(_:to:)`` does.
   ///
   /// - Returns: whether the task existed, had not ended, and was not being performed.
   /// - Throws: as ``TaskQueue/reschedule(_:to:)``.
   @discardableResult
-  public func reschedule(to date: Date? = nil) async throws -> Bool {
+  public func reschedule(to date: Date) async throws -> Bool {
     try await queue.reschedule(id, to: date)
   }
+
+  /// Makes the task available now, as ``TaskQueue/performNow(_:)`` does.
+  ///
+  /// - Returns: whether the task existed, had not ended, was not being performed, and was not
+  ///   available already.
+  /// - Throws: as ``TaskQueue/performNow(_:)``.
+  @discardableResult
+  public func performNow() async throws -> Bool { try await queue.performNow(id) }
 
   /// Waits until the task has succeeded, and returns what its handler returned.
   ///

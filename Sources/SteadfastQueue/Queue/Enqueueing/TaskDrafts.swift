@@ -19,8 +19,8 @@ public struct TaskDrafts {
 
   /// Adds a task.
   ///
-  /// A later task can name its ID in its ``TaskOptions/after``. Options that are left out are taken
-  /// from the payload's type and from the queue, as for any new task.
+  /// A later task can name its ID in its ``TaskOptions/dependencies``. Options that are left out
+  /// are taken from the payload and from the queue, as for any new task.
   ///
   /// - Parameters:
   ///   - payload: what the handler is given.
@@ -36,14 +36,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    var chosen = options
-    chosen.fill(from: Payload.options)
-    let draft = TaskQueue.Draft(
-      Payload.taskName,
-      StoredPayload(payload),
-      uniqueKey ?? payload.storedUniqueKey
-    )
-    return try add(draft, chosen)
+    try add(TaskQueue.Draft(payload, uniqueKey, options))
   }
 
   /// Adds a task that has a name and any JSON.
@@ -63,7 +56,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskQueue.Draft(name, try StoredPayload(payload), uniqueKey), options)
+    try add(TaskQueue.Draft(name, try StoredPayload(payload), uniqueKey, options))
   }
 
   /// Draws the ID of a task that is added later.
@@ -72,12 +65,11 @@ public struct TaskDrafts {
   @discardableResult
   mutating func add(
     _ draft: TaskQueue.Draft,
-    _ options: consuming TaskOptions,
     id: TaskID? = nil,
     follower: TaskID? = nil
   ) throws -> TaskID {
-    options.fill(from: queue.configuration.taskDefaults)
-    guard draft.uniqueKey == nil || options.onDuplicate ?? .reject == .reject else {
+    let draft = draft.filled(from: queue.configuration.taskDefaults)
+    guard draft.uniqueKey == nil || draft.options.onDuplicate ?? .reject == .reject else {
       throw TaskQueueError(
         .invalidArgument,
         "onDuplicate is given for a task that is added together with others: if another task has "
@@ -86,7 +78,6 @@ public struct TaskDrafts {
     }
     let record = try queue.record(
       of: draft,
-      options,
       follower: follower,
       id: id ?? nextID(),
       now: now

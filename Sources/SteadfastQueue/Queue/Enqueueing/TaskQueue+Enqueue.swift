@@ -13,7 +13,7 @@ extension TaskQueue {
   /// the method of its ``TaskContext``, so it needs no reference to the queue.
   ///
   /// An argument that is left out is taken from `options`, then from the payload's type
-  /// (``TaskPayload/options-swift.type.property``), then from the queue's
+  /// (``TaskPayload/options``), then from the queue's
   /// ``TaskQueueConfiguration/taskDefaults``; see ``TaskOptions``.
   ///
   /// - Parameters:
@@ -57,13 +57,7 @@ extension TaskQueue {
       onDuplicate: policy
     )
     chosen.fill(from: options)
-    chosen.fill(from: Payload.options)
-    let draft = Draft(
-      Payload.taskName,
-      StoredPayload(payload),
-      uniqueKey ?? payload.storedUniqueKey
-    )
-    return try await add(draft, chosen)
+    return try await add(Draft(payload, uniqueKey, chosen))
   }
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
@@ -84,13 +78,7 @@ extension TaskQueue {
     options: TaskOptions = TaskOptions(),
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
-    var chosen = options
-    chosen.fill(from: Payload.options)
-    let name = Payload.taskName
-    let drafts = payloads.map { payload in
-      Draft(name, StoredPayload(payload), uniqueKey(payload) ?? payload.storedUniqueKey)
-    }
-    return try await add(drafts, chosen)
+    try await add(payloads.map { Draft($0, uniqueKey($0), options) })
   }
 
   /// Adds a task that has a name and any JSON, and no payload type.
@@ -113,8 +101,7 @@ extension TaskQueue {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    let draft = Draft(name, try StoredPayload(payload), uniqueKey)
-    return try await add(draft, options)
+    try await add(Draft(name, try StoredPayload(payload), uniqueKey, options))
   }
 }
 
@@ -125,7 +112,7 @@ extension TaskQueue {
   /// try await queue.enqueue { tasks in
   ///   let album = try tasks.add(CreateAlbum(title: "Summer"))
   ///   let cover = try tasks.add(UploadCover())
-  ///   try tasks.add(Share(), options: TaskOptions(after: [album, cover]))
+  ///   try tasks.add(Share(), options: TaskOptions(dependencies: [album, cover]))
   /// }
   /// ```
   ///
@@ -157,9 +144,10 @@ extension TaskQueue {
   /// let batch = try await queue.enqueue(contentsOf: photos, then: notice)
   /// ```
   ///
-  /// With the follower's ``TaskOptions/when``, it follows if all have succeeded, which is the
-  /// default, or however they have ended. In the first case it is cancelled as soon as one of them
-  /// ends without success; the others go on. If there are no payloads, it is available at once.
+  /// With the follower's ``TaskOptions/dependencyRule``, it follows if all have succeeded, which is
+  /// the default, or however they have ended. In the first case it is cancelled as soon as one of
+  /// them ends without success; the others go on. If there are no payloads, it is available at
+  /// once.
   ///
   /// A handler of a task of the batch can add further ones
   /// (``TaskContext/enqueueInBatch(_:options:)``). If another task has the unique key of one of
@@ -186,19 +174,15 @@ extension TaskQueue {
           + "task could stand for it, which would not follow; give it no unique key"
       )
     }
-    let payloads = Array(payloads)
-    var chosen = options
-    chosen.fill(from: Payload.options)
+    let members = payloads.map { Draft($0, nil, options) }
+    let last = Draft(follower, nil, followerOptions)
     var tasks = try await enqueue { drafts in
       let id = drafts.nextID()
-      for payload in payloads {
-        let draft = Draft(Payload.taskName, StoredPayload(payload), payload.storedUniqueKey)
-        try drafts.add(draft, chosen, follower: id)
-      }
-      try drafts.addFollower(follower, id, followerOptions)
+      for member in members { try drafts.add(member, follower: id) }
+      try drafts.add(last, id: id)
     }
-    let last = tasks.removeLast()
-    return EnqueuedBatch(tasks: tasks, follower: last)
+    let enqueuedFollower = tasks.removeLast()
+    return EnqueuedBatch(tasks: tasks, follower: enqueuedFollower)
   }
 
   /// Adds tasks to a batch that was enqueued before.
@@ -207,36 +191,23 @@ extension TaskQueue {
     options: TaskOptions,
     inBatchBefore follower: TaskID
   ) async throws -> [EnqueuedTask] {
-    var chosen = options
-    chosen.fill(from: Payload.options)
-    chosen.fill(from: configuration.taskDefaults)
-    guard chosen.after.isEmpty, chosen.inOrder == nil,
-      payloads.allSatisfy({ $0.storedUniqueKey == nil })
-    else {
+    let members = payloads.map { Draft($0, nil, options) }
+    let defaults = configuration.taskDefaults
+    let mayWait = members.contains { member in
+      let options = member.options
+      return member.uniqueKey != nil || !options.dependencies.isEmpty
+        || !defaults.dependencies.isEmpty || (options.orderKey ?? defaults.orderKey) != nil
+    }
+    guard !mayWait else {
       throw TaskQueueError(
         .invalidArgument,
-        "a task that is added to a batch has 'after', 'inOrder' or a unique key: it could wait for "
-          + "the task that follows the batch, which waits for it"
+        "a task that is added to a batch has 'dependencies', 'orderKey' or a unique key: it could "
+          + "wait for the task that follows the batch, which waits for it"
       )
     }
     return try await enqueue { drafts in
-      for payload in payloads {
-        let draft = Draft(Payload.taskName, StoredPayload(payload), nil)
-        try drafts.add(draft, chosen, follower: follower)
-      }
+      for member in members { try drafts.add(member, follower: follower) }
     }
-  }
-}
-
-extension TaskDrafts {
-  fileprivate mutating func addFollower<Follower: TaskPayload>(
-    _ payload: Follower,
-    _ id: TaskID,
-    _ options: TaskOptions
-  ) throws {
-    var chosen = options
-    chosen.fill(from: Follower.options)
-    try add(TaskQueue.Draft(Follower.taskName, StoredPayload(payload), nil), chosen, id: id)
   }
 }
 
@@ -300,17 +271,10 @@ extension TaskQueue {
     options: TaskOptions = TaskOptions()
   ) throws -> InsertStatement {
     try checkCanOpen()
-    var chosen = options
-    chosen.fill(from: Payload.options)
-    chosen.fill(from: configuration.taskDefaults)
-    let draft = Draft(
-      Payload.taskName,
-      StoredPayload(payload),
-      uniqueKey ?? payload.storedUniqueKey
-    )
+    let draft = Draft(payload, uniqueKey, options).filled(from: configuration.taskDefaults)
     let now = self.now
-    let record = try record(of: draft, chosen, id: generators.nextID(at: now), now: now)
-    let policy = chosen.onDuplicate ?? .keep
+    let record = try record(of: draft, id: generators.nextID(at: now), now: now)
+    let policy = draft.policy
     guard let statement = try store.insertStatement(for: record, onDuplicate: policy) else {
       throw TaskQueueError(
         .invalidArgument,
@@ -324,34 +288,52 @@ extension TaskQueue {
 
 /// Stores new tasks, and reports them.
 extension TaskQueue {
-  /// The properties in which a new task differs from others that are added with it.
+  /// What a call says about a new task.
   struct Draft {
     let name: String
     let payload: StoredPayload
     let uniqueKey: String?
+    /// What the call and the payload choose.
+    private(set) var options: TaskOptions
 
-    init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?) {
+    init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?, _ options: TaskOptions) {
       self.name = name
       self.payload = payload
       self.uniqueKey = uniqueKey
+      self.options = options
     }
+
+    init<Payload: TaskPayload>(_ payload: Payload, _ uniqueKey: String?, _ options: TaskOptions) {
+      var options = options
+      options.fill(from: payload.options)
+      self.init(
+        Payload.taskName,
+        StoredPayload(payload),
+        uniqueKey ?? payload.storedUniqueKey,
+        options
+      )
+    }
+
+    /// Returns the draft with the queue's defaults for what is not chosen.
+    consuming func filled(from defaults: TaskOptions) -> Draft {
+      options.fill(from: defaults)
+      return self
+    }
+
+    var policy: UniquePolicy { options.onDuplicate ?? .keep }
   }
 
-  /// Adds a new task, with the options that the call and the payload's type choose for it.
+  /// Adds a new task.
   ///
   /// It makes no arrays but those that the store takes and returns.
-  nonisolated func add(
-    _ draft: Draft,
-    _ options: consuming TaskOptions
-  ) async throws -> EnqueuedTask {
+  nonisolated func add(_ draft: consuming Draft) async throws -> EnqueuedTask {
     try await open()
-    options.fill(from: configuration.taskDefaults)
-    let policy = options.onDuplicate ?? .keep
+    let draft = draft.filled(from: configuration.taskDefaults)
     for _ in 0..<Self.mostDraws {
       let now = self.now
       let id = generators.nextID(at: now)
-      let record = try record(of: draft, options, id: id, now: now)
-      if let task = try await insert(record, policy, now) {
+      let record = try record(of: draft, id: id, now: now)
+      if let task = try await insert(record, draft.policy, now) {
         if isTimeToYield(after: CollectionOfOne(record)) { await Task.yield() }
         return task
       }
@@ -359,28 +341,31 @@ extension TaskQueue {
     throw takenIDs
   }
 
-  /// Adds new tasks, with the options that the call and the payload's type choose for all of them.
-  nonisolated func add(
-    _ drafts: [Draft],
-    _ options: consuming TaskOptions
-  ) async throws -> [EnqueuedTask] {
+  /// Adds new tasks.
+  nonisolated func add(_ drafts: [Draft]) async throws -> [EnqueuedTask] {
     try await open()
-    options.fill(from: configuration.taskDefaults)
-    guard !drafts.isEmpty else { return [] }
-    return try await add(options.onDuplicate ?? .keep) { now in
-      try drafts.map { try record(of: $0, options, id: generators.nextID(at: now), now: now) }
+    let drafts = drafts.map { $0.filled(from: configuration.taskDefaults) }
+    guard let policy = drafts.first?.policy else { return [] }
+    guard drafts.allSatisfy({ $0.policy == policy }) else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the payloads choose different values of onDuplicate, and one call has one; give it in the "
+          + "options of the call"
+      )
+    }
+    return try await add(policy) { now in
+      try drafts.map { try record(of: $0, id: generators.nextID(at: now), now: now) }
     }
   }
 
   /// Makes the record of a new task, once all options are filled in.
   nonisolated func record(
     of draft: Draft,
-    _ options: TaskOptions,
     follower: TaskID? = nil,
     id: TaskID,
     now: Date
   ) throws -> TaskRecord {
-    try options.record(
+    try draft.options.record(
       id: id,
       name: draft.name,
       payload: try forStore(draft.payload),
@@ -736,8 +721,8 @@ extension TaskQueue {
   /// Not here: a task is named by its ID.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
-  public nonisolated func restart(_ task: EnqueuedTask) async throws -> Bool {
-    try await restart(task.id)
+  public nonisolated func retry(_ task: EnqueuedTask) async throws -> Bool {
+    try await retry(task.id)
   }
 
   /// Not here: a task is named by its ID.
@@ -752,9 +737,16 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func reschedule(
     _ task: EnqueuedTask,
-    to date: Date? = nil
+    to date: Date
   ) async throws -> Bool {
     try await reschedule(task.id, to: date)
+  }
+
+  /// Not here: a task is named by its ID.
+  @available(*, unavailable, message: "give the task's id, or call performNow() of the task")
+  @discardableResult
+  public nonisolated func performNow(_ task: EnqueuedTask) async throws -> Bool {
+    try await performNow(task.id)
   }
 }
 

@@ -13,8 +13,8 @@ import Synchronization
 ///
 /// To each queue, the store looks as if it had no other: only its own tasks are performed, looked
 /// up, paused and pruned, and a unique key or an order key is one of the queue. Two things reach
-/// across. A task may wait for tasks of other queues (``TaskOptions/after``), and a task's ID names
-/// it in every queue. The values of an application
+/// across. A task may wait for tasks of other queues (``TaskOptions/dependencies``), and a task's
+/// ID names it in every queue. The values of an application
 /// (``TaskQueue/setValue(_:named:durability:)``) are those of the store.
 ///
 /// The tasks of a queue stay in the store when the group is made without it, and are performed when

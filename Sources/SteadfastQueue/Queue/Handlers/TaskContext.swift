@@ -212,8 +212,9 @@ extension TaskContext {
   ///
   /// - Parameters:
   ///   - payload: what the handler is given. It must have no unique key.
-  ///   - options: the options of the task, without ``TaskOptions/after`` and
-  ///     ``TaskOptions/inOrder``: the task could wait for the batch's follower, which waits for it.
+  ///   - options: the options of the task, without ``TaskOptions/dependencies`` and
+  ///     ``TaskOptions/orderKey``: the task could wait for the batch's follower, which waits for
+  ///     it.
   /// - Returns: the task.
   /// - Throws: a ``TaskQueueError`` if this task is of no batch, or if an option makes no sense;
   ///   what the store throws.

@@ -18,7 +18,7 @@ public import Foundation
 ///     outcome: TaskOutcome,
 ///     in context: TaskContext
 ///   ) async {
-///     // One that was given up may be restarted.
+///     // A dead letter may be retried.
 ///     guard outcome == .succeeded else { return }
 ///     try? FileManager.default.removeItem(at: upload.copy)
 ///   }
@@ -64,7 +64,7 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Called when a task ends, on success too; by default it does nothing.
   ///
-  /// A task that has ended may be retained, and restarted: then delete only what a restart does not
+  /// A task that has ended may be retained, and retried: then delete only what a retry does not
   /// need. Nothing is called when a retained task is removed later.
   ///
   /// After a cancellation it is called in a Swift task that is cancelled.

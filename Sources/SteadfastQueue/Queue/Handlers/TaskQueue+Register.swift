@@ -160,7 +160,7 @@ extension TaskQueue {
   public nonisolated var pausedNames: Set<String> { handlers.pausedNames }
 }
 
-/// What must hold when tasks are performed (``TaskOptions/requires``).
+/// What must hold when tasks are performed (``TaskOptions/conditions``).
 extension TaskQueue {
   /// Tells the queue whether a condition holds.
   ///
@@ -191,7 +191,7 @@ extension TaskQueue {
   /// await queue.register(NetworkMonitor(), for: .network)
   /// try await queue.enqueue(
   ///   Upload(file),
-  ///   options: TaskOptions(requires: [.network])
+  ///   options: TaskOptions(conditions: [.network])
   /// )
   /// ```
   /// - Parameters:

@@ -110,7 +110,7 @@ struct Observers: ~Copyable, Sendable {
   func restartedAlong(_ id: TaskID) {
     events.announce(id)
     outcomes.reopen(id)
-    events.post(.restarted(id))
+    events.post(.retried(id))
   }
 
   /// Tells that a task whose attempt has failed was superseded.

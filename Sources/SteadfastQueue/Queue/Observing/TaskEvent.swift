@@ -40,16 +40,16 @@ public enum TaskEvent: Sendable {
   /// A task was cancelled because another one was abandoned or cancelled, for whose success it
   /// waited.
   case cancelledAlong(TaskID, because: TaskID)
-  /// A task of a batch has ended, or was restarted; the ID is that of the task that follows.
+  /// A task of a batch has ended, or is retried; the ID is that of the task that follows.
   case batchProgressed(followedBy: TaskID, BatchProgress)
   /// A task was paused.
   case paused(TaskID)
   /// A paused task was resumed, and waits again.
   case resumed(TaskID)
-  /// A task was restarted: it waits again as if it were new.
+  /// A task is retried: it waits again as if it were new.
   ///
   /// For example, a task that was abandoned is tried again.
-  case restarted(TaskID)
+  case retried(TaskID)
   /// A task was rescheduled: it may be performed from another date on.
   case rescheduled(TaskID, to: Date)
   /// The payload or the options of a task that had not ended were changed.
@@ -104,7 +104,7 @@ extension TaskEvent {
       .unhandled(let task, _):
       task.id
     case .cancelled(let id), .cancelledAlong(let id, _), .batchProgressed(let id, _),
-      .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
+      .paused(let id), .resumed(let id), .retried(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
     case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked, .rateLimited: nil
@@ -134,7 +134,7 @@ extension TaskEvent: CustomStringConvertible {
     case .batchProgressed(let id, let batch): "batch before \(id): \(batch)"
     case .paused(let id): "paused: \(id)"
     case .resumed(let id): "resumed: \(id)"
-    case .restarted(let id): "restarted: \(id)"
+    case .retried(let id): "retried: \(id)"
     case .rescheduled(let id, let date): "rescheduled to \(date): \(id)"
     case .updated(let id): "updated: \(id)"
     case .superseded(let task, let id): "superseded by \(id): \(task)"

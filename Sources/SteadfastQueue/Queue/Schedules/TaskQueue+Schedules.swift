@@ -59,7 +59,7 @@ extension TaskQueue {
     let task = try TaskTemplate(
       Payload.taskName,
       StoredPayload(payload),
-      recurringOptions(of: Payload.self, options)
+      recurringOptions(of: payload, options)
     )
     let definition = StoredSchedule.Definition(
       rule,
@@ -474,14 +474,14 @@ extension TaskRecord {
 
 /// What makes no sense for a schedule, and the errors that say so.
 extension TaskQueue {
-  /// Returns the options of a schedule's tasks, filled in from the payload's type and the queue.
+  /// Returns the options of a schedule's tasks, filled in from the payload and the queue.
   nonisolated func recurringOptions<Payload: TaskPayload>(
-    of _: Payload.Type,
+    of payload: Payload,
     _ options: TaskOptions
   ) throws(TaskQueueError) -> TaskOptions {
     try options.checkForSchedule()
     var chosen = options
-    chosen.fill(from: Payload.options)
+    chosen.fill(from: payload.options)
     chosen.fill(from: configuration.taskDefaults)
     let recurring = chosen.recurring
     try recurring.check(path: "")
@@ -531,8 +531,8 @@ extension TaskOptions {
       onDuplicate == nil ? nil : "onDuplicate",
       uniqueFor == nil ? nil : "uniqueFor",
       maxDelay == nil ? nil : "maxDelay",
-      after.isEmpty ? nil : "after",
-      when == nil ? nil : "when",
+      dependencies.isEmpty ? nil : "dependencies",
+      dependencyRule == nil ? nil : "dependencyRule",
     ]
     guard let name = names.compactMap(\.self).first else { return }
     throw TaskQueueError(
@@ -547,12 +547,12 @@ extension TaskOptions {
     TaskOptions(
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
-      priority: priority,
       timeLimit: timeLimit,
-      tags: tags,
-      inOrder: inOrder,
-      holdsOrder: holdsOrder,
-      requires: requires
+      priority: priority,
+      orderKey: orderKey,
+      blocksOrderOnFailure: blocksOrderOnFailure,
+      conditions: conditions,
+      tags: tags
     )
   }
 }

@@ -14,13 +14,13 @@ public import Foundation
 /// struct PostComment: TaskPayload { var text: String }
 /// ```
 ///
-/// A type can say what its tasks have in common, so that it isn't repeated at each `enqueue`:
+/// A payload can choose the options of its task, so that they aren't repeated at each `enqueue`:
 ///
 /// ```swift
 /// struct Sync: TaskPayload {
 ///   var account: String
-///   static var options: TaskOptions {
-///     TaskOptions(maxRetries: .alwaysRetry, priority: .high)
+///   var options: TaskOptions {
+///     TaskOptions(maxRetries: .alwaysRetry, orderKey: account)
 ///   }
 ///   var uniqueKey: String? { account }
 /// }
@@ -57,11 +57,11 @@ public protocol TaskPayload: Codable, Sendable {
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
   static var schemaVersion: Int { get }
-  /// The options for each task of this type; by default nothing is chosen.
+  /// The options of the payload's task; by default nothing is chosen.
   ///
-  /// The call that adds a task may choose otherwise. What is not chosen is left to the queue's
-  /// ``TaskQueueConfiguration/taskDefaults``. The property is read at each call of `enqueue`.
-  static var options: TaskOptions { get }
+  /// The call that adds the task may choose otherwise. What is not chosen is left to the queue's
+  /// ``TaskQueueConfiguration/taskDefaults``. The property is read once when the task is added.
+  var options: TaskOptions { get }
 
   /// The type of ``uniqueKey``: `String?`, or `String` if each task has a key.
   associatedtype DeclaredUniqueKey = String?
@@ -92,7 +92,7 @@ extension TaskPayload {
   /// 1.
   public static var schemaVersion: Int { 1 }
   /// Nothing.
-  public static var options: TaskOptions { TaskOptions() }
+  public var options: TaskOptions { TaskOptions() }
 
   /// Decodes the JSON, whatever its version.
   public static func decode(from json: Data, version: Int) throws -> Self {

@@ -109,7 +109,7 @@ extension TaskRecord {
   public var holdsUpOthers: Bool { mayHoldUpOthers && (state == .abandoned || state == .cancelled) }
 
   /// Whether later tasks with its order key wait if it ends without success.
-  var mayHoldUpOthers: Bool { holdsOrder && orderKey != nil }
+  var mayHoldUpOthers: Bool { blocksOrderOnFailure && orderKey != nil }
 
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
@@ -251,7 +251,7 @@ extension TaskRecord {
     extras.prerequisites.value = Prerequisites(
       orderKey: orderKey,
       orderNumber: orderNumber,
-      holdsOrder: holdsOrder,
+      blocksOrderOnFailure: blocksOrderOnFailure,
       conditions: new.conditions,
       dependencies: Rare(dependencies)
     )

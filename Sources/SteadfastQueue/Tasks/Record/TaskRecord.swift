@@ -41,7 +41,7 @@ public struct TaskRecord: Sendable, Identifiable {
     uniqueUntil: Date? = nil,
     latestDate: Date? = nil,
     orderKey: String? = nil,
-    holdsOrder: Bool = false,
+    blocksOrderOnFailure: Bool = false,
     conditions: Set<TaskCondition> = [],
     dependencies: TaskDependencies? = nil,
     queue: String = "",
@@ -82,7 +82,7 @@ public struct TaskRecord: Sendable, Identifiable {
             prerequisites: Rare(
               Prerequisites(
                 orderKey: orderKey,
-                holdsOrder: holdsOrder,
+                blocksOrderOnFailure: blocksOrderOnFailure,
                 conditions: conditions,
                 dependencies: dependencies.map { Rare($0) } ?? Rare()
               )
@@ -169,7 +169,7 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Whether later tasks with the order key wait after this one has ended without success.
   ///
   /// They wait until it is restarted or removed.
-  public var holdsOrder: Bool { prerequisites?.holdsOrder ?? false }
+  public var blocksOrderOnFailure: Bool { prerequisites?.blocksOrderOnFailure ?? false }
   /// What must hold when an attempt begins.
   public var conditions: Set<TaskCondition> { prerequisites?.conditions ?? [] }
   /// The tasks that it waits for, and what has become of them.
@@ -380,12 +380,12 @@ extension TaskRecord {
     var orderKey: String?
     /// The place among the tasks with the order key; 0 until a table has given one.
     var orderNumber: UInt64 = 0
-    var holdsOrder = false
+    var blocksOrderOnFailure = false
     var conditions: Set<TaskCondition> = []
     var dependencies = Rare<TaskDependencies>()
 
     var isEmpty: Bool {
-      orderKey == nil && !holdsOrder && conditions.isEmpty && dependencies.isEmpty
+      orderKey == nil && !blocksOrderOnFailure && conditions.isEmpty && dependencies.isEmpty
     }
   }
 

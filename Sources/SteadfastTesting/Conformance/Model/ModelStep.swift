@@ -335,7 +335,9 @@ extension TaskRecord {
     if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
     if let latestDate { text += " at the latest at \(latestDate.step)" }
     if let expiryDate { text += " expires at \(expiryDate.step)" }
-    if let orderKey { text += " order '\(orderKey)'\(holdsOrder ? ", which it holds" : "")" }
+    if let orderKey {
+      text += " order '\(orderKey)'\(blocksOrderOnFailure ? ", which it holds" : "")"
+    }
     text += dependencies.step
     if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
     return text
@@ -527,7 +529,7 @@ extension TaskRecord {
       uniqueUntil: task.uniqueFor.map { .second(seconds + $0) },
       latestDate: task.maxDelay.map { .coarse(seconds + $0) },
       orderKey: task.order,
-      holdsOrder: task.holds,
+      blocksOrderOnFailure: task.holds,
       conditions: task.conditions,
       dependencies: TaskDependencies(
         on: Set(task.dependencies.map(TaskID.numbered)),

@@ -29,7 +29,7 @@ let dependencyBenchmarks: [Benchmark] = {
       var first: Set<TaskID> = []
       for number in 0..<count {
         let isFirst = number.isMultiple(of: 10)
-        let options = isFirst ? TaskOptions() : TaskOptions(after: first)
+        let options = isFirst ? TaskOptions() : TaskOptions(dependencies: first)
         let task = try await queue.enqueue(Increment(number: number), options: options)
         if isFirst { first = [task.id] }
       }
@@ -39,7 +39,7 @@ let dependencyBenchmarks: [Benchmark] = {
       for number in 0..<count {
         let task = try await queue.enqueue(
           Increment(number: number),
-          options: TaskOptions(after: last)
+          options: TaskOptions(dependencies: last)
         )
         last = [task.id]
       }
@@ -49,7 +49,7 @@ let dependencyBenchmarks: [Benchmark] = {
       for number in 0..<count {
         all.insert(try await queue.enqueue(Increment(number: number)).id)
       }
-      try await queue.enqueue(Increment(number: count), options: TaskOptions(after: all))
+      try await queue.enqueue(Increment(number: count), options: TaskOptions(dependencies: all))
     },
     benchmark(batch, against: batch) { queue, count in
       try await queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) })
@@ -64,7 +64,9 @@ let dependencyBenchmarks: [Benchmark] = {
       try await queue.enqueue { tasks in
         var last: Set<TaskID> = []
         for number in 0..<count {
-          last = [try tasks.add(Increment(number: number), options: TaskOptions(after: last))]
+          last = [
+            try tasks.add(Increment(number: number), options: TaskOptions(dependencies: last))
+          ]
         }
       }
     },

@@ -83,7 +83,7 @@ struct GRDBTests {
           let statement = try queue.insertStatement(
             for: SendReceipt(order: number),
             uniqueKey: "\(number)",
-            options: TaskOptions(tags: ["receipt"], onDuplicate: .reject)
+            options: TaskOptions(onDuplicate: .reject, tags: ["receipt"])
           )
           try db.execute(sql: statement.text, arguments: statement.arguments)
           if total.isMultiple(of: 2) { throw Refusal() }

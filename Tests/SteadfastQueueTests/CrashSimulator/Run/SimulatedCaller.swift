@@ -143,7 +143,7 @@ struct SimulatedCaller: Sendable {
       uniqueUntil: isKeyed && !isPlain ? .seconds(Double(pick(200))) : nil,
       latestDate: isKeyed && !isPlain ? .seconds(Double(pick(9))) : nil,
       orderKey: pick(100) < workload.keyedShare / 2 ? "order \(pick(2))" : nil,
-      holdsOrder: pick(3) == 0,
+      blocksOrderOnFailure: pick(3) == 0,
       conditions: !isPlain && pick(3) == 0 ? ["a"] : [],
       dependencies: dependencies,
       queue: makeQueue(),

@@ -83,7 +83,7 @@ extension TaskRecord {
     hasher.combine(uniqueUntil)
     hasher.combine(latestDate)
     hasher.combine(orderKey)
-    hasher.combine(holdsOrder)
+    hasher.combine(blocksOrderOnFailure)
     hasher.combine(conditions)
     hasher.combine(dependencies)
     hasher.combine(tags)

@@ -38,7 +38,7 @@ import Testing
     return queue
   }
 
-  private let wifi = TaskOptions(requires: ["wifi"])
+  private let wifi = TaskOptions(conditions: ["wifi"])
 
   @Test(arguments: StoreKind.allCases)
   func `a task waits until its conditions hold, and costs no attempt`(
@@ -47,7 +47,7 @@ import Testing
     try await kind.withStore { store in
       let queue = await queue(store)
       try await withRunning(queue) {
-        let both = TaskOptions(requires: ["wifi", "charging"])
+        let both = TaskOptions(conditions: ["wifi", "charging"])
         let first = try await queue.enqueue(Note("both"), options: both)
         let second = try await queue.enqueue(Note("wifi"), options: wifi)
         try await queue.enqueue(Note("none"))
@@ -190,7 +190,7 @@ import Testing
       for round in 1...2 {
         let store = JSONFileStore(at: url)
         let queue = await queue(store)
-        if round == 1 { try await queue.enqueue(Note("1"), options: TaskOptions(requires: both)) }
+        if round == 1 { try await queue.enqueue(Note("1"), options: TaskOptions(conditions: both)) }
         #expect(try await queue.tasks().first?.conditions.count == 2)
         await queue.setCondition("\u{e9}", holds: true)
         #expect(try await queue.runAvailable() == 0)
@@ -214,7 +214,7 @@ import Testing
     let queue = await queue()
     for _ in 0..<3 { try await queue.enqueue(Note("1"), options: wifi) }
     try await queue.runAvailable()
-    try await queue.enqueue(Note("2"), options: TaskOptions(requires: ["wifi", "charging"]))
+    try await queue.enqueue(Note("2"), options: TaskOptions(conditions: ["wifi", "charging"]))
     try await queue.runAvailable()
     try await queue.runAvailable()
     func notice(_ condition: String) -> String {
@@ -240,14 +240,14 @@ import Testing
   @Test func `an empty condition is refused`() async throws {
     let queue = await queue()
     let error = await queueError {
-      try await queue.enqueue(Note("1"), options: TaskOptions(requires: [""]))
+      try await queue.enqueue(Note("1"), options: TaskOptions(conditions: [""]))
     }
     #expect(error?.code == .invalidArgument)
   }
 
   @Test func `conditions of the payload's type and of the call add up`() async throws {
     struct Sync: TaskPayload {
-      static var options: TaskOptions { TaskOptions(requires: [.network]) }
+      var options: TaskOptions { TaskOptions(conditions: [.network]) }
     }
     let queue = await queue()
     let task = try await queue.enqueue(Sync(), options: wifi)

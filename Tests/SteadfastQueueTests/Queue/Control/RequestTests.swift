@@ -99,7 +99,7 @@ import Foundation
     on.add(())
     try await queue.enqueue(Note("tick"), availableDate: clock.date + 5)
     try await withRunning(queue) {
-      async let n = queue.restart(matching: .deadLetters)
+      async let n = queue.retry(matching: .deadLetters)
       try await clock.sleep(for: .seconds(50))
       // The task has been claimed, and is being performed when the restart is answered.
       let restarted = try await queue.tasks(matching: TaskFilter(ids: [task.id]))
@@ -199,7 +199,7 @@ import Foundation
       try await clock.sleep(for: .seconds(100))
       #expect(try await task.outcome() == .cancelled)
       #expect(queue.machine.withLock { $0.requests.isEmpty })
-      #expect(try await queue.restart(matching: TaskFilter(states: [.cancelled])) == 1)
+      #expect(try await queue.retry(matching: TaskFilter(states: [.cancelled])) == 1)
       try await clock.sleep(for: .seconds(100))
       store.letGo()
       try await clock.sleep(for: .seconds(100))

@@ -40,7 +40,7 @@ import Foundation
       let task = try await queue.enqueue(Note("a"))
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(10))
-        #expect(try await task.reschedule())
+        #expect(try await task.performNow())
         #expect(try await task.outcome() == .succeeded)
       }
       #expect(log.entries == ["a 0 at 0", "a 1 at 10", "a 2 at 1010"])
@@ -62,7 +62,7 @@ import Foundation
     try await queue.enqueue(Note("c"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))
-      #expect(try await queue.reschedule(matching: TaskFilter(tags: ["network"])) == 2)
+      #expect(try await queue.performNow(matching: TaskFilter(tags: ["network"])) == 2)
       try await clock.sleep(for: .seconds(10))
     }
     #expect(log.entries == ["a 0 at 0", "b 0 at 0", "c 0 at 0", "a 1 at 10", "b 1 at 10"])
@@ -94,7 +94,7 @@ import Foundation
         #expect(try await moved.reschedule(to: tomorrow + 60))
         try await clock.sleep(for: .seconds(5))
         #expect(try await queue.count(matching: .retrying) == 2)
-        #expect(try await queue.reschedule(matching: .retrying) == 2)
+        #expect(try await queue.performNow(matching: .retrying) == 2)
         #expect(try await queue.count(matching: .retrying) == 0)
         #expect(try await scheduled.outcome() == .succeeded)
         #expect(try await moved.outcome() == .succeeded)
@@ -179,8 +179,8 @@ import Foundation
     let first = try await queue.enqueue(Note("first"))
     try await queue.enqueue(Note("second"))
     try await clock.sleep(for: .seconds(1))
-    #expect(try await first.reschedule())
-    #expect(try await queue.reschedule(matching: .unfinished) == 0)
+    #expect(try await first.performNow())
+    #expect(try await queue.performNow(matching: .unfinished) == 0)
     try await queue.runAvailable()
     #expect(log.entries == ["first", "second"])
   }
@@ -191,13 +191,13 @@ import Foundation
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      #expect(try await task.reschedule() == false)
-      #expect(try await queue.reschedule(matching: .unfinished) == 0)
+      #expect(try await task.performNow() == false)
+      #expect(try await queue.performNow(matching: .unfinished) == 0)
       #expect(try await task.outcome() == .succeeded)
     }
     #expect(clock.now.offset == .seconds(100))
-    #expect(try await task.reschedule() == false)
-    #expect(try await queue.reschedule(.numbered(7)) == false)
+    #expect(try await task.performNow() == false)
+    #expect(try await queue.performNow(.numbered(7)) == false)
   }
 
   @Test func `a task whose retry is being stored is tried at once`() async throws {
@@ -207,7 +207,7 @@ import Foundation
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      #expect(try await task.reschedule())
+      #expect(try await task.performNow())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
       store.letGo()

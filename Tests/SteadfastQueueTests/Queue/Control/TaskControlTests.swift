@@ -193,7 +193,7 @@ import Foundation
         let record = try #require(try await queue.tasks().first)
         #expect(record.state == .paused)
         #expect(record.retryCount == 0 && record.lastError == nil)
-        #expect(try await queue.restart(task.id))
+        #expect(try await queue.retry(task.id))
         #expect(try await task.outcome() == .succeeded)
       }
       #expect(clock.now.offset == .seconds(3_601))
@@ -229,14 +229,14 @@ import Foundation
       let letters = try await queue.tasks(matching: .deadLetters)
       #expect(letters.map(\.lastError) == ["offline", "offline", "offline"])
       #expect(try await queue.remove(letters[2].id))
-      #expect(try await queue.restart(letters[0].id))
-      #expect(try await queue.restart(matching: .deadLetters) == 1)
+      #expect(try await queue.retry(letters[0].id))
+      #expect(try await queue.retry(matching: .deadLetters) == 1)
       #expect(try await queue.tasks(matching: .deadLetters).isEmpty)
       isOnline.add(())
       try await queue.runAvailable()
       #expect(try await tasks[0].outcome() == .succeeded)
       #expect(try await tasks[1].outcome() == .succeeded)
-      #expect(try await queue.restart(tasks[2].id) == false)
+      #expect(try await queue.retry(tasks[2].id) == false)
     }
   }
 
@@ -250,7 +250,7 @@ import Foundation
       let task = try await queue.enqueue(Note("a"))
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(30))
-        #expect(try await queue.restart(task.id))
+        #expect(try await queue.retry(task.id))
         #expect(try await task.outcome() == .succeeded)
       }
       #expect(begins.entries == [.zero, .seconds(30)])
@@ -275,7 +275,7 @@ import Foundation
       try await queue.pause(tasks[2].id)
       try await queue.resume(tasks[2].id)
       try await queue.remove(tasks[3].id)
-      try await queue.restart(tasks[0].id)
+      try await queue.retry(tasks[0].id)
       try await queue.cancel(tasks[4].id)
       let before = try await queue.tasks(matching: TaskFilter())
       try await first.close()

@@ -74,7 +74,7 @@ import Foundation
       usesBackoff: false,
       priority: .high,
       uniqueKey: "key",
-      options: TaskOptions(timeLimit: .seconds(9), expiryDate: expiry, tags: ["red"])
+      options: TaskOptions(expiryDate: expiry, timeLimit: .seconds(9), tags: ["red"])
     ).id
     func record() async throws -> TaskRecord { try await #require(queue.tasks().first) }
     let before = try await record()

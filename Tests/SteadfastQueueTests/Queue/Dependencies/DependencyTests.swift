@@ -52,7 +52,7 @@ import Testing
       try await withRunning(queue) {
         let album = try await queue.enqueue(Note("album"))
         let cover = try await queue.enqueue(Note("cover"))
-        let after = TaskOptions(priority: .high, after: [album.id, cover.id])
+        let after = TaskOptions(priority: .high, dependencies: [album.id, cover.id])
         let share = try await queue.enqueue(Note("share"), options: after)
         #expect(try await share.outcome() == .succeeded)
       }
@@ -73,8 +73,8 @@ import Testing
       let events = queue.events
       let tasks = try await queue.enqueue { tasks in
         let upload = try tasks.add(Note("upload"))
-        let share = try tasks.add(Note("share"), options: TaskOptions(after: [upload]))
-        try tasks.add(Note("notify"), options: TaskOptions(after: [share]))
+        let share = try tasks.add(Note("share"), options: TaskOptions(dependencies: [upload]))
+        try tasks.add(Note("notify"), options: TaskOptions(dependencies: [share]))
       }
       try await withRunning(queue) {
         #expect(try await tasks[0].outcome() == .abandoned(reason: "no such file"))
@@ -84,7 +84,7 @@ import Testing
         #expect(share.dependencies.cause == tasks[0].id)
         #expect(share.dependencies.failed == [tasks[0].id: .abandoned])
         mended.add(true)
-        try await queue.restart(tasks[0].id)
+        try await queue.retry(tasks[0].id)
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
       }
       #expect(log.entries == ["0 upload", "0 upload", "0 share", "0 notify"])
@@ -110,8 +110,14 @@ import Testing
     try await kind.withStore { store in
       let queue = await queue(store, retention: .none)
       let first = try await queue.enqueue(Note("first"), delay: .seconds(60))
-      let second = try await queue.enqueue(Note("second"), options: TaskOptions(after: [first.id]))
-      let third = try await queue.enqueue(Note("third"), options: TaskOptions(after: [second.id]))
+      let second = try await queue.enqueue(
+        Note("second"),
+        options: TaskOptions(dependencies: [first.id])
+      )
+      let third = try await queue.enqueue(
+        Note("third"),
+        options: TaskOptions(dependencies: [second.id])
+      )
       #expect(try await first.cancel())
       #expect(try await third.outcome() == .cancelled)
       #expect(try await second.outcome() == .cancelled)
@@ -131,7 +137,10 @@ import Testing
       let bad = try await queue.enqueue(Note("bad"))
       let good = try await queue.enqueue(Note("good"))
       let late = try await queue.enqueue(Note("late"), delay: .seconds(9))
-      let options = TaskOptions(after: [bad.id, good.id, late.id], when: .allEnded)
+      let options = TaskOptions(
+        dependencies: [bad.id, good.id, late.id],
+        dependencyRule: .allEnded
+      )
       let report = try await queue.enqueue(Note("report"), options: options)
       try await late.cancel()
       try await withRunning(queue) {
@@ -153,16 +162,16 @@ import Testing
       let error = await queueError {
         try await queue.enqueue { tasks in
           try tasks.add(Note("with it"))
-          try tasks.add(Note("without end"), options: TaskOptions(after: [bad.id]))
+          try tasks.add(Note("without end"), options: TaskOptions(dependencies: [bad.id]))
         }
       }
       #expect(error?.code == .unmetDependency)
       #expect(error?.message.contains("\(bad.id)") == true)
       #expect(try await queue.count == 0)
       // One that waits for its end, however it ended, needs not wait.
-      let after = TaskOptions(after: [bad.id], when: .allEnded)
+      let after = TaskOptions(dependencies: [bad.id], dependencyRule: .allEnded)
       try await queue.enqueue(Note("report"), options: after)
-      let none = TaskOptions(after: [TaskID(high: 1, low: 1)], when: .allEnded)
+      let none = TaskOptions(dependencies: [TaskID(high: 1, low: 1)], dependencyRule: .allEnded)
       #expect(
         await queueError { try await queue.enqueue(Note("?"), options: none) }?.code
           == .unmetDependency
@@ -181,10 +190,10 @@ import Testing
       await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
       let first = try await queue.enqueue(Note("first"))
       let late = try await queue.enqueue(Note("late"), delay: .seconds(60))
-      let options = TaskOptions(after: [first.id, late.id])
+      let options = TaskOptions(dependencies: [first.id, late.id])
       let last = try await queue.enqueue(Note("last"), options: options)
       #expect(try await queue.runAvailable() == 1)
-      try await queue.restart(first.id)
+      try await queue.retry(first.id)
       try await queue.pause(first.id)
       clock.advance(by: .seconds(60))
       #expect(try await queue.runAvailable() == 1)
@@ -199,15 +208,15 @@ import Testing
   @Test func `options that make no sense are refused`() async throws {
     let queue = await queue(InMemoryStore())
     let first = try await queue.enqueue(Note("first"))
-    let replacing = TaskOptions(onDuplicate: .replace, after: [first.id])
+    let replacing = TaskOptions(dependencies: [first.id], onDuplicate: .replace)
     let error = await queueError {
       try await queue.enqueue(Note("second"), uniqueKey: "k", options: replacing)
     }
     #expect(error?.code == .invalidArgument)
-    let many = TaskOptions(after: Set((1...10_001).map(TaskID.numbered)))
+    let many = TaskOptions(dependencies: Set((1...10_001).map(TaskID.numbered)))
     #expect(
       await queueError { try await queue.enqueue(Note("second"), options: many) }?.message
-        == "after has 10001 tasks; give at most 10000, or enqueue a batch with a task that follows it"
+        == "dependencies has 10001 tasks; give at most 10000, or enqueue a batch with a task that follows it"
     )
   }
 
@@ -217,12 +226,12 @@ import Testing
     let store = FaultInjectingStore(InMemoryStore())
     let queue = await queue(store)
     let first = try await queue.enqueue(Note("1"), delay: .seconds(60))
-    let second = try await queue.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+    let second = try await queue.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
     // The cancellation is stored, and told only when the restart was told.
     store.inject(.hang, .afterEffect) { $0.kind == .apply }
     async let isCancelled = queue.cancel(first.id)
     try await store.waitForHeldCalls()
-    #expect(try await queue.restart(second.id))
+    #expect(try await queue.retry(second.id))
     store.restore()
     #expect(try await isCancelled)
     try await withRunning(queue) {

@@ -80,7 +80,7 @@ import Testing
       #expect(log.entries.count == 9)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8, failed: 1))
       mended.add(true)
-      #expect(try await queue.restart(matching: .deadLetters) > 0)
+      #expect(try await queue.retry(matching: .deadLetters) > 0)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8))
       #expect(try await queue.runAvailable() == 2)
       #expect(try await batch.follower.outcome() == .succeeded)
@@ -109,7 +109,7 @@ import Testing
     let errors = Log<TaskQueueError?>()
     let queue = await queue(InMemoryStore()) { note, context in
       guard note.text != "notify" else { return }
-      for options in [TaskOptions(after: [context.id]), TaskOptions(inOrder: "k")] {
+      for options in [TaskOptions(dependencies: [context.id]), TaskOptions(orderKey: "k")] {
         let error = await queueError {
           try await context.enqueueInBatch(Note("more"), options: options)
         }
@@ -163,7 +163,7 @@ import Testing
   {
     try await kind.withStore { store in
       let queue = await queue(store)
-      let options = TaskOptions(inOrder: "album")
+      let options = TaskOptions(orderKey: "album")
       try await queue.enqueue(
         contentsOf: photos,
         options: options,

@@ -136,7 +136,7 @@ extension TaskQueueGroupTests {
       var last: Set<TaskID> = []
       for number in 1...4 {
         let queue = queues[number % 2]
-        let options = TaskOptions(after: last)
+        let options = TaskOptions(dependencies: last)
         last = [try await queue.enqueue(Note("\(number)"), options: options).id]
       }
       try await group.waitUntilIdle()
@@ -178,7 +178,7 @@ extension TaskQueueGroupTests {
     await b.pause()
     let expiry = TaskOptions(expiryDate: clock.date + 1)
     let expired = try await group.enqueue(Note("expired"), on: "b", options: expiry)
-    let options = TaskOptions(after: [expired.id], when: .allEnded)
+    let options = TaskOptions(dependencies: [expired.id], dependencyRule: .allEnded)
     try await group.enqueue(Note("1"), on: "a", options: options)
     try await withRunning(group) {
       async let idle: Void = group.waitUntilIdle()

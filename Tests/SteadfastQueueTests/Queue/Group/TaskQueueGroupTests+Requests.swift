@@ -52,7 +52,7 @@ extension TaskQueueGroupTests {
     async throws
   {
     try await withTaskUnderWay { group, a in
-      #expect(try await a.restart(matching: all) == 1)
+      #expect(try await a.retry(matching: all) == 1)
       try await clock.sleep(for: .seconds(1))
       #expect(log.entries == ["b begins 1", "b begins 1"])
       #expect(try await a.remove(matching: all) == 1)
@@ -67,7 +67,7 @@ extension TaskQueueGroupTests {
   {
     try await withTaskUnderWay { group, a in
       #expect(try await a.cancel(matching: TaskFilter(queue: nil, states: [.waiting])) == 0)
-      #expect(try await a.reschedule(matching: all) == 0)
+      #expect(try await a.performNow(matching: all) == 0)
       try await group.waitUntilIdle()
     }
     #expect(log.entries == ["b begins 1", "b 1"])

@@ -36,7 +36,7 @@ extension TaskQueueGroupTests {
       async let first = task.outcome()
       #expect(try await a.cancel(matching: TaskFilter(queue: nil)) == 1)
       #expect(try await first == .cancelled)
-      #expect(try await a.restart(matching: TaskFilter(queue: nil)) == 1)
+      #expect(try await a.retry(matching: TaskFilter(queue: nil)) == 1)
       try await withRunning(group) {
         let outcome = try await task.outcome()
         #expect(outcome == .succeeded)
@@ -59,7 +59,7 @@ extension TaskQueueGroupTests {
         if call.changes.contains("restart") { restarts.add(call.number) }
         return call.kind == .tasks && restarts.count > 0
       }
-      let count = try await a.restart(matching: TaskFilter(queue: nil))
+      let count = try await a.retry(matching: TaskFilter(queue: nil))
       #expect(count == 1)
       // Until every look has ended.
       try await clock.sleep(for: .seconds(1_000))
@@ -99,7 +99,7 @@ extension TaskQueueGroupTests {
       #expect(first.isNew && second.isNew)
       #expect(try await !a.enqueue(Note("2"), uniqueKey: "k").isNew)
       for queue in [a, b] {
-        try await queue.enqueue(Note("o"), options: TaskOptions(inOrder: "o"))
+        try await queue.enqueue(Note("o"), options: TaskOptions(orderKey: "o"))
       }
       let begin = clock.now
       try await withRunning(group) { try await group.waitUntilIdle() }
@@ -134,7 +134,7 @@ extension TaskQueueGroupTests {
       let group = group(store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let first = try await a.enqueue(Note("1"))
-      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
       let begin = clock.now
       try await withRunning(group) {
         let outcome = try await second.outcome()
@@ -153,7 +153,7 @@ extension TaskQueueGroupTests {
       let group = group(store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let first = try await a.enqueue(Note("fails"))
-      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
       try await withRunning(group) {
         let outcome = try await second.outcome()
         #expect(outcome == .cancelled)

@@ -93,8 +93,8 @@ private struct Comment: TaskPayload {
       try await queue(TaskQueueConfiguration(), first).enqueue(
         Comment(text: "kept"),
         options: TaskOptions(
-          timeLimit: .milliseconds(1_500),
           expiryDate: clock.date + 60,
+          timeLimit: .milliseconds(1_500),
           tags: ["a \"quoted\" tag", "b"]
         )
       )

@@ -196,7 +196,7 @@ import Testing
     await #expect(throws: TaskQueueError.self) {
       try await queue.complete(token, with: String(repeating: "x", count: 70_000))
     }
-    #expect(try await queue.restart(task.id, forgetting: true))
+    #expect(try await queue.retry(task.id, forgetting: true))
     #expect(try await !queue.complete(token, with: "x"))
     #expect(TaskToken("nonsense") == nil)
     #expect(TaskToken(token.description.uppercased()) == nil)

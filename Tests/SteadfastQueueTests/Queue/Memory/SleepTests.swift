@@ -167,9 +167,9 @@ import Testing
     #expect(try await queue.pause(tasks[1].id))
     #expect(try await queue.record(of: tasks[1].id)?.state == .paused)
     test.clock.advance(by: .seconds(100))
-    #expect(try await queue.reschedule(tasks[2].id))
+    #expect(try await queue.performNow(tasks[2].id))
     #expect(try await queue.record(of: tasks[2].id)?.state == .waiting)
-    #expect(try await queue.restart(tasks[3].id, forgetting: true))
+    #expect(try await queue.retry(tasks[3].id, forgetting: true))
     #expect(try await queue.runAvailable() == 2)
     #expect(try await queue.record(of: tasks[2].id)?.availableDate == test.clock.date + 900)
     #expect(try await queue.record(of: tasks[3].id)?.availableDate == test.clock.date + 1000)
@@ -201,14 +201,14 @@ import Testing
     let first = try await queue.enqueue(
       Note("first"),
       uniqueKey: "k",
-      options: TaskOptions(inOrder: "o")
+      options: TaskOptions(orderKey: "o")
     )
     try await queue.runAvailable()
     let twin = try await queue.enqueue(Note("twin"), uniqueKey: "k")
     #expect(twin.id == first.id)
     let next = try await queue.enqueue(Note("replaces"), uniqueKey: "k", onDuplicate: .replace)
     #expect(next.id != first.id)
-    try await queue.enqueue(Note("behind"), options: TaskOptions(inOrder: "o"))
+    try await queue.enqueue(Note("behind"), options: TaskOptions(orderKey: "o"))
     try await VirtualTime.current?.drain(queue)
     #expect(test.log.entries.first == "100 first")
     #expect(Set(test.log.entries.dropFirst()) == ["100 behind", "100 replaces"])

@@ -89,14 +89,14 @@ import Testing
     }
     let task = try await queue.enqueue(Note("bad"))
     try await queue.runAvailable()
-    #expect(try await queue.restart(task.id))
+    #expect(try await queue.retry(task.id))
     try await queue.runAvailable()
     #expect(test.log.entries == ["0 one"])
-    #expect(try await queue.restart(task.id, forgetting: true))
+    #expect(try await queue.retry(task.id, forgetting: true))
     #expect(try await queue.memory(of: task.id).isEmpty)
     try await queue.runAvailable()
     #expect(test.log.entries == ["0 one", "0 one"])
-    #expect(try await queue.restart(matching: .deadLetters, forgetting: true) == 1)
+    #expect(try await queue.retry(matching: .deadLetters, forgetting: true) == 1)
     try await queue.runAvailable()
     #expect(test.log.count == 3)
   }

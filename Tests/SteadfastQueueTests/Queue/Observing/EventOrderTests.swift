@@ -100,7 +100,7 @@ import Testing
     let task = try await queue.enqueue(Note("dead"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      async let count = queue.restart(matching: .deadLetters)
+      async let count = queue.retry(matching: .deadLetters)
       try await clock.sleep(for: .seconds(1))
       store.letGo()
       try await queue.enqueue(Note("tick"))
@@ -217,7 +217,7 @@ import Testing
     let task = try await queue.enqueue(Note("a"), availableDate: clock.date + 1e6)
     async let isPaused = queue.pause(task.id)
     try await clock.sleep(for: .seconds(1))
-    async let isRestarted = queue.restart(task.id)
+    async let isRestarted = queue.retry(task.id)
     try await clock.sleep(for: .seconds(1))
     store.letGo()
     #expect(try await (isPaused, isRestarted) == (true, true))
@@ -258,7 +258,7 @@ extension TaskEvent {
       .unhandled(let record, _):
       record.id
     case .completionArrived(let id), .cancelled(let id), .paused(let id), .resumed(let id),
-      .restarted(let id),
+      .retried(let id),
       .rescheduled(let id, _), .updated(let id), .cancelledAlong(let id, _),
       .batchProgressed(let id, _):
       id

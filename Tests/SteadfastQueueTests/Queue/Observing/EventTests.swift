@@ -30,7 +30,7 @@ extension TaskEvent {
     case .batchProgressed(_, let batch): "batch: \(batch)"
     case .paused: "paused"
     case .resumed: "resumed"
-    case .restarted: "restarted"
+    case .retried: "retried"
     case .rescheduled: "rescheduled"
     case .updated: "updated"
     case .superseded(let record, _): "superseded \(text(record))"
@@ -153,8 +153,8 @@ extension TaskEvent {
     try await queue.pause(task.id)
     try await queue.resume(task.id)
     try await queue.update(task.id, priority: .high)
-    try await queue.reschedule(task.id)
-    try await queue.restart(task.id)
+    try await queue.performNow(task.id)
+    try await queue.retry(task.id)
     try await task.cancel()
     var seen: [String] = []
     for await event in events {
@@ -165,7 +165,7 @@ extension TaskEvent {
     #expect(
       seen == [
         "enqueued a", "started a", "snoozed a", "paused", "resumed", "updated", "rescheduled",
-        "restarted", "cancelled",
+        "retried", "cancelled",
       ]
     )
     #expect(TaskEvent.missed(count: 2).taskID == nil)

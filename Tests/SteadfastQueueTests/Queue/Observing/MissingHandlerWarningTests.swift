@@ -162,7 +162,7 @@ import Testing
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
       #expect(notices.entries.isEmpty)
-      try await queue.restart(task.id)
+      try await queue.retry(task.id)
       try await clock.sleep(for: .seconds(1))
       #expect(notices.entries == [notice("lost")])
     }

@@ -79,7 +79,7 @@ import Testing
     #expect(await fractions.next() == 0)
     #expect(await fractions.next() == nil)
     await queue.register(Note.self) { _, _ in }
-    try await queue.restart(task.id)
+    try await queue.retry(task.id)
     try await queue.runAvailable()
     #expect(await fractions.next() == 1)
   }
@@ -94,7 +94,7 @@ import Testing
     await queue.register(Note.self) { _, _ in }
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
-    try await queue.restart(task.id)
+    try await queue.retry(task.id)
     var fractions = task.progress.makeAsyncIterator()
     #expect(await fractions.next() == 0)
   }

@@ -111,7 +111,7 @@ import Testing
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.tellWhatIsStored(of: [task.id]) }
       try await slow.waitForHeldCalls()
-      #expect(try await queue.restart(task.id))
+      #expect(try await queue.retry(task.id))
       slow.letGo()
       try await group.waitForAll()
     }

@@ -44,7 +44,7 @@ import Testing
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
     }
-    await #expect(throws: Refusal.self) { try await queue.restart(task.id) }
+    await #expect(throws: Refusal.self) { try await queue.retry(task.id) }
     #expect(try await queue.runAvailable() == 0)
     #expect(try await task.record()?.state == .paused)
   }
@@ -63,7 +63,7 @@ import Testing
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
     }
-    #expect(try await queue.restart(matching: TaskFilter()) == 1)
+    #expect(try await queue.retry(matching: TaskFilter()) == 1)
     #expect(try await queue.runAvailable() == 1)
     #expect(try await task.record()?.state == .waiting)
   }
@@ -98,7 +98,7 @@ import Testing
       #expect(try await queue.pause(task.id))
       // The worker stores the pause in a Swift task that is cancelled.
       try await store.waitForHeldCalls()
-      #expect(try await queue.restart(task.id))
+      #expect(try await queue.retry(task.id))
       store.letGo()
       try await store.waitForHeldCalls()
       // This wakes the other worker, which claims the restarted task.

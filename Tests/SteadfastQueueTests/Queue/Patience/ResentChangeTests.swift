@@ -134,7 +134,7 @@ import Testing
       $0.changes.contains("succeed") || $0.changes.contains("abandon")
     }
     let task = try await queue.enqueue(Note(first))
-    let next = try await queue.enqueue(Note("b"), options: TaskOptions(after: [task.id]))
+    let next = try await queue.enqueue(Note("b"), options: TaskOptions(dependencies: [task.id]))
     try await withRunning(queue) {
       let found = try await next.outcome()
       #expect(found == outcome)
@@ -147,7 +147,7 @@ import Testing
     let store = FaultInjectingStore()
     let queue = await queue(store)
     let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
-    let next = try await queue.enqueue(Note("b"), options: TaskOptions(after: [task.id]))
+    let next = try await queue.enqueue(Note("b"), options: TaskOptions(dependencies: [task.id]))
     store.inject(.transientError, .afterEffect) { $0.changes.contains("cancel") }
     async let outcome = next.outcome()
     #expect(try await queue.cancel(task.id))
@@ -204,7 +204,7 @@ import Testing
     #expect(try await task.record()?.state == .paused)
     #expect(try await queue.resume(task.id))
     #expect(try await queue.reschedule(task.id, to: clock.date + 30))
-    #expect(try await queue.restart(task.id))
+    #expect(try await queue.retry(task.id))
     #expect(try await queue.cancel(task.id))
     #expect(try await task.outcome() == .cancelled)
     await queue.shutDown()

@@ -33,7 +33,7 @@ import Foundation
       try await clock.sleep(for: .seconds(3_600))
       try await queue.runAvailable()
       #expect(log.entries == [])
-      #expect(try await queue.restart(matching: .deadLetters) == 1)
+      #expect(try await queue.retry(matching: .deadLetters) == 1)
       #expect(try await queue.tasks().map(\.expiryDate) == [nil])
       try await queue.runAvailable()
       #expect(log.entries == ["late"])
@@ -50,7 +50,7 @@ import Foundation
       try await first.enqueue(Note("late"), options: TaskOptions(expiryDate: clock.date + 60))
       try await clock.sleep(for: .seconds(3_600))
       try await first.runAvailable()
-      #expect(try await first.restart(matching: .deadLetters) == 1)
+      #expect(try await first.retry(matching: .deadLetters) == 1)
       try await store.close()
 
       let reopened = JSONFileStore(at: url)
@@ -69,7 +69,7 @@ import Foundation
     let expiry = clock.date + 3_600
     try await queue.enqueue(Note("early"), options: TaskOptions(expiryDate: expiry))
     try await queue.runAvailable()
-    #expect(try await queue.restart(matching: .deadLetters) == 1)
+    #expect(try await queue.retry(matching: .deadLetters) == 1)
     #expect(try await queue.tasks().map(\.expiryDate) == [expiry.storable])
   }
 }

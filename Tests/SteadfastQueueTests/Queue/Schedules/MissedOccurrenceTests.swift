@@ -111,7 +111,7 @@ import Testing
     // Or earlier.
     let queue = await bench.queue(store)
     let next = try #require(try await queue.tasks().first?.id)
-    try await queue.reschedule(next)
+    try await queue.performNow(next)
     try await withRunning(queue) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.last == Occasion(text: "a", date: 4, now: 3.5))
     #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hours) == [5])

@@ -64,7 +64,7 @@ import Testing
       try await bench.advance(hours: 2.5)
       #expect(bench.log.entries.map(\.date) == [1, 2])
       #expect(try await dates(queue) == [3])
-      #expect(try await queue.restart(matching: .deadLetters) == 2)
+      #expect(try await queue.retry(matching: .deadLetters) == 2)
       try await bench.advance(hours: 0.1)
       #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2])
       #expect(bench.log.entries.map(\.missed) == [0, 0, 0, 0])
@@ -79,7 +79,7 @@ import Testing
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("a"))
     let id = try #require(try await queue.tasks().first?.id)
-    try await queue.restart(id)
+    try await queue.retry(id)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.date) == [1])
     #expect(bench.log.entries.map(\.now) == [0])
@@ -131,19 +131,19 @@ import Testing
       options: TaskOptions(
         maxRetries: .alwaysRetry,
         usesBackoff: false,
-        priority: 7,
         timeLimit: .seconds(9),
-        tags: ["x"],
-        inOrder: "k",
-        holdsOrder: true,
-        requires: ["wifi"]
+        priority: 7,
+        orderKey: "k",
+        blocksOrderOnFailure: true,
+        conditions: ["wifi"],
+        tags: ["x"]
       )
     )
     for _ in 0..<3 {
       let task = try #require(try await queue.tasks().first)
       #expect(task.maxRetries == .alwaysRetry && !task.usesBackoff && task.priority == 7)
       #expect(task.timeLimit == .seconds(9) && task.tags == ["x"] && task.orderKey == "k")
-      #expect(task.holdsOrder && task.conditions == ["wifi"] && task.uniqueKey == nil)
+      #expect(task.blocksOrderOnFailure && task.conditions == ["wifi"] && task.uniqueKey == nil)
       #expect(try task.payload(as: Note.self) == Note("a"))
       try await queue.remove(task.id)
     }

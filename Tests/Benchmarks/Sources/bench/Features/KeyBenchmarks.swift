@@ -34,11 +34,11 @@ let keyBenchmarks: [Benchmark] = {
     },
     benchmark("a task in order, 10 to a key") { queue, number in
       let key = keys[number / 10]
-      try await queue.enqueue(Increment(number: number), options: TaskOptions(inOrder: key))
+      try await queue.enqueue(Increment(number: number), options: TaskOptions(orderKey: key))
     },
     benchmark("a task in order, all to one key") { queue, number in
       let key = keys[0]
-      try await queue.enqueue(Increment(number: number), options: TaskOptions(inOrder: key))
+      try await queue.enqueue(Increment(number: number), options: TaskOptions(orderKey: key))
     },
     benchmark("a task with a tag") { queue, number in
       try await queue.enqueue(Increment(number: number), options: TaskOptions(tags: ["tag"]))
@@ -47,7 +47,7 @@ let keyBenchmarks: [Benchmark] = {
       if number == 0 { await queue.setCondition("network", holds: true) }
       try await queue.enqueue(
         Increment(number: number),
-        options: TaskOptions(requires: [.network])
+        options: TaskOptions(conditions: [.network])
       )
     },
     benchmark("9 of 10 are taken over") { queue, number in
@@ -78,7 +78,7 @@ let fileKeyBenchmarks: [Benchmark] = {
             group.addTask {
               for number in stride(from: producer, to: count, by: 64) {
                 let key = hasKey ? keys[number] : nil
-                let options = TaskOptions(inOrder: isOrdered ? keys[number / 10] : nil)
+                let options = TaskOptions(orderKey: isOrdered ? keys[number / 10] : nil)
                 try await queue.enqueue(
                   Increment(number: number),
                   uniqueKey: key,
