@@ -306,7 +306,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
       maxRetries: maxRetries.map { $0 < 0 ? .alwaysRetry : .atMost($0) } ?? 10,
       usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       orderKey: orderKey,
-      holdsOrder: holdsOrder ?? false,
+      blocksOrderOnFailure: holdsOrder ?? false,
       conditions: Set((conditions ?? []).map(TaskCondition.init(rawValue:))),
       tags: Set(tags ?? []),
       timeLimit: timeLimit,

@@ -95,7 +95,7 @@ import Testing
         switch event {
         case .cancelledAlong(_, let cause):
           told.append("\(place) because \(cause == tasks[0].id ? "0" : "?")")
-        case .abandoned, .restarted, .succeeded: told.append("\(place)")
+        case .abandoned, .retried, .succeeded: told.append("\(place)")
         default: break
         }
       }

@@ -194,7 +194,7 @@ import Testing
         if note.text == "photo 9" { throw TaskAbandoned("bad") }
       }
       var options = TaskOptions()
-      options.when = .allEnded
+      options.dependencyRule = .allEnded
       let batch = try await before.enqueue(
         contentsOf: photos,
         then: Note("notify"),
