@@ -111,7 +111,7 @@ import Testing
     }
     #expect(
       await kinds(events, of: task.id, through: "succeeded")
-        == ["enqueued", "started", "abandoned", "restarted", "started", "succeeded"]
+        == ["enqueued", "started", "abandoned", "retried", "started", "succeeded"]
     )
   }
 
@@ -222,7 +222,7 @@ import Testing
     store.letGo()
     #expect(try await (isPaused, isRestarted) == (true, true))
     #expect(
-      await kinds(events, of: task.id, through: "restarted") == ["enqueued", "paused", "restarted"]
+      await kinds(events, of: task.id, through: "retried") == ["enqueued", "paused", "restarted"]
     )
     #expect(queue.observers.changes.count == 0)
   }

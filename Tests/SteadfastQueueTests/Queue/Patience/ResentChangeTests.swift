@@ -215,7 +215,7 @@ import Testing
       default: told.append("\(event)".prefix { $0.isLetter }.description)
       }
     }
-    #expect(told == ["enqueued", "paused", "resumed", "rescheduled", "restarted", "cancelled"])
+    #expect(told == ["enqueued", "paused", "resumed", "rescheduled", "retried", "cancelled"])
   }
 
   @Test(arguments: moments)
