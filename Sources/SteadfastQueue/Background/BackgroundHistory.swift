@@ -6,15 +6,15 @@ import Foundation
 
 /// When background tasks have run, and how long they took: a value of the store.
 ///
-/// The value is a JSON object. It holds nothing that can't be measured again, so one that makes no
-/// sense counts as an empty one.
+/// The value is a JSON object. Everything in it can be measured again, so a malformed value counts
+/// as an empty one.
 struct BackgroundHistory: Sendable, Equatable, Codable {
   struct Entry: Sendable, Equatable, Codable {
-    /// When it has begun last, in seconds since 1970.
+    /// When its last run began, in seconds since 1970.
     var lastRun: Double?
-    /// When the first pass began that knew of it, in seconds since 1970.
+    /// When the first pass with this task began, in seconds since 1970.
     var since: Double?
-    /// How many seconds its last runs took, the latest one last.
+    /// The durations of its last runs in seconds, the latest one last.
     var durations: [Double] = []
   }
 
@@ -34,10 +34,10 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Returns the bytes of the value.
   ///
-  /// If there is no room for all of it, the tasks that are not named are dropped, beginning with
-  /// the one whose last run is the longest ago. If that is not enough, averages are those of fewer
-  /// runs. If even the names have no room, those are dropped whose last runs are the longest ago:
-  /// they rank as if they had never run, which is nearly the same.
+  /// If it exceeds the limit, the tasks that are not named are dropped, beginning with the one
+  /// whose last run is the longest ago. If that is not enough, averages include fewer runs. If even
+  /// the names exceed the limit, those whose last runs are the longest ago are dropped: they rank
+  /// as if they had never run, which is nearly the same.
   func bytes(keeping names: Set<String>, limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8]
   {
     var history = self
@@ -59,7 +59,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     return bytes
   }
 
-  /// Keeps at most half as many durations of each task as one has, the latest ones.
+  /// Halves the maximum number of durations of a task, keeping the latest ones.
   ///
   /// - Returns: Whether there were any.
   private mutating func halveDurations() -> Bool {
@@ -72,31 +72,31 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     return count > 0
   }
 
-  /// When the task has begun last; `nil` if it never has.
+  /// When the task's last run began; `nil` if it has never run.
   func lastRun(of name: String) -> Date? {
     tasks[name]?.lastRun.map(Date.init(timeIntervalSince1970:))
   }
 
-  /// When the first pass began that knew of the task; `nil` if none has.
+  /// When the first pass with the task began; `nil` if there was none.
   func since(_ name: String) -> Date? {
     tasks[name]?.since.map(Date.init(timeIntervalSince1970:))
   }
 
-  /// The mean of the task's last runs; `nil` if none was measured.
+  /// The mean duration of the task's last runs; `nil` if none was measured.
   func averageDuration(of name: String) -> Duration? {
     tasks[name]?.durations.meanDuration
   }
 
   /// Returns when the next pass may begin, if there was one before.
   func nextPass(after interval: Duration, now: Date) -> Date? {
-    // A pass in the future comes from a clock that was set back, and says nothing.
+    // A pass in the future comes from a clock that was set back, so it is ignored.
     guard let lastPass, lastPass <= now.timeIntervalSince1970 else { return nil }
     return Date(timeIntervalSince1970: lastPass + interval / .seconds(1))
   }
 
-  /// Notes that some of the tasks that a scheduler knows begin.
+  /// Records that some of the scheduler's tasks begin.
   ///
-  /// It is stored before they do. So a task that ends its process each time is not the first in
+  /// This is stored before they begin. So a task that always ends its process is not the first in
   /// each pass.
   mutating func begin(_ names: [String], of known: Set<String>, at date: Date, isPass: Bool) {
     let seconds = date.timeIntervalSince1970
@@ -107,7 +107,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     for name in names { tasks[name, default: Entry()].lastRun = seconds }
   }
 
-  /// Notes how long a run of a task took; the average is that of the last `count` runs.
+  /// Records how long a run of a task took; the average includes the last `count` runs.
   mutating func end(_ name: String, after duration: Duration, averaging count: Int) {
     tasks[name, default: Entry()].durations.append(duration, keeping: count)
   }
@@ -117,19 +117,19 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 ///
 /// A task's score is its priority × the time since its last run, both normalised: the priority to
 /// the highest of the five, the time to the longest of all tasks. In the order of their scores,
-/// tasks run whose average duration fits into what is left of the budget. No task starves: the
-/// score of one that runs drops to zero, and the scores of the others go on rising against it.
+/// tasks run if their average duration fits into the remaining budget. No task starves: when a task
+/// runs, its score drops to zero, and the scores of the others keep rising in relation to it.
 ///
-/// A task that has never run ranks as if no other had waited longer. If it did not wait longer from
-/// one pass to the next, an important one could be ahead of it forever, so it counts from the first
-/// pass that knew of it.
+/// A task that has never run ranks as if it had waited longest. Its wait counts from the first pass
+/// with it: if the wait did not grow from pass to pass, an important task could be ahead of it
+/// forever.
 struct BackgroundRanking: Sendable {
   struct Candidate: Sendable, Equatable {
     var priority: BackgroundPriority
     var averageDuration: Duration
-    /// When it has run last; `nil` if never.
+    /// When its last run began; `nil` if it has never run.
     var lastRun: Date?
-    /// When the first pass began that knew of it; `nil` if none has.
+    /// When the first pass with it began; `nil` if there was none.
     var since: Date?
   }
 
@@ -139,7 +139,7 @@ struct BackgroundRanking: Sendable {
 
   init(_ candidates: [Candidate], now: Date) {
     self.candidates = candidates
-    // A date in the future comes from a clock that was set back, and says nothing.
+    // A date in the future comes from a clock that was set back, so it is ignored.
     func wait(since date: Date?) -> Double? {
       date.flatMap { $0 <= now ? now.timeIntervalSince($0) : nil }
     }
@@ -157,7 +157,7 @@ struct BackgroundRanking: Sendable {
 
   /// The candidates in the order of their scores.
   ///
-  /// Of equal ones, those that have never run come first, then the earlier one.
+  /// Of candidates with equal scores, those that have never run come first, then the earlier one.
   var order: [Int] {
     let hasRun = candidates.map { $0.lastRun == nil ? 0 : 1 }
     return candidates.indices.sorted {
@@ -170,10 +170,11 @@ struct BackgroundRanking: Sendable {
     Self.fitting(order, durations: candidates.map(\.averageDuration), within: budget)
   }
 
-  /// Returns the candidates, given in their order, that fit into a budget one after the other.
+  /// Returns the candidates, tried in their order, that fit into a budget together.
   ///
-  /// One that does not fit is left out, and those after it may still fit. One that takes longer
-  /// than the whole budget counts as if it took all of it: else it would never run again.
+  /// A candidate that does not fit is skipped, and later ones may still fit. A candidate that takes
+  /// longer than the whole budget counts as if it took all of it: otherwise it would never run
+  /// again.
   static func fitting(
     _ order: [Int],
     durations: [Duration],

@@ -18,20 +18,20 @@ public import Foundation
 /// let result = try await scheduler.run(within: .seconds(25))
 /// ```
 ///
-/// An app that is woken in the background has some seconds, and more to do than fits. Each call of
-/// ``run(within:)`` is a pass: it ranks the tasks by their priority × the time since their last
-/// run, and runs those whose average duration fits into what is left of the time. So all of them
-/// have their turn, the important ones more often. The rule is that of Selene, which took it from
-/// the scheduler of Linux.
+/// An app that the system wakes in the background has a few seconds, and often more work than fits.
+/// Each call of ``run(within:)`` is a pass: it ranks the tasks by their priority × the time since
+/// their last run, and runs those whose average duration fits into the remaining time. So all of
+/// them run sooner or later, the important ones more often. The rule is that of Selene, which took
+/// it from the scheduler of Linux.
 ///
-/// When tasks have run, and how long they took, is a value of the store, and so outlasts the
-/// process. The store may be that of a ``TaskQueue``.
+/// The scheduler stores when tasks have run, and how long they took, so this outlasts the process.
+/// The store may be that of a ``TaskQueue``.
 public actor BackgroundScheduler {
   struct Registration: Sendable {
     let name: String
     let priority: BackgroundPriority
     let expectedDuration: Duration
-    /// Of how many runs the average duration is the mean.
+    /// The number of runs in the average duration.
     let averaging: Int
     let perform: @Sendable () async throws -> BackgroundResult
 
@@ -44,12 +44,12 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// What has the turn: one pass, one run of a single task, or one reset at a time.
+  /// What runs: a pass, a run of a single task, or a reset, one at a time.
   enum Activity { case pass, other }
 
-  /// The scheduler's name: schedulers on one store with different names know nothing of each other.
+  /// The scheduler's name; schedulers on one store with different names are independent.
   public nonisolated let name: String
-  /// How long after the beginning of a pass the next one may begin.
+  /// The minimum time from the beginning of a pass to the beginning of the next one.
   public nonisolated let minimumInterval: Duration
   nonisolated let store: any Persistence
   nonisolated let time: QueueTime
@@ -57,9 +57,9 @@ public actor BackgroundScheduler {
   /// In the order of registration.
   var tasks: [Registration] = []
   var activity: Activity?
-  /// Calls that share the result of the pass under way.
+  /// Calls that share the result of the current pass.
   nonisolated let passEnd = Waiters<BackgroundResult>()
-  /// Calls that wait for a turn of their own.
+  /// Calls that wait until the current activity ends.
   nonisolated let turnEnd = Waiters<Void>()
   /// Why the last run of a task failed in this process.
   var errors: [String: any Error] = [:]
@@ -70,11 +70,11 @@ public actor BackgroundScheduler {
   /// Nothing is opened or run yet.
   ///
   /// - Parameters:
-  ///   - name: the name under which the store has what the scheduler knows: 1 to 512 bytes of UTF-8
+  ///   - name: the name under which the scheduler's history is stored: 1 to 512 bytes of UTF-8
   ///     without NUL.
   ///   - persistence: the store; by default in memory, so that nothing outlasts the process.
-  ///   - minimumInterval: how long after the beginning of a pass the next one may begin; zero or
-  ///     more. A call of ``run(within:)`` before that runs nothing.
+  ///   - minimumInterval: the minimum time from the beginning of a pass to the beginning of the
+  ///     next one; zero or more. A call of ``run(within:)`` before that runs nothing.
   ///   - clock: the clock that it sleeps on and reads dates from.
   public init(
     name: String = "default",
@@ -93,25 +93,25 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// Registers a task, in place of the one with the same name if there is one.
+  /// Registers a task, which replaces the one with the same name if there is one.
   ///
-  /// The closure returns what it has brought, or throws if it could not do its work. It runs on the
+  /// The closure returns its result, or throws if it could not do its work. It runs on the
   /// concurrent executor unless it is isolated to an actor. When the time is up, its Swift task is
-  /// cancelled; let it end soon then.
+  /// cancelled, and the closure should end soon.
   ///
-  /// It is a mistake to give an empty name or one that is too long, a duration below zero, or to
-  /// average less than one or more than 100 runs. The task is then not registered, and each later
-  /// call that can throw throws a ``TaskQueueError`` that says why.
+  /// An empty name, a name that is too long, a negative duration, and an average of less than one
+  /// or more than 100 runs are mistakes. The task is then not registered, and each later call that
+  /// can throw throws a ``TaskQueueError`` that says why.
   ///
-  /// What the scheduler knows of all its tasks has at most 64 KiB. If it has more, because averages
-  /// of many runs are kept for dozens of tasks, they become averages of fewer runs.
+  /// The history of all tasks has at most 64 KiB. If it has more, because averages of many runs are
+  /// stored for dozens of tasks, they become averages of fewer runs.
   ///
   /// - Parameters:
-  ///   - name: the task's name, under which the store has its history: 1 to 512 bytes of UTF-8
-  ///     without NUL.
+  ///   - name: the task's name, under which its history is stored: 1 to 512 bytes of UTF-8 without
+  ///     NUL.
   ///   - priority: how important it is.
-  ///   - expectedDuration: how long a run takes, as long as none was measured; from zero on.
-  ///   - count: of how many runs the average duration is the mean; by default of the last 3.
+  ///   - expectedDuration: the duration of a run until one was measured; zero or more.
+  ///   - count: the number of runs in the average duration; by default the last 3.
   ///   - perform: the closure that does the work.
   public func register(
     _ name: String,
@@ -127,7 +127,7 @@ public actor BackgroundScheduler {
       return refuse("the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more")
     }
     if !(1...100).contains(count) {
-      return refuse("the average duration of '\(name)' is that of \(count) runs; give 1 to 100")
+      return refuse("the average duration of '\(name)' is over \(count) runs; give 1 to 100")
     }
     let task = Registration(
       name: name,
@@ -143,8 +143,9 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// The store has both names: that of the scheduler as a part of a value's name, which has at most
-  /// 1,024 bytes.
+  /// The maximum length of both names.
+  ///
+  /// The scheduler's name is part of the name of a value, which has at most 1,024 bytes.
   private static let longestName = 512
 
   /// Returns what is wrong with the name of a scheduler or of a task.
@@ -161,13 +162,13 @@ public actor BackgroundScheduler {
     TaskQueueError(.invalidArgument, message)
   }
 
-  /// Throws if the scheduler was made, or a task registered, in a way that makes no sense.
+  /// Throws if the scheduler, or a task, has arguments that make no sense.
   func checkCanRun() throws {
     if let refusal { throw refusal }
     try Task.checkCancellation()
   }
 
-  /// What the scheduler knows of its tasks, in the order in which a pass would take them now.
+  /// The state of the tasks, in the order in which a pass would run them now.
   public var status: [BackgroundTaskStatus] {
     get async throws {
       if let refusal { throw refusal }
@@ -185,7 +186,7 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// Forgets when tasks have run and how long they took, once nothing runs any more.
+  /// Clears when tasks have run and how long they took, after everything that runs has ended.
   ///
   /// The tasks stay registered.
   ///
@@ -198,7 +199,7 @@ public actor BackgroundScheduler {
   }
 }
 
-/// What a scheduler knows of a background task.
+/// The state of a background task.
 public struct BackgroundTaskStatus: Sendable, Hashable {
   /// The task's name.
   public let name: String
@@ -206,7 +207,7 @@ public struct BackgroundTaskStatus: Sendable, Hashable {
   public let priority: BackgroundPriority
   /// How long its last runs took on average, or how long it was expected to take.
   public let averageDuration: Duration
-  /// When it has begun last; `nil` if it never has.
+  /// When it last began; `nil` if it never has.
   public let lastRunDate: Date?
   /// Why its last run failed, if it has failed in this process.
   public let lastError: String?
@@ -216,28 +217,28 @@ public struct BackgroundTaskStatus: Sendable, Hashable {
 extension BackgroundScheduler {
   /// Runs the tasks that rank first and fit into the time, all at the same time.
   ///
-  /// A task's score is its priority, divided by the highest, × the time since its last run, divided
-  /// by the longest of all tasks. One that has never run ranks as if it had waited longest. Of
-  /// equal scores, one that has never run comes first, then the one that was registered first. In
-  /// this order, each task runs whose average duration fits into what the others before it have
-  /// left of the budget. A task that takes longer than the whole budget runs alone when it is the
+  /// A task's score is the product of two fractions: its priority divided by the highest one, and
+  /// the time since its last run divided by the longest such time. A task that has never run ranks
+  /// as if it had waited longest. Of equal scores, a task that has never run comes first, then the
+  /// one that was registered first. In this order, each task runs if its average duration fits into
+  /// the remaining budget. A task that takes longer than the whole budget runs alone when it is the
   /// first, and is cancelled.
   ///
   /// The tasks are children of the call: cancelling it cancels them, and so does the end of the
-  /// budget. The call returns when all of them have ended, so a closure that does not heed
-  /// cancellation makes the pass longer. A run that takes longer, or fails, counts for the average
-  /// like any other, but one that is cut short because the call is cancelled does not.
+  /// budget. The call returns when all of them have ended, so a closure that ignores cancellation
+  /// makes the pass longer. A run that takes longer, or fails, counts for the average like any
+  /// other. A run that is cut short because the call is cancelled does not count.
   ///
-  /// A call while a pass runs starts nothing, and has its result. If the pass's own call is
-  /// cancelled, the calls that have joined it get what there was until then.
+  /// A call during a pass starts nothing, and returns the result of the pass. If the pass's own
+  /// call is cancelled, the calls that have joined it get the result so far.
   ///
   /// - Parameter budget: how long the tasks may run; with zero or less, none does. It includes the
-  ///   time in which the store is read before them, not the one in which their end is stored.
+  ///   time to read the store before they run, but not the time to store their ends.
   /// - Returns: ``BackgroundResult/newData`` if a task had some, else ``BackgroundResult/failed``
-  ///   if one has failed, else ``BackgroundResult/noData``, also if nothing was to run.
+  ///   if one has failed, else ``BackgroundResult/noData``, even if no task ran.
   /// - Throws: `CancellationError` when the call is cancelled; a ``TaskQueueError`` if a task was
   ///   registered in a way that makes no sense; what the store throws. If it throws after the tasks
-  ///   have run, their durations are not known to the next pass.
+  ///   have run, the next pass does not know their durations.
   public func run(within budget: Duration) async throws -> BackgroundResult {
     try checkCanRun()
     let end = time.deadline(after: budget)
@@ -248,13 +249,13 @@ extension BackgroundScheduler {
 
   /// Runs one task now, whatever its rank and the minimum interval.
   ///
-  /// It waits for a pass under way. The task then has the time that is left, and its history is
-  /// stored as in a pass.
+  /// It waits for the current pass. The task then has the remaining time, and its history is stored
+  /// as in a pass.
   ///
   /// - Parameters:
   ///   - name: the name of a registered task.
   ///   - budget: how long the call may take.
-  /// - Returns: What the task has brought; ``BackgroundResult/failed`` if it has thrown.
+  /// - Returns: The task's result; ``BackgroundResult/failed`` if it has thrown.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownTask`` if no task of
   ///   this name is registered; the same errors as ``run(within:)``.
   public func run(_ name: String, within budget: Duration) async throws -> BackgroundResult {
@@ -273,7 +274,7 @@ extension BackgroundScheduler {
     }
   }
 
-  /// Performs the body when nothing else has the turn.
+  /// Performs the body when nothing else runs.
   func inTurn<Result: Sendable>(
     _ activity: Activity,
     _ body: () async throws -> Result
@@ -287,7 +288,7 @@ extension BackgroundScheduler {
     return try await body()
   }
 
-  /// Makes a pass, and tells the calls that have joined it how it ended.
+  /// Makes a pass, and resumes the calls that have joined it with its result.
   private func pass(until end: Duration) async throws -> BackgroundResult {
     let result: BackgroundResult
     do {
@@ -360,7 +361,7 @@ extension BackgroundScheduler {
         errors[chosen[end.index].name] = error
       }
     }
-    // What is cut short because the call was cancelled says nothing about how long it takes.
+    // A run that was cut short because the call was cancelled says nothing about its duration.
     let measured = ends.filter { !$0.wasCancelled || isOver }
     if !measured.isEmpty {
       try await changeHistory { history in
@@ -375,7 +376,7 @@ extension BackgroundScheduler {
 
   /// Runs tasks, and cancels them when the time is up.
   ///
-  /// - Returns: How each of them ended, and whether the time was up before.
+  /// - Returns: How each of them ended, and whether the time was up before that.
   private nonisolated func ends(
     of chosen: [Registration],
     within time: Duration
@@ -396,7 +397,7 @@ extension BackgroundScheduler {
         }
       }
       group.addTask {
-        // If this is cancelled, the pass is, or its tasks have ended.
+        // This is cancelled when the pass is cancelled, or when its tasks have ended.
         try? await clock.wait(for: max(time, .nanoseconds(1)))
         return nil
       }
@@ -423,7 +424,7 @@ extension BackgroundScheduler {
     return BackgroundHistory(try await store.value(named: valueName))
   }
 
-  /// Stores what the function makes of the present history; with `nil`, none.
+  /// Stores the changed history; a change to `nil` removes it.
   func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
@@ -442,17 +443,17 @@ extension BackgroundScheduler {
   }
 }
 
-/// What a background task, or a whole pass of them, has brought.
+/// The result of a background task, or of a whole pass.
 public enum BackgroundResult: Sendable, Hashable {
   /// There is something new for the user.
   case newData
-  /// All is done, and nothing is new.
+  /// The work is done, and nothing is new.
   case noData
   /// Something could not be done.
   case failed
 
-  /// Returns the result of both together: new data if one of them has some, else a failure if there
-  /// was one.
+  /// Returns the combined result: new data if one of them has some, else a failure if there was
+  /// one.
   func combined(with other: BackgroundResult) -> BackgroundResult {
     switch (self, other) {
     case (.newData, _), (_, .newData): .newData

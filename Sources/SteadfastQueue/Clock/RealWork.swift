@@ -1,24 +1,24 @@
 import Synchronization
 
-/// Work that takes real time, and not the clock's: a write to disk, a request over the network.
+/// Work that takes real time, not a clock's: a write to disk, a request over the network.
 ///
 /// A store wraps each call that waits for a device in ``performInTurn(_:)``. Other code wraps its
 /// input and output in ``perform(_:)``. So a test in virtual time does not let hours pass while the
-/// disk is busy. In a program, both functions do nothing but the work.
+/// disk is busy. In a program, both functions only perform the work.
 public enum RealWork {
   private struct Observation {
     let observer: any RealWorkObserver
-    /// Whether this is part of an operation that has its turn.
+    /// Whether this is inside an operation of ``performInTurn(_:)``.
     var isInTurn = false
   }
 
   @TaskLocal private static var localObservation: Observation?
   /// Whether this process has ever installed virtual time.
   ///
-  /// A program that has not reads only this, which costs a tenth of a read of a task-local value.
+  /// A program that has not only reads this, which costs a tenth of reading a task-local value.
   private static let isUsed = Atomic(false)
 
-  // A task with an observation was made after the first one was installed, and reads `true` here.
+  // A task with an observation was made after the flag was set, so it reads `true` here.
   private static var observation: Observation? {
     isUsed.load(ordering: .relaxed) ? localObservation : nil
   }
@@ -27,10 +27,10 @@ public enum RealWork {
 
   /// Performs `operation` in the caller's isolation, while the virtual time stands still.
   ///
-  /// Operations that are in flight together end in an order that the outside world decides. If no
+  /// Operations that run at the same time end in an order that the outside world decides. If no
   /// virtual time is installed, this costs one read of an atomic value. The operation must not
-  /// sleep on the virtual clock: it holds that clock still, so the sleep could not end. The
-  /// operation handles cancellation itself. What it returns or throws is passed on.
+  /// sleep on the virtual clock: it stops that clock, so the sleep could not end. The operation
+  /// handles cancellation itself. Its result or error is passed on.
   nonisolated(nonsending)
     public static func perform<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -45,14 +45,13 @@ public enum RealWork {
   /// Performs `operation` as ``perform(_:)`` does, but in virtual time one at a time.
   ///
   /// So the speed of the device can't change what a test observes. In virtual time, such operations
-  /// take turns, in the order in which they were called. Each one begins when nothing else can run,
-  /// and its caller goes on when again nothing else can run. The operation must wait only for its
-  /// device, and for no other task of the test, which may be waiting for its own turn. An operation
-  /// inside of the operation is part of it.
+  /// run one after another, in the order in which they were called. Each one begins when nothing
+  /// else can run, and its caller continues when nothing else can run again. The operation must
+  /// wait only for its device, and not for another task of the test, which may itself be waiting to
+  /// perform an operation. An operation inside the operation is part of it.
   ///
-  /// In a program, operations run at the same time, and a store may gather them. A task that is
-  /// cancelled still waits for its turn and performs the operation, which handles cancellation
-  /// itself.
+  /// In a program, operations run at the same time, and a store may batch them. A cancelled task
+  /// still waits for its turn and performs the operation, which handles cancellation itself.
   nonisolated(nonsending)
     public static func performInTurn<Success, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -79,12 +78,13 @@ public enum RealWork {
     }
   }
 
-  /// Throws if the current task runs a queue on the clock of a virtual time that does not run it.
+  /// Throws if the current task runs a queue on the clock of a virtual time that does not run this
+  /// task.
   static func checkRun(of queue: String, on clock: any WallClock) throws {
     if let mistake = observer?.mistake(inRunning: queue, on: clock) { throw mistake }
   }
 
-  /// The executor for a task that is no child of the current one, to keep it in its virtual time.
+  /// The executor for an unstructured task, which keeps it in the current virtual time.
   ///
   /// It is `nil` if no virtual time is installed.
   package static var taskExecutor: (any TaskExecutor)? { observation?.observer.taskExecutor }
@@ -103,7 +103,7 @@ public enum RealWork {
   }
 }
 
-/// An observer that keeps a clock still while real work is in flight.
+/// An observer that stops a clock while real work is in flight.
 package protocol RealWorkObserver: Sendable {
   /// The executor that runs the tasks, except for their real work.
   var taskExecutor: any TaskExecutor { get }
@@ -111,7 +111,7 @@ package protocol RealWorkObserver: Sendable {
   var encodesPayloads: Bool { get }
   /// Returns why the current task can't run a queue on this clock; `nil` if it can.
   func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)?
-  /// A caller begins to wait for what may never come.
+  /// A caller begins a wait that may never end.
   ///
   /// - Returns: The number to give to ``waitEnded(_:)``.
   func waitBegan(_ wait: KnownWait) -> UInt64
@@ -121,22 +121,23 @@ package protocol RealWorkObserver: Sendable {
   func realWorkBegan()
   /// Some real work ended, and the code that waited for it has been resumed.
   func realWorkEnded()
-  /// Suspends until an operation that takes turns may begin. One call of ``endTurn()`` follows.
+  /// Suspends until an operation of ``RealWork/performInTurn(_:)`` may begin. One call of
+  /// ``endTurn()`` follows.
   ///
   /// Cancelling the task does not end the wait.
   nonisolated(nonsending) func beginTurn() async
-  /// The operation that has its turn has ended. Suspends until its caller may go on.
+  /// The operation that was begun has ended. Suspends until its caller may continue.
   nonisolated(nonsending) func endTurn() async
 }
 
-/// A wait that can say what it waits for, and why it may never end.
+/// A wait that can describe what it waits for, and why it may never end.
 package struct KnownWait: Sendable {
   /// Returns the description, given the clock of the observer that asks for it.
   package let describe: @Sendable (any WallClock) async -> String
 }
 
 extension RealWork {
-  /// Performs `operation`, which waits, and tells the observer of real work what it waits for.
+  /// Performs an operation that waits, and reports to the observer what it waits for.
   ///
   /// If no virtual time is installed, this costs one read of an atomic value.
   nonisolated(nonsending)

@@ -6,7 +6,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A clock to sleep on that also tells the date.
+/// A clock for sleeping that also has a date.
 ///
 /// A queue stores dates, because they outlive the process and the machine's uptime. It sleeps on
 /// instants, because those never jump. A program uses `ContinuousClock`. A test uses a clock that
@@ -19,8 +19,8 @@ public protocol WallClock<Duration>: Clock where Duration == Swift.Duration {
 
   /// Suspends until the clock's date is this one or later.
   ///
-  /// By default, it looks at the date at least once a minute. So it notices that the system clock
-  /// was set, or that the machine was suspended. It returns at once if the date has come.
+  /// By default, it checks the date at least once a minute. So it notices that the system clock was
+  /// set, or that the machine was suspended. It returns at once if the date has passed.
   /// - Throws: `CancellationError` when the task is cancelled.
   nonisolated(nonsending) func sleep(untilDate date: Date) async throws
 }
@@ -32,7 +32,7 @@ extension WallClock {
     while true {
       let seconds = end.timeIntervalSince(date)
       guard seconds > 0 else { return }
-      // Waits at least a nanosecond: less may be lost when it is added to an instant.
+      // Waits at least a nanosecond: a shorter wait may be lost when it is added to an instant.
       try await wait(for: .seconds(min(max(seconds, 1e-9), 60)))
     }
   }
@@ -44,20 +44,20 @@ extension ContinuousClock: WallClock {
 }
 
 extension Date {
-  /// The dates that every store can hold, in seconds since 1970.
+  /// The dates that every store can represent, in seconds since 1970.
   ///
   /// They are from `distantPast`, two days before the year 1 of ISO 8601, to the last second of the
   /// year 9999.
   private static var storableSeconds: ClosedRange<Double> { -62_135_769_600...253_402_300_799 }
 
-  /// Whether every store can hold the date.
+  /// Whether every store can represent the date.
   var isStorable: Bool { Self.storableSeconds.contains(timeIntervalSince1970) }
 
-  /// The date as it reads after it was stored as seconds since 1970.
+  /// The date as a store returns it, which represents it as seconds since 1970.
   ///
-  /// A stored date is coarser by a fraction of a microsecond. With this one, the queue has in
-  /// memory what it finds after a restart. A date that not every store can hold becomes the nearest
-  /// one that every store can.
+  /// A stored date is coarser by a fraction of a microsecond. With this one, the queue has the same
+  /// date in memory as after a restart. A date that not every store can represent becomes the
+  /// nearest one that every store can.
   var storable: Date {
     let (seconds, bounds) = (timeIntervalSince1970, Self.storableSeconds)
     return Date(
@@ -65,20 +65,20 @@ extension Date {
     )
   }
 
-  /// Returns the date after a delay, as it reads after it was stored.
+  /// Returns the date after a delay, as a store returns it.
   ///
   /// A negative delay counts as none.
   func storable(after delay: Duration) -> Date { (self + max(0, delay / .seconds(1))).storable }
 
   /// Returns the time since an earlier date, to a nanosecond, and at most 285 years.
   ///
-  /// It is zero since a later date.
+  /// It is zero if the other date is later.
   func duration(since earlier: Date) -> Duration {
-    // `Duration.seconds(_:)` is exact, and takes ten times as long.
+    // `Duration.seconds(_:)` is exact, and ten times slower.
     .nanoseconds(Int64(max(0, min(timeIntervalSince(earlier), 9e9)) * 1e9))
   }
 
-  /// The nearest later date that is certain to be later when it is stored, too.
+  /// The nearest later date that is certainly still later when it is stored.
   var nextStorable: Date {
     // In memory, dates count from 2001. Either of the two counts may be the coarser one.
     let step = max(timeIntervalSince1970.ulp, timeIntervalSinceReferenceDate.ulp)

@@ -1,4 +1,4 @@
-/// How many tasks of a queue may begin within any interval of some length.
+/// The maximum number of tasks of a queue that may begin within an interval.
 ///
 /// ```swift
 /// let configuration = TaskQueueConfiguration(
@@ -10,17 +10,17 @@
 ///   ]
 /// )
 /// ```
-/// Within no interval of this length, wherever it begins, more attempts begin than the limit says.
-/// Retries count like first attempts. The starts are stored before the attempts begin, so a limit
-/// holds across restarts, and for all processes that share a store: <doc:RateLimits>.
+/// However an interval of this length is placed, no more attempts begin within it than the limit
+/// allows. Retries count like first attempts. The starts are stored before the attempts begin, so a
+/// limit holds across restarts, and for all processes that share a store: <doc:RateLimits>.
 public struct RateLimit: Sendable {
   /// How many attempts may begin within the interval.
   public let count: Int
   /// The length of the interval.
   public let interval: Duration
-  /// The names of the tasks that the limit concerns; `nil` for all of the queue.
+  /// The names of the tasks that the limit applies to; `nil` for all tasks of the queue.
   let names: [String]?
-  /// Returns the text that says which tasks share the limit; `nil` if the payload can't be decoded.
+  /// Returns the key by which tasks share the limit; `nil` if the payload can't be decoded.
   let key: (@Sendable (TaskRecord) -> String?)?
 
   private init(
@@ -38,8 +38,9 @@ public struct RateLimit: Sendable {
   /// A limit for all tasks of the queue.
   ///
   /// - Parameters:
-  ///   - count: how many attempts may begin within it; at least 1. Up to 1,024, they may all begin
-  ///     at once. Beyond, the interval is divided evenly, so that at most 1,024 begin at once.
+  ///   - count: how many attempts may begin within the interval; at least 1. Up to 1,024 may all
+  ///     begin at once. For a higher count, the interval is divided evenly, so that at most 1,024
+  ///     begin at once.
   ///   - interval: the length of the interval, from a millisecond to 10,000 days.
   /// - Returns: The limit.
   public static func atMost(_ count: Int, per interval: Duration) -> RateLimit {
@@ -49,7 +50,7 @@ public struct RateLimit: Sendable {
   /// A limit for the tasks of one payload type, under its present and its former names.
   ///
   /// - Parameters:
-  ///   - count: how many attempts may begin within it, likewise.
+  ///   - count: how many attempts may begin within the interval, as for ``atMost(_:per:)``.
   ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - type: the payload type.
   /// - Returns: The limit.
@@ -63,12 +64,13 @@ public struct RateLimit: Sendable {
 
   /// A limit for the tasks of one payload type that have the same key, such as an account.
   ///
-  /// A task whose key has no start left is put off until it has one: its available date changes,
+  /// A task whose key has no start left is postponed until it has one: its available date changes,
   /// and tasks with other keys go ahead. Stores get a number that is derived from the key, not the
-  /// key.
+  /// key itself.
   ///
   /// - Parameters:
-  ///   - count: how many attempts with one key may begin within it, likewise.
+  ///   - count: how many attempts with one key may begin within the interval, as for
+  ///     ``atMost(_:per:)``.
   ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - type: the payload type.
   ///   - key: returns the key of a payload; two keys are the same if their descriptions are. It is
@@ -85,10 +87,10 @@ public struct RateLimit: Sendable {
     }
   }
 
-  /// A limit for the tasks of a name.
+  /// A limit for the tasks with one name.
   ///
   /// - Parameters:
-  ///   - count: how many attempts may begin within it, likewise.
+  ///   - count: how many attempts may begin within the interval, as for ``atMost(_:per:)``.
   ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - name: the name that the tasks were enqueued under.
   /// - Returns: The limit.
@@ -107,7 +109,7 @@ public struct RateLimit: Sendable {
   // MARK: Checking
 
   static let longestInterval = Duration.seconds(10_000 * 86_400)
-  /// The value of a store has a name of at most 1,024 bytes, which has more parts than this one.
+  /// The name of a store's value has at most 1,024 bytes, and contains more than this name.
   private static let longestName = 512
 
   /// Throws if the limit makes no sense.
@@ -127,8 +129,8 @@ public struct RateLimit: Sendable {
     guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; leave it "
-          + "out"
+        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; leave "
+          + "the limit out"
       )
     }
     guard let name = names?[0] else { return }

@@ -1,26 +1,26 @@
-/// The rate limits of a queue, and what is known of the starts that count for them.
+/// The rate limits of a queue, and the known history of the starts that count for them.
 ///
-/// It decides which of the tasks that were claimed may begin, and what is to be stored for that.
-/// The values that it knows may be old, because another process has changed them. Storing finds
-/// that out, and then it is asked again with the present ones.
+/// It decides which of the claimed tasks may begin, and which values are stored first. The known
+/// values may be outdated, because another process changed them. Then the values can't be stored,
+/// and the decision is repeated with the current ones.
 struct RateLimits: Sendable {
-  /// A value of the store as it was seen last.
+  /// A value of the store as it was last seen.
   private struct Known: Sendable {
     var bytes: [UInt8]?
     var histories: StartHistories
   }
 
-  /// How values begin that hold histories.
+  /// The start of the names of all values that store histories.
   static let valueName = "steadfast.limit"
 
   let scopes: [Scope]
   /// How far the clocks of processes on one store may be apart, in microseconds.
   private let tolerance: Int64
-  /// When the clock was last found to be set back, or may have been.
+  /// When the clock was last set back, or may have been.
   private var lastRebase: Int64?
   private let maxValueSize: Int
   private var known: [String: Known] = [:]
-  /// For each key without a free start, how many tasks were put off until its next one.
+  /// For each key without a free start, how many tasks were postponed until its next one.
   private(set) var lines: [Place: Line] = [:]
 
   init(
@@ -32,14 +32,14 @@ struct RateLimits: Sendable {
     for limit in limits {
       let window = RateWindow(limit.count, per: limit.interval)
       let name = limit.names?[0]
-      // The value of a history is named after the first name alone.
+      // The name of a history's value contains only the first name.
       if limit.key == nil,
         let index = scopes.firstIndex(where: { $0.names?[0] == name && $0.key == nil })
       {
         scopes[index].add(limit, window)
         continue
       }
-      // Of several limits with keys for the same tasks, each has its own keys.
+      // Several limits with keys for the same tasks don't share their keys.
       let number = scopes.count { $0.names?[0] == name && $0.key != nil }
       scopes.append(
         Scope(
@@ -63,14 +63,14 @@ struct RateLimits: Sendable {
     scopes.filter { $0.key == nil && known[$0.valueName] == nil }.map(\.valueName)
   }
 
-  /// Notes a value that was read.
+  /// Caches a value that was read.
   ///
-  /// One that makes no sense counts as a limit that has just been used up: the limit holds, and
+  /// A malformed value counts as a limit that has just been used up: the limit is respected, and
   /// tasks begin again when its interval has passed.
   ///
-  /// - Returns: Whether it is to be mended, because it makes no sense or its dates lie in the
-  ///   future. Otherwise, each process would count from its own beginning, and one that does not
-  ///   live for the interval would begin no task.
+  /// - Returns: Whether to replace the stored value, because it is malformed or its dates lie in
+  ///   the future. Otherwise, each process would count from its own beginning, and a process that
+  ///   lives for less than the interval would begin no task.
   mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Bool {
     let found = StartHistories(bytes)
     var histories = found ?? usedUp(name, at: now)
@@ -80,7 +80,7 @@ struct RateLimits: Sendable {
     return histories != found
   }
 
-  /// Returns the bytes that are stored in place of a value that is to be mended, and notes them.
+  /// Returns, and caches, the bytes that replace a corrupt value.
   mutating func mend(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> [UInt8]? {
     _ = read(name, bytes, at: now)
     let mended = known[name]?.histories.bytes
@@ -90,7 +90,7 @@ struct RateLimits: Sendable {
 
   func usedUp(_ name: String, at now: Int64) -> StartHistories {
     var histories = StartHistories()
-    // Which keys it had is unknown, so those of others begin with nothing used.
+    // The keys of a limit with keys are unknown, so they count as unused.
     guard let scope = scopes.first(where: { $0.key == nil && $0.valueName == name }) else {
       return histories
     }
@@ -100,14 +100,15 @@ struct RateLimits: Sendable {
     return histories
   }
 
-  /// Notes that values are not as they are known.
+  /// Removes values from the cache, because they are outdated.
   mutating func forget(_ names: some Sequence<String>) {
     for name in names { known[name] = nil }
   }
 
   /// Moves dates that are later than `now`, because the clock was set back.
   ///
-  /// If all processes have that clock, what is read later and is dated later has happened before.
+  /// If all processes share that clock, later dates in values that are read afterwards were stored
+  /// before it was set back.
   mutating func rebase(to now: Int64, hasOneClock: Bool) {
     for name in known.keys {
       known[name]?.histories.changeAll { $0.rebase(to: now, at: now, tolerance: tolerance) }
@@ -125,7 +126,7 @@ struct RateLimits: Sendable {
 
   // MARK: Before a claim
 
-  /// A limit that lets nothing begin before a date.
+  /// A limit that allows no start before a date.
   struct UsedUp: Sendable, Hashable {
     let scope: Int
     let until: Int64
@@ -141,7 +142,7 @@ struct RateLimits: Sendable {
     }
   }
 
-  /// Returns the request for as many tasks as may begin now, as far as that is known without keys.
+  /// Returns the request for the tasks that may begin now, as far as limits without keys decide.
   func within(_ request: ClaimRequest, at now: Int64) -> ClaimRequest {
     var request = request
     for index in scopes.indices where scopes[index].key == nil {
@@ -150,7 +151,7 @@ struct RateLimits: Sendable {
         request.limit = min(request.limit, room)
         continue
       }
-      // A request can't list two names that Swift takes for the same.
+      // A request can't list two names that are equal in Swift.
       for name in names where request.names[exactly: name] != nil || request.names[name] == nil {
         request.names[name] = min(request.room(for: name), room)
       }
@@ -164,15 +165,15 @@ struct RateLimits: Sendable {
 
   // MARK: After a claim
 
-  /// What becomes of tasks that were claimed; the numbers are their places in the claim.
+  /// The decision on claimed tasks, which are numbered by their places in the claim.
   struct Admission: Sendable {
-    /// They begin.
+    /// The tasks that begin.
     var admitted: [Int] = []
-    /// They return to their places in line.
+    /// The tasks that return to their places in line.
     var released: [Int] = []
-    /// They are put off until a date, because their key has no start left before.
+    /// The tasks that are postponed until a date, because their key has no start left before it.
     var postponed: [(index: Int, until: Int64)] = []
-    /// What is to be stored before the tasks begin.
+    /// The values to store before the tasks begin.
     var writes: [Write] = []
     fileprivate var lines: [Place: Line] = [:]
     fileprivate var histories: [String: StartHistories] = [:]
@@ -190,7 +191,7 @@ struct RateLimits: Sendable {
     case decided(Admission)
   }
 
-  /// Returns where the starts of a task count.
+  /// Returns the histories that count the starts of a task.
   func places(of record: TaskRecord) -> [Place] {
     scopes.indices.compactMap { index in
       let scope = scopes[index]
@@ -205,7 +206,7 @@ struct RateLimits: Sendable {
 
   /// Decides which of the tasks may begin now, in their order.
   ///
-  /// Those that were denied before stay denied, whatever room there is.
+  /// Tasks that were denied before stay denied, even if the limits allow them now.
   func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> Answer {
     let places = records.map(places)
     let missing = Set(places.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
@@ -217,14 +218,14 @@ struct RateLimits: Sendable {
         admission.deny(index, until: date)
         continue
       }
-      let denying = places.filter { !hasRoom($0, in: admission, at: now) }
+      let denying = places.filter { !allowsStart($0, in: admission, at: now) }
       if denying.isEmpty {
         for place in places { start(place, in: &admission, at: now) }
         admission.admitted.append(index)
         continue
       }
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
-        nextLook(of: records[index], at: $0, in: &admission, now)
+        nextTry(of: records[index], at: $0, in: &admission, now)
       }
       admission.deny(index, until: dates.max())
     }
@@ -240,10 +241,10 @@ struct RateLimits: Sendable {
     return limiter
   }
 
-  private func hasRoom(_ place: Place, in admission: Admission, at now: Int64) -> Bool {
+  private func allowsStart(_ place: Place, in admission: Admission, at now: Int64) -> Bool {
     guard limiter(place, in: admission).room(at: now) > 0 else { return false }
     let histories = histories(place, in: admission)
-    // A value is full when very many keys have starts in it. Then further ones wait.
+    // A value is full when it has the starts of very many keys. Then further keys wait.
     return histories.maxByteCount + 64 <= maxValueSize
       || histories.histories[place.key] != nil && histories.maxByteCount + 16 <= maxValueSize
       || trimmed(histories, place, at: now).maxByteCount + 64 <= maxValueSize
@@ -269,12 +270,13 @@ struct RateLimits: Sendable {
     admission.histories[place.valueName] = histories
   }
 
-  /// Returns when a task looks again that finds no free start of its key.
+  /// Returns when a task whose key has no free start tries again.
   ///
-  /// It looks when the next one is free, with the others of its key, so that the first in line gets
-  /// it, whichever that is by then. A task that has looked before, and has many others ahead of it,
-  /// looks when these may all have begun, and at least once in some starts: they may be cancelled.
-  private func nextLook(
+  /// The task tries when the next start is free, together with the others of its key, so that the
+  /// first in line gets it, whichever that is by then. A task that has tried before, and has many
+  /// tasks ahead of it, tries when all of them may have begun. Because they may be cancelled, it
+  /// tries at least once in ``Line/mostStarts`` starts.
+  private func nextTry(
     of record: TaskRecord,
     at place: Place,
     in admission: inout Admission,
@@ -282,21 +284,21 @@ struct RateLimits: Sendable {
   ) -> Int64 {
     let limiter = limiter(place, in: admission)
     let next = limiter.nextStart(from: now)
-    // If the value is full, the task looks again when the limit's interval has passed once.
+    // If the value is full, the task tries again after the limit's interval.
     guard next > now else { return now + (limiter.windows.map(\.interval).max() ?? 0) }
     var line = admission.lines[place] ?? Line(date: next)
     if line.date != next { line = Line(date: next) }
     let ahead = line.add(record.priority)
     admission.lines[place] = line
     guard ahead >= Line.nearCount, record.availableDate > record.createdDate else { return next }
-    // A microsecond later than those that look whenever a start is free, and so behind them.
+    // A microsecond after the tasks that try at each free start, and so behind them.
     return next + limiter.duration(ofStarts: min(ahead, Line.mostStarts)) + 1
   }
 
-  /// Notes that what an admission says was stored.
+  /// Updates the known values after the writes of an admission were stored.
   ///
-  /// The tasks begin now. If storing has taken long, their starts count from now on for this
-  /// process, not from the date of the decision.
+  /// The tasks begin now. If storing took long, their starts count from now for this process, not
+  /// from the date of the decision.
   mutating func stored(_ admission: Admission, decidedAt date: Int64, at now: Int64) {
     lines = admission.lines
     for write in admission.writes {
@@ -308,8 +310,8 @@ struct RateLimits: Sendable {
 }
 
 extension RateLimits {
-  /// The tasks of a claim that may not begin, under their places in it: until when they are put
-  /// off, or `nil` if they return to their places in line.
+  /// The tasks of a claim that may not begin, by their places in it: the date until which they are
+  /// postponed, or `nil` if they return to their places in line.
   typealias Denials = [Int: Int64?]
 }
 
@@ -322,7 +324,7 @@ extension RateLimits.Admission {
     return denials
   }
 
-  /// Notes that a task may not begin.
+  /// Records that a task may not begin.
   mutating func deny(_ index: Int, until date: Int64?) {
     if let date { postponed.append((index, date)) } else { released.append(index) }
   }
@@ -330,7 +332,7 @@ extension RateLimits.Admission {
 
 /// Pauses of limits.
 extension RateLimits {
-  /// Returns the places that are paused when a task says that it has met a limit: those of a key,
+  /// Returns the places to pause when a task reports that it has met a limit: those of its key,
   /// else those of its name, else those of all tasks.
   func pausedPlaces(of record: TaskRecord) -> [Place] {
     let places = places(of: record)
@@ -339,7 +341,7 @@ extension RateLimits {
     return keyed.isEmpty ? named.isEmpty ? places : named : keyed
   }
 
-  /// Returns the bytes of a value in which a place is paused.
+  /// Returns the bytes of a value after a place in it is paused.
   func pausing(_ place: Place, _ bytes: [UInt8]?, from now: Int64, until end: Int64) -> [UInt8]? {
     var histories = StartHistories(bytes) ?? usedUp(place.valueName, at: now)
     histories[place.key].pause(from: now, until: end)
@@ -348,13 +350,13 @@ extension RateLimits {
 }
 
 extension RateLimits {
-  /// The limits for the same tasks, which have one history.
+  /// The limits for the same tasks, which share one history.
   struct Scope: Sendable {
     /// The names of the tasks; `nil` for all of the queue.
     var names: [String]?
     var windows: [RateWindow]
     let key: (@Sendable (TaskRecord) -> String?)?
-    /// How the names of the values begin that hold the histories.
+    /// The start of the names of the values that store the histories.
     let prefix: String
     var description: String
 
@@ -368,8 +370,8 @@ extension RateLimits {
 
     /// Adds a limit with the same first name.
     ///
-    /// A history does not say which name a start had. So each limit of the scope counts the tasks
-    /// of all names of any of them: too few may begin, never too many.
+    /// A history does not record the names of its starts. So each limit of the scope counts the
+    /// tasks of all names in the scope: it may allow too few starts, never too many.
     mutating func add(_ limit: RateLimit, _ window: RateWindow) {
       windows.append(window)
       description += ", \(limit)"
@@ -379,27 +381,27 @@ extension RateLimits {
     func concerns(_ name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
   }
 
-  /// The history that a start of a task counts for.
+  /// The history that counts a start of a task.
   struct Place: Sendable, Hashable {
     let scope: Int
     let valueName: String
     let key: UInt64
   }
 
-  /// Over how many values the keys of a limit are spread.
+  /// The number of values across which the keys of a limit are spread.
   private static let partCount: UInt64 = 256
 
-  /// Returns the number that stands for a key in a store.
+  /// Returns the number that represents a key in a store.
   ///
   /// Two keys with the same number would share a limit. Of a million keys, two have the same one
   /// with a probability of 3 in 100 million.
   static func number(of key: String) -> UInt64 { key.utf8.stableHash }
 
-  /// How many tasks of a key have been put off until its next free start.
+  /// How many tasks of a key were postponed until its next free start.
   struct Line: Sendable, Hashable {
-    /// How many of them look again whenever a start is free.
+    /// How many of them try again at each free start.
     static let nearCount = 16
-    /// In how many starts each of the others looks at least once.
+    /// The number of starts within which each of the others tries at least once.
     static let mostStarts = 32
 
     /// The date of the start.
@@ -417,9 +419,9 @@ extension RateLimits {
   }
 }
 
-/// A number of starts, and the interval within which no more may be.
+/// A maximum number of starts within an interval.
 struct RateWindow: Sendable, Hashable {
-  /// The most starts whose dates are kept.
+  /// The maximum number of starts whose dates are stored.
   static let maxCount = 1_024
   /// The shortest interval, in microseconds.
   static let shortestPart: Int64 = 1_000
@@ -431,27 +433,26 @@ struct RateWindow: Sendable, Hashable {
 
   /// Makes a window of `count` starts per interval.
   ///
-  /// For more than 1,024, the interval and the count are divided by the same number. Every interval
-  /// of the whole length is covered by as many parts, so it has no more starts than it may.
+  /// For more than 1,024 starts, the interval and the count are divided by the same number. That
+  /// many parts cover every interval of the whole length, so it has no more than `count` starts.
   init(_ count: Int, per interval: Duration) {
     let count = max(count, 1)
     let parts = (count - 1) / Self.maxCount + 1
     let microseconds = min(max(interval, .zero), RateLimit.longestInterval).microseconds
     self.count = count / parts
-    // Rounded up: a part that is too long lets too few through, never too many.
+    // Rounded up: a part that is too long allows too few starts, never too many.
     self.interval = (microseconds + Int64(parts) - 1) / Int64(parts)
   }
 }
 
-/// When attempts have begun that share a limit, and until when it is paused; in microseconds since
-/// 1970.
+/// The starts of attempts that share a limit, and the limit's pause, in microseconds since 1970.
 struct StartHistory: Sendable, Hashable {
   struct Pause: Sendable, Hashable {
     var begin: Int64
     var end: Int64
   }
 
-  /// In order; of several at the same time, each is listed.
+  /// Sorted; simultaneous starts are each listed.
   private(set) var starts: [Int64] = []
   private(set) var pause: Pause?
 
@@ -462,24 +463,24 @@ struct StartHistory: Sendable, Hashable {
 
   var isEmpty: Bool { starts.isEmpty && pause == nil }
 
-  /// Notes that an attempt begins.
+  /// Records that an attempt begins.
   ///
-  /// It counts from the last start on if that is later by another process's clock.
+  /// If the last start is later by another process's clock, the attempt counts from that date.
   mutating func start(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
 
-  /// Moves the starts from a date on to a later one, on which those attempts begin.
+  /// Moves the starts on or after a date to a later date, on which those attempts really begin.
   mutating func delay(from date: Int64, to now: Int64) {
     guard now > date, let last = starts.last, last >= date else { return }
     starts = starts.map { $0 >= date ? max($0, now) : $0 }
   }
 
-  /// Lets nothing begin until a date, or until a later one that was set before.
+  /// Prevents starts until a date, or until a later one that was set before.
   mutating func pause(from now: Int64, until end: Int64) {
     guard end > max(now, pause?.end ?? now) else { return }
     pause = Pause(begin: now, end: end)
   }
 
-  /// Drops what has no meaning any more on a date.
+  /// Drops starts and a pause that no longer matter on a date.
   mutating func trim(_ windows: [RateWindow], at now: Int64) {
     if let pause, pause.end <= now { self.pause = nil }
     let (count, interval) = (
@@ -490,10 +491,10 @@ struct StartHistory: Sendable, Hashable {
     if first > 0 { starts.removeFirst(first) }
   }
 
-  /// Moves what is later than `now`, because the clock was set back, to a date by which it was.
+  /// Moves dates that are later than `now`, because the clock was set back, to an earlier date.
   ///
-  /// Nothing is moved if it is later by no more than the tolerance: it comes from the clock of
-  /// another process. Without this, a limit would hold tasks up until the clock reaches the old
+  /// A date that is later by no more than the tolerance is not moved: it comes from the clock of
+  /// another process. Without the move, a limit would block tasks until the clock reaches the old
   /// date.
   mutating func rebase(to date: Int64, at now: Int64, tolerance: Int64) {
     if let last = starts.last, last > now + tolerance {
@@ -505,11 +506,11 @@ struct StartHistory: Sendable, Hashable {
   }
 }
 
-/// Decides when attempts may begin that share a limit.
+/// Decides when attempts that share a limit may begin.
 ///
-/// It keeps the dates of the last starts, as many as the limit allows. That is exact: a bucket of
-/// tokens that is filled at the rate of the limit lets nearly twice as many through in the interval
-/// after a pause.
+/// It uses the dates of the last starts, as many as the limit allows. That is exact: a token bucket
+/// that is filled at the rate of the limit allows nearly twice as many starts in the interval after
+/// a pause.
 struct RateLimiter: Sendable {
   let windows: [RateWindow]
   var history: StartHistory
@@ -520,14 +521,14 @@ struct RateLimiter: Sendable {
     var room = Int.max
     for window in windows {
       let begin = now - window.interval
-      // Those of the window are the last ones, and there are mostly few of them to look at.
+      // Searched from the end, because the starts of the window are the last ones, and mostly few.
       let first = history.starts.lastIndex { $0 <= begin }.map { $0 + 1 } ?? 0
       room = min(room, max(0, window.count - (history.starts.count - first)))
     }
     return room
   }
 
-  /// Returns how long a number of attempts takes to begin, as the slowest of the windows allows it.
+  /// Returns how long a number of starts takes under the slowest window.
   func duration(ofStarts count: Int) -> Int64 {
     let each = windows.map { Double($0.interval) / Double($0.count) }.max() ?? 0
     return Int64(min(each * Double(count), Double(RateLimit.longestInterval.microseconds)))
@@ -543,14 +544,15 @@ struct RateLimiter: Sendable {
   }
 }
 
-/// The histories that one value of a store holds, each under the number of its key.
+/// The histories in one value of a store, each under the number of its key.
 ///
-/// The bytes are a 1 and, for each history in the order of its number: the number (8 bytes, the
-/// highest first), the begin and the end of its pause (0 and 0 if there is none), how many starts
-/// it has, the first one, and the time from each to the next. All but the number are written with
-/// seven bits to a byte, the lowest first, and the highest bit set in all but the last.
+/// The bytes are a 1 and, for each history in the order of the numbers: the number (8 bytes, the
+/// highest first), the begin and the end of its pause (0 and 0 if there is none), the number of
+/// starts, the first start, and the time from each start to the next. All but the number are
+/// encoded with seven bits to a byte, the lowest first, and with the highest bit set in all bytes
+/// but the last.
 struct StartHistories: Sendable, Equatable {
-  /// The form of the bytes.
+  /// The version of the format.
   private static let form: UInt8 = 1
   /// The number of the history of a limit without keys.
   static let onlyKey: UInt64 = 0
@@ -561,7 +563,7 @@ struct StartHistories: Sendable, Equatable {
 
   /// Reads a value; `nil` is an empty one.
   ///
-  /// - Returns: `nil` if the bytes make no sense.
+  /// - Returns: `nil` if the bytes are malformed.
   init?(_ bytes: [UInt8]?) {
     guard let bytes else { return }
     guard bytes.first == Self.form else { return nil }
@@ -572,7 +574,7 @@ struct StartHistories: Sendable, Equatable {
     }
   }
 
-  /// The bytes of the value; `nil` if there is nothing to hold.
+  /// The bytes of the value; `nil` if there are no histories.
   var bytes: [UInt8]? {
     guard !histories.isEmpty else { return nil }
     var bytes = [Self.form]
@@ -597,7 +599,7 @@ struct StartHistories: Sendable, Equatable {
     set { histories[key] = newValue.isEmpty ? nil : newValue }
   }
 
-  /// Applies a change to each history, and drops those that are empty then.
+  /// Applies a change to each history, and removes the histories that are then empty.
   mutating func changeAll(_ change: (inout StartHistory) -> Void) {
     histories = histories.compactMapValues { history in
       var history = history

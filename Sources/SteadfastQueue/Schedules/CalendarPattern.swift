@@ -16,7 +16,7 @@ struct CalendarPattern: Sendable, Hashable {
   var months: UInt16
   /// Days of the week, from 0 for Sunday to 6.
   var weekdays: UInt8
-  /// Whether a day needs to be in one of ``days`` and ``weekdays`` only, instead of in both.
+  /// Whether a day must match only one of ``days`` and ``weekdays``, instead of both.
   var needsOneOfBoth = false
   var second = 0
 
@@ -24,10 +24,10 @@ struct CalendarPattern: Sendable, Hashable {
   static let allMonths: UInt16 = 0x1FFE
   static let allWeekdays: UInt8 = 0x7F
 
-  /// How many days to look at before there is certainly one of the pattern.
+  /// The number of days within which a pattern certainly has a day.
   ///
-  /// There may be eight years from a 29 February to the next. One that must be a certain day of the
-  /// week takes 40 years at most, as from 2072 to 2112.
+  /// From a 29 February to the next, there may be eight years. If it must also be a certain day of
+  /// the week, there may be 40 years, as from 2072 to 2112.
   private static let mostDays = 41 * 366
 
   /// Whether any day is one of the pattern.
@@ -39,10 +39,10 @@ struct CalendarPattern: Sendable, Hashable {
     }
   }
 
-  /// Returns the first instant of the pattern after another one.
+  /// Returns the first instant after another one that matches the pattern.
   ///
-  /// Instants are seconds since 1970, in GMT. Whole months are skipped, and hours within a day. So
-  /// this looks at two or three days and times mostly, and at some thousand days at most.
+  /// Instants are seconds since 1970, in GMT. The search skips whole months, and hours within a
+  /// day. So it mostly looks at two or three days and times, and at some thousand days at most.
   /// - Returns: The instant; `nil` if the pattern has no days.
   func instant(after instant: Int, on clock: ZoneClock) -> Int? {
     guard hasDays else { return nil }
@@ -57,7 +57,7 @@ struct CalendarPattern: Sendable, Hashable {
         continue
       }
       if matches(date, day) {
-        // The times of this day before now have passed. So have those that come a second time.
+        // Times of today before now have passed, even if the clocks show them a second time.
         let start = day == today ? (now - today * 86_400) / 60 : 0
         if let found = self.instant(onDay: day, fromMinute: start, after: instant, clock) {
           return found
@@ -90,7 +90,7 @@ struct CalendarPattern: Sendable, Hashable {
     return nil
   }
 
-  /// Returns the first minute of a day, from this one on, that the pattern has.
+  /// Returns the first minute of a day that matches the pattern, from `start` on.
   private func minuteOfDay(from start: Int) -> Int? {
     var hour = start / 60
     var minute = start % 60
@@ -161,7 +161,7 @@ struct CivilDate: Equatable {
     return weekday < 0 ? weekday + 7 : weekday
   }
 
-  /// The greatest number of days that a month ever has.
+  /// The maximum number of days that a month can have.
   static func mostDays(ofMonth month: Int) -> Int {
     switch month {
     case 2: 29
@@ -185,13 +185,13 @@ extension Int {
 
 /// The instants at which the clocks of a time zone show a time.
 ///
-/// It asks the zone for nothing but its offset from GMT at an instant. A time is the number of
-/// seconds from 1 January 1970, 00:00, as the clocks of the zone show it; an instant is the number
-/// of seconds from that moment in GMT.
+/// It uses only the zone's offset from GMT at an instant. A time is the number of seconds from 1
+/// January 1970, 00:00, as the clocks of the zone show it; an instant is the number of seconds from
+/// that moment in GMT.
 struct ZoneClock {
   let zone: TimeZone
 
-  /// How much later than GMT the clocks are, at most, and how much earlier, in seconds.
+  /// The maximum time by which the clocks are ahead of GMT, and behind it, in seconds.
   ///
   /// Offsets are from -12 to +14 hours; an hour more on either side does no harm.
   private static let (latest, earliest) = (15 * 3_600, 13 * 3_600)
@@ -201,15 +201,15 @@ struct ZoneClock {
 
   /// Returns the instant at which the clocks show a time.
   ///
-  /// A time that they show twice, because they go back, has the first of the two instants. A time
-  /// that they skip, because they go forward, has the first instant after that.
+  /// If the clocks go back and show a time twice, this is the first of the two instants. If they go
+  /// forward and skip a time, this is the first instant after the change.
   ///
   /// It assumes that the offset changes at most once within 28 hours.
   func instant(of time: Int) -> Int {
-    // All instants that can be meant are between these two.
+    // All possible instants are between these two.
     let (start, end) = (time - Self.latest, time + Self.earliest)
     let (before, after) = (offset(at: start), offset(at: end))
-    // Before the change, this instant comes first if both are right.
+    // If both instants are right, the one before the change comes first.
     let first = time - before
     if before == after || offset(at: first) == before { return first }
     let second = time - after
@@ -217,14 +217,14 @@ struct ZoneClock {
     return change(from: before, between: start, and: end)
   }
 
-  /// Returns the first instant in a range at which the offset has changed; `nil` if it has not at
-  /// its end.
+  /// Returns the first instant in a range at which the offset has changed; `nil` if it is the same
+  /// at the end.
   func change(after start: Int, through end: Int) -> Int? {
     let before = offset(at: start)
     return offset(at: end) == before ? nil : change(from: before, between: start, and: end)
   }
 
-  /// Returns the first instant at which the offset is not `offset` any more.
+  /// Returns the first instant at which the offset is no longer `offset`.
   private func change(from offset: Int, between start: Int, and end: Int) -> Int {
     var (low, high) = (start, end)
     while high - low > 1 {

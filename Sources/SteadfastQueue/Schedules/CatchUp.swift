@@ -4,21 +4,21 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Decides which date of a schedule comes next, and what becomes of those that have passed.
+/// Decides which date of a schedule comes next, and what happens to those that have passed.
 struct CatchUp: Equatable {
   /// The date of the next occurrence; `nil` if the rule has no further date.
   var next: Date?
-  /// How many other dates the next occurrence stands for.
+  /// How many other dates the next occurrence covers.
   var missedCount = 0
-  /// For how many dates the task is not performed, and no other occurrence stands for them.
+  /// How many dates are skipped: the task is not performed, and no other occurrence covers them.
   var skippedCount = 0
 
-  /// The most dates that are counted one by one.
+  /// The maximum number of dates that are counted one by one.
   ///
-  /// If there are more, the counts are lower limits.
+  /// Beyond it, the counts are lower limits.
   static let mostDates = 10_000
 
-  /// What decides, beside the dates.
+  /// The settings that decide, besides the dates.
   struct Policy {
     var rule: ScheduleRule
     var missed: MissedOccurrences
@@ -28,7 +28,7 @@ struct CatchUp: Equatable {
 }
 
 extension CatchUp {
-  /// Returns whether an occurrence may begin, or is to be replaced by a later one.
+  /// Returns whether an occurrence may begin; if not, a later one replaces it.
   static func mayBegin(_ date: Date, now: Date, _ policy: Policy) -> Bool {
     let limit = now - policy.delay / .seconds(1)
     switch policy.missed.kind {
@@ -40,10 +40,10 @@ extension CatchUp {
     }
   }
 
-  /// Makes the decision about what follows an occurrence.
+  /// Decides what follows an occurrence.
   ///
-  /// `wasHandled` says whether the occurrence of the date has ended, or is under way; if not, it
-  /// was missed, too.
+  /// `wasHandled` says whether the occurrence of the date has ended or is running; if not, it was
+  /// missed, too.
   init(after date: Date, wasHandled: Bool, now: Date, _ policy: Policy) {
     let limit = now - policy.delay / .seconds(1)
     let most = if case .each(let count) = policy.missed.kind { count } else { 1 }
@@ -66,13 +66,13 @@ extension CatchUp {
     }
   }
 
-  /// The dates of a rule in a stretch of time.
+  /// The dates of a rule in a period.
   private struct Passed {
     /// How many there are; a lower limit if there are more than ``CatchUp/mostDates``.
     var count = 0
     /// The latest of them, in order.
     var latest: [Date] = []
-    /// The first date after the stretch.
+    /// The first date after the period.
     var next: Date?
 
     init(after start: Date, through end: Date, _ rule: ScheduleRule, keeping most: Int) {
@@ -80,7 +80,7 @@ extension CatchUp {
       while let date = next, date <= end {
         count += 1
         latest.append(date)
-        // Rarely, so that it takes constant time for each date.
+        // Done rarely, so that the time for each date is constant.
         if latest.count >= 2 * most { latest.removeFirst(latest.count - most) }
         next = rule.next(after: date)
         if count == CatchUp.mostDates { next = Self.jump(from: date, to: end, rule, most) ?? next }
@@ -88,7 +88,7 @@ extension CatchUp {
       if latest.count > most { latest.removeFirst(latest.count - most) }
     }
 
-    /// Returns a date near the end from which there are still `most` dates, if it can be found.
+    /// Returns a date near the end from which `most` dates remain; `nil` if none is found.
     private static func jump(
       from date: Date,
       to end: Date,
@@ -112,10 +112,10 @@ extension CatchUp {
   }
 }
 
-/// What becomes of the dates of a schedule on which its task could not be performed.
+/// What happens to the dates of a schedule on which its task could not be performed.
 ///
-/// A date is missed if no process ran the queue, if the queue was paused or busy, or if the
-/// occurrence before was still under way, until the next date came.
+/// A date is missed if, until the next date, no process ran the queue, the queue was paused or
+/// busy, or the previous occurrence was still running.
 public struct MissedOccurrences: Sendable, Hashable {
   enum Kind: Sendable, Hashable {
     case once(within: Duration?)
@@ -124,22 +124,21 @@ public struct MissedOccurrences: Sendable, Hashable {
 
   let kind: Kind
 
-  /// The task is performed once for all dates that were missed, as the occurrence of the latest.
+  /// The task is performed once for all missed dates, as the occurrence of the latest one.
   ///
-  /// - Parameter limit: how late that may be, a second or more. If the latest date is longer ago,
-  ///   the task is not performed before the next date. By default, it is performed however late it
-  ///   is.
+  /// - Parameter limit: the maximum lateness, a second or more. If the latest date is longer ago,
+  ///   the task is not performed before the next date. By default, the lateness is unlimited.
   /// - Returns: The rule for missed dates.
   public static func once(within limit: Duration? = nil) -> MissedOccurrences {
     MissedOccurrences(kind: .once(within: limit))
   }
 
-  /// The task is not performed for a date if it can't begin within a minute.
+  /// A date is skipped if its task can't begin within a minute.
   public static var skip: MissedOccurrences { .once(within: .seconds(60)) }
 
-  /// The task is performed for each date that was missed, one after another.
+  /// The task is performed for each missed date, one after another.
   ///
-  /// - Parameter count: for how many of them, from 1 to 1,000; the latest count.
+  /// - Parameter count: the maximum number of missed dates, from 1 to 1,000; the latest ones count.
   /// - Returns: The rule for missed dates.
   public static func each(atMost count: Int) -> MissedOccurrences {
     MissedOccurrences(kind: .each(atMost: count))

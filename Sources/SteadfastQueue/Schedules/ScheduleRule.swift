@@ -17,13 +17,13 @@ public import Foundation
 ///
 /// A rule is a value: it reads no clock. All dates are whole seconds.
 ///
-/// The rules with a time of day are those of a clock on the wall. When the clocks go forward and
-/// skip the time, the date is the first moment after that. When they go back and show the time
-/// twice, it is the first of the two moments. ``every(_:)`` counts elapsed time instead, and
-/// ``hourly(minute:in:)`` gives each real hour.
+/// Rules with a time of day follow the clocks on the wall. When the clocks go forward and skip the
+/// time, the date is the first moment after that. When they go back and show the time twice, it is
+/// the first of the two moments. ``every(_:)`` counts elapsed time instead, and
+/// ``hourly(minute:in:)`` has a date in each real hour.
 ///
-/// Give a time zone that can be made again from its identifier, in every process that runs the
-/// queue: <doc:RecurringTasks> says what an executable on Linux links for that.
+/// Use a time zone that every process that runs the queue can make again from its identifier:
+/// <doc:RecurringTasks> says what an executable on Linux links for that.
 public struct ScheduleRule: Sendable, Hashable {
   enum Kind: Sendable, Hashable {
     case every(seconds: Int)
@@ -34,7 +34,7 @@ public struct ScheduleRule: Sendable, Hashable {
   let kind: Kind
   /// The zone whose clocks count; GMT for ``every(_:)``.
   let zone: TimeZone
-  /// What the rule says, without its zone, as in `daily 02:30`.
+  /// The text of the rule, without its zone, as in `daily 02:30`.
   let text: String
 
   init(_ kind: Kind, _ zone: TimeZone, _ text: String) {
@@ -50,11 +50,11 @@ public struct ScheduleRule: Sendable, Hashable {
 
   /// Returns the first date of the rule after another date.
   ///
-  /// With ``every(_:)``, this is the given date and the interval. With the other rules, it is the
+  /// With ``every(_:)``, this is the given date plus the interval. With the other rules, it is the
   /// same date for all dates in between.
   ///
-  /// - Complexity: A few offsets of the zone. For a line of cron that names rare days, at most some
-  ///   thousand days are looked at.
+  /// - Complexity: A few look-ups of the zone's offset. A line of cron that names rare days looks
+  ///   at some thousand days at most.
   /// - Returns: The date; `nil` if it would be after the year 9999.
   public func next(after date: Date) -> Date? {
     let seconds = date.timeIntervalSince1970
@@ -73,15 +73,15 @@ public struct ScheduleRule: Sendable, Hashable {
   /// The last second of the year 9999.
   private static var lastSecond: Double { 253_402_300_799 }
 
-  /// Returns a date from which the rule goes on as from `date`: `target`, or shortly before it.
+  /// Returns `target`, or a date shortly before it, from which the rule continues as from `date`.
   func restart(near target: Date, from date: Date) -> Date {
     guard case .every(let interval) = kind else { return max(date, target) }
     let distance = max(0, Int(target.timeIntervalSince(date)))
     return date + Double(distance / interval * interval)
   }
 
-  /// Returns the first instant after another one at which the clocks show a full hour and these
-  /// minutes.
+  /// Returns the first instant after another one at which the clocks show `minute` minutes after a
+  /// full hour.
   private func hour(after instant: Int, _ minute: Int) -> Int {
     let clock = ZoneClock(zone: zone)
     let found = fullHour(from: instant + 1, minute, clock)
@@ -89,7 +89,7 @@ public struct ScheduleRule: Sendable, Hashable {
     return fullHour(from: change, minute, clock)
   }
 
-  /// Returns the first such instant, this one or a later one, if the offset stays as it is.
+  /// Returns the first such instant from this one on, if the offset does not change.
   private func fullHour(from instant: Int, _ minute: Int, _ clock: ZoneClock) -> Int {
     let time = clock.time(at: instant) - minute * 60
     let sinceHour = time - time.flooredQuotient(3_600) * 3_600
@@ -136,7 +136,7 @@ extension ScheduleRule {
     var text: String { ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][rawValue] }
   }
 
-  /// Each time that this much time has passed, whatever clocks on the wall show.
+  /// At a fixed interval of elapsed time, whatever the clocks on the wall show.
   ///
   /// The first date is one interval after the schedule was made. After that, dates are whole
   /// intervals apart, however long the task takes.
@@ -158,12 +158,12 @@ extension ScheduleRule {
 
   /// Each hour, when the clocks of a zone show these minutes.
   ///
-  /// Each real hour has one, also when the clocks go forward or back by an hour.
+  /// Each real hour has one date, even when the clocks go forward or back by an hour.
   ///
   /// - Parameters:
   ///   - minute: the minutes after the full hour, from 0 to 59.
-  ///   - zone: the zone whose clocks count; by default GMT. Zones differ in it if they are not
-  ///     whole hours from GMT, as India is.
+  ///   - zone: the zone whose clocks count; by default GMT. It matters for zones that are not whole
+  ///     hours from GMT, such as India's.
   /// - Returns: The rule.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public static func hourly(
@@ -226,7 +226,7 @@ extension ScheduleRule {
   /// A field is `*`, a number, a range as in `1-5`, either of the last two with a step as in `*/15`
   /// or `10-50/20`, or several of these with commas between them. Months and days of the week have
   /// names as well, as in `jan` and `mon`; 0 and 7 are both Sunday. `@hourly`, `@daily`,
-  /// `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` are known.
+  /// `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` are supported.
   ///
   /// If neither the day of the month nor the day of the week begins with `*`, a day needs to match
   /// only one of the two, as in cron: `0 8 1 * mon` is 8:00 on each first of a month and on each
@@ -250,14 +250,14 @@ extension ScheduleRule {
 extension ScheduleRule {
   /// Makes a rule whose zone is stored by its identifier.
   private init(_ kind: Kind, clocksOf zone: TimeZone, _ text: String) throws(TaskQueueError) {
-    // A zone that differs from what its identifier says has a constant offset.
+    // Only a zone with a constant offset can differ from what its identifier says.
     let (date, stored) = (Date(timeIntervalSince1970: 0), TimeZone(identifier: zone.identifier))
     let offset = zone.secondsFromGMT(for: date)
     if let stored, stored.secondsFromGMT(for: date) != offset {
       throw TaskQueueError(
         .invalidArgument,
-        "the time zone \(zone.identifier) is \(offset) s from GMT, which its identifier does not say; "
-          + "give one of whole minutes"
+        "the time zone \(zone.identifier) is \(offset) s from GMT, which its identifier can't say; "
+          + "give an offset of whole minutes"
       )
     }
     self.init(kind, zone, text)
@@ -284,11 +284,11 @@ extension ScheduleRule: CustomStringConvertible {
   }
 }
 
-/// Rules as texts, from which they are made again.
+/// Makes rules from their texts.
 extension ScheduleRule {
-  /// Makes a rule of its text (``text``), in a zone.
+  /// Makes a rule from its text (``text``), in a zone.
   ///
-  /// - Returns: The rule; `nil` if this version knows no such rule.
+  /// - Returns: The rule; `nil` if this version does not support it.
   init?(text: String, in zone: TimeZone) {
     let words = text.split(separator: " ")
     let rest = words.dropFirst()
@@ -330,7 +330,7 @@ extension ScheduleRule {
 
 /// Reads lines of cron.
 enum CronLine {
-  /// What may be in one of the five fields.
+  /// The values that one of the five fields allows.
   private struct Field {
     var name: String
     var range: ClosedRange<Int>
@@ -370,7 +370,7 @@ enum CronLine {
 
   /// Returns the pattern of a line, and the line with single spaces.
   static func pattern(of line: String) throws(TaskQueueError) -> (CalendarPattern, String) {
-    // A line that was read from a file may end with its line end.
+    // A line that was read from a file may include its line break.
     var words = line.split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
     let text = words.joined(separator: " ")
     if words.count == 1, let meaning = shorthands[words[0]] {

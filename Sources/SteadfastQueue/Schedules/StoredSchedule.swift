@@ -4,20 +4,21 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A schedule as the store holds it: what it says, and which occurrence is the current one.
+/// A schedule as it is stored: its definition, and its current occurrence.
 ///
-/// It is a value of the store, in JSON. A batch that ends the current occurrence compares it and
-/// sets it. So of several processes one adds the next occurrence, and a crash loses none.
+/// It is a value of the store, in JSON. The batch that ends the current occurrence also compares
+/// and sets this value. So only one of several processes adds the next occurrence, and a crash
+/// loses none.
 struct StoredSchedule: Codable, Equatable, Sendable {
-  /// What the application has said, and what is the same at each launch.
+  /// The application's definition, which is the same at each launch.
   struct Definition: Codable, Equatable, Sendable {
     /// ``ScheduleRule/text``.
     let rule: String
     /// The identifier of the zone.
     let zone: String
-    /// How late the latest missed date may be made up for, if there is a limit.
+    /// The maximum lateness of the occurrence for missed dates; `nil` for no limit.
     var missedLimit: Duration?
-    /// For how many missed dates the task is performed; `nil` for once.
+    /// The maximum number of missed dates for which the task is performed; `nil` for once.
     var missedCount: Int?
     var spread: Duration?
     var overlaps: Bool?
@@ -43,7 +44,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
     /// Returns whether both have the same bytes.
     ///
-    /// Texts are equal if they look the same, and their bytes may differ for all that.
+    /// Equal texts in Swift may have different bytes.
     func isSame(as other: Definition) throws -> Bool {
       try StableJSON.encode(self) == StableJSON.encode(other)
     }
@@ -55,15 +56,15 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   let name: String
   var definition: Definition
-  /// How many seconds after its date an occurrence may begin.
+  /// How many seconds after its date an occurrence becomes available.
   var delay: Int?
-  /// The occurrence that waits or is under way; `nil` if the schedule is parked.
+  /// The occurrence that waits or is running; `nil` if the schedule is parked.
   var id: TaskID?
   /// The date of that occurrence, in seconds since 1970; if it is parked, of the last one.
   private var instant: Int
-  /// The date of the occurrence before; of a new schedule, when it was made.
+  /// The date of the previous occurrence; for a new schedule, the date when it was made.
   private var lastInstant: Int
-  /// For how many other dates the current occurrence stands.
+  /// How many other dates the current occurrence covers.
   var missedCount: Int?
   /// Why the schedule is parked.
   var parkedReason: String?
@@ -83,12 +84,12 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   // MARK: Steps
 
-  /// Goes on to the next date, after the current occurrence has ended, was missed or is missing.
+  /// Advances to the next date, after the current occurrence has ended, was missed or is missing.
   ///
   /// The ID stays that of the last occurrence until the next one is made. `wasHandled` says whether
-  /// the current one has ended or is under way; if not, it was missed. Instead of the rule there
-  /// may be the reason why it can't be made.
-  /// - Returns: What became of the dates until now; `nil` if the schedule is parked.
+  /// the current occurrence has ended or is running; if not, it was missed. `rule` is a failure if
+  /// the rule can't be made.
+  /// - Returns: What happened to the dates until now; `nil` if the schedule is parked.
   mutating func advance(
     wasHandled: Bool,
     now: Date,
@@ -113,29 +114,29 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     }
   }
 
-  /// How many seconds the clock that an occurrence was made by may have been ahead.
+  /// The maximum number of seconds that the clock may have been ahead when an occurrence was made.
   ///
-  /// If it was further ahead, it was wrong, and dates may come again. Cron takes a clock that goes
-  /// back by more than three hours for a correction, too.
+  /// A clock that was further ahead was wrong, and dates may repeat. Cron, too, treats a clock that
+  /// goes back by more than three hours as a correction.
   private static let mostAhead = 10_800.0
 
-  /// Whether the schedule has gone on by a clock that was far ahead.
+  /// Whether the schedule advanced because a clock was far ahead.
   ///
-  /// The dates don't tell: a caller may have cancelled those of the next days.
+  /// The dates don't show this: a caller may have cancelled the occurrences of the next days.
   func isAhead(of now: Date) -> Bool {
     guard let id else { return false }
     return Double(id.madeMilliseconds) / 1_000 > now.timeIntervalSince1970 + Self.mostAhead
   }
 
-  /// Goes on to the first date after now by a rule that has changed, or is new, or after the clock
-  /// was set back.
+  /// Advances to the first date after now, because the rule is new or has changed, or because the
+  /// clock was set back.
   ///
-  /// Dates that have passed don't count: nothing is performed because of the change.
+  /// Dates that have passed are ignored: nothing is performed because of the change.
   mutating func begin(now: Date, _ rule: ScheduleRule) {
     missedCount = nil
     if isAhead(of: now) {
       lastInstant = Int(now.timeIntervalSince1970.rounded(.down))
-      // The next ID is not to come after this one.
+      // Otherwise, the next ID would have to sort after this one.
       id = nil
     }
     let last = Date(timeIntervalSince1970: Double(lastInstant))
@@ -147,7 +148,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = Int(next.timeIntervalSince1970)
   }
 
-  /// Parks the schedule before an occurrence of its current date was added.
+  /// Parks the schedule before an occurrence of its current date is added.
   mutating func park(because reason: String) {
     parkedReason = reason
     id = nil
@@ -155,7 +156,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
-  /// Returns the schedule with its current occurrence as it was before a step.
+  /// Returns this schedule with the current occurrence that it had before a step.
   func goingBack(to before: StoredSchedule) -> StoredSchedule {
     var schedule = self
     schedule.id = before.id
@@ -166,7 +167,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     return schedule
   }
 
-  /// Returns whether the current occurrence may begin, or is to be replaced by a later one.
+  /// Returns whether the current occurrence may begin; if not, a later one replaces it.
   func mayBegin(now: Date, _ rule: ScheduleRule) -> Bool {
     CatchUp.mayBegin(date, now: now, policy(rule))
   }
@@ -177,7 +178,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       && definition.spread == other.definition.spread && delay == other.delay
   }
 
-  /// Returns for how many dates until now nothing is performed if the occurrence is dropped.
+  /// Returns how many dates until now are skipped if the occurrence is dropped.
   func droppedCount(now: Date, _ rule: Result<ScheduleRule, ParkedSchedule>) -> Int {
     guard availableDate <= now else { return 0 }
     guard case .success(let rule) = rule else { return 1 }
@@ -242,7 +243,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   /// The bytes of any other payload.
   private let data: Data?
   private let priority: Int?
-  /// -1 stands for any number.
+  /// -1 means without limit.
   private let maxRetries: Int?
   private let usesBackoff: Bool?
   private let timeLimit: Duration?
@@ -275,7 +276,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
 
   /// The payload as it is stored.
   ///
-  /// - Throws: A ``TaskQueueError`` if a later version has stored it in a format of its own.
+  /// - Throws: A ``TaskQueueError`` if a later version stored it in a format that is new.
   var payload: StoredPayload {
     get throws(TaskQueueError) {
       guard let format = StoredPayload.Format(rawValue: format) else {
@@ -315,23 +316,23 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   }
 }
 
-/// Which schedules a store has: values of the store.
+/// The index of the schedules in a store, which consists of values of the store.
 ///
-/// A store can't list its values. So one value says which parts of the index there are, and each
-/// part which schedules: their keys, 9 hexadecimal digits each, in order.
+/// A store can't list its values. So one value, the root, lists the parts of the index, and each
+/// part lists schedules: their keys, 9 hexadecimal digits each, in order.
 enum ScheduleIndex {
-  /// The name of the value that says which parts there are.
+  /// The name of the root.
   ///
-  /// Each of them is a bit of a number in 16 hexadecimal digits. If there was never a schedule, the
+  /// Each part is a bit of a number in 16 hexadecimal digits. If there was never a schedule, the
   /// value is missing.
   static let rootName = "steadfast.schedules"
 
-  /// The name of the value that holds a part, from 0 to 63.
+  /// The name of the value with a part, from 0 to 63.
   static func name(ofPart part: Int) -> String {
     "steadfast.schedules.\(Hexadecimal.text(UInt64(part), digits: 2))"
   }
 
-  /// The parts that a root names.
+  /// The parts that a root lists.
   static func parts(of root: [UInt8]) throws(TaskQueueError) -> [Int] {
     guard root.count == 16, let bits = UInt64(String(decoding: root, as: UTF8.self), radix: 16)
     else { throw unreadable(rootName) }
@@ -342,7 +343,7 @@ enum ScheduleIndex {
     Array(Hexadecimal.text(parts.reduce(0) { $0 | 1 << UInt64($1) }, digits: 16).utf8)
   }
 
-  /// The schedules that a part names.
+  /// The schedules that a part lists.
   static func keys(of part: [UInt8]?, _ number: Int) throws(TaskQueueError) -> [ScheduleKey] {
     guard let part else { return [] }
     var keys: [ScheduleKey] = []
@@ -356,7 +357,7 @@ enum ScheduleIndex {
     return keys
   }
 
-  /// The bytes of a part; `nil` if it names no schedule.
+  /// The bytes of a part; `nil` if it lists no schedule.
   static func part(of keys: some Collection<ScheduleKey>) -> [UInt8]? {
     guard !keys.isEmpty else { return nil }
     return keys.sorted { $0.bits < $1.bits }
@@ -368,8 +369,7 @@ enum ScheduleIndex {
   private static func unreadable(_ name: String) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the value '\(name)' of the store does not say which schedules there are: this version can't "
-        + "read it"
+      "the value '\(name)' of the store is no index of schedules that this version can read"
     )
   }
 }

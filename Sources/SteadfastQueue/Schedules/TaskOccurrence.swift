@@ -4,21 +4,21 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a handler knows of the date for which it performs a recurring task.
+/// The occurrence of a schedule for which a handler performs a recurring task.
 public struct TaskOccurrence: Sendable, Hashable {
-  /// The date of the schedule's rule.
+  /// The date that the schedule's rule gives.
   ///
   /// The task may begin later: because of a `spread`, because the queue did not run, or because
   /// this is a retry. Use this date, and not the clock's, to decide which day a report is for.
   public let date: Date
   /// Whether the attempt began more than a minute after the date, and after the schedule's spread.
   ///
-  /// The queue did not run, say, or was busy, or this is a retry.
+  /// For example, the queue did not run or was busy, or this is a retry.
   public let isLate: Bool
-  /// How many earlier dates were missed, for which this occurrence stands as well.
+  /// How many earlier dates were missed that this occurrence also covers.
   ///
-  /// It is 0 unless the schedule says `missed: .once`, and at most some 10,000. An occurrence of a
-  /// schedule whose occurrences may overlap knows it in its first attempt only.
+  /// It is 0 unless the schedule has `missed: .once`, and at most about 10,000. If the occurrences
+  /// of a schedule may overlap, it is known only in an occurrence's first attempt.
   public let missedCount: Int
 
   /// How late an attempt may begin without being late.
@@ -33,8 +33,8 @@ public struct TaskOccurrence: Sendable, Hashable {
 
 /// The IDs of occurrences.
 ///
-/// They say of which schedule and of which date an occurrence is, so that its record needs no more
-/// room than that of any task. They are version 8 UUIDs (RFC 9562): 48 bits of milliseconds, by
+/// An ID contains the schedule and the date of its occurrence, so that the record needs no more
+/// space than that of any task. It is a version 8 UUID (RFC 9562): 48 bits of milliseconds, by
 /// which all IDs sort; 36 bits of the schedule's ``ScheduleKey``, in two parts around the version
 /// and the variant; and 38 bits for the seconds from 1970 to the date.
 extension TaskID {
@@ -52,25 +52,25 @@ extension TaskID {
   /// Whether the ID is that of an occurrence.
   var isOccurrence: Bool { high & 0xF000 == 0x8000 && low >> 62 == 0b10 }
 
-  /// The schedule of which the task is an occurrence.
+  /// The schedule that the occurrence belongs to.
   var scheduleKey: ScheduleKey { scheduleKey(ofQueue: nil) }
 
-  /// The schedule of a queue of which the task is an occurrence.
+  /// The schedule of a queue that the occurrence belongs to.
   func scheduleKey(ofQueue queue: String?) -> ScheduleKey {
     ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF, queue: queue)
   }
 
-  /// The date of which the task is the occurrence, if it is one of a schedule; `nil` for others.
+  /// The date of the occurrence, if the task belongs to a schedule; `nil` for other tasks.
   public var occurrenceDate: Date? {
     guard isOccurrence else { return nil }
     return Date(timeIntervalSince1970: Double(low & (1 << Self.dateBits - 1)))
   }
 }
 
-/// 36 bits that stand for the name of a schedule, and the queue that the schedule is of.
+/// 36 bits that represent the name of a schedule, and the queue that the schedule belongs to.
 struct ScheduleKey: Hashable, Sendable {
   let bits: UInt64
-  /// The name of the queue, if it is another one than the queue that uses the key.
+  /// The name of the queue, if it is not the queue that uses the key.
   let queue: String?
 
   init(bits: UInt64, queue: String? = nil) {
@@ -80,17 +80,17 @@ struct ScheduleKey: Hashable, Sendable {
 
   /// Makes the key of a name: the same in every process.
   ///
-  /// Two names of a store with 10,000 schedules have the same key once in 1,400 stores. Then the
-  /// second one is refused.
+  /// In one of 1,400 stores with 10,000 schedules each, two names have the same key. Then the
+  /// second schedule is refused.
   init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
-  /// The name of the value that holds the schedule.
+  /// The name of the value that stores the schedule.
   var valueName: String {
     let name = "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))"
     return queue.map { "\(name) \($0)" } ?? name
   }
 
-  /// The number of the part of the index in which the schedule is.
+  /// The number of the part of the index that lists the schedule.
   var part: Int { Int(bits >> 30) }
 }
 
@@ -98,13 +98,13 @@ struct ScheduleKey: Hashable, Sendable {
 public struct TaskSchedule: Sendable, Hashable {
   /// The schedule's name.
   public let name: String
-  /// What its rule says, as in `daily 02:30 (Europe/Berlin)`.
+  /// The text of its rule, as in `daily 02:30 (Europe/Berlin)`.
   public let rule: String
   /// The name under which the handler of its tasks is registered.
   public let taskName: String
-  /// The current occurrence: the one that waits or is under way; `nil` if the schedule is parked.
+  /// The current occurrence, which waits or is running; `nil` if the schedule is parked.
   public let occurrence: TaskID?
-  /// The date of the current occurrence; if the schedule is parked, that of the last one.
+  /// The date of the current occurrence; if the schedule is parked, the date of the last one.
   public let date: Date
   /// Why the schedule is parked; `nil` if it is not.
   public let parkedReason: String?

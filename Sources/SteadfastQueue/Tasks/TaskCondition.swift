@@ -1,18 +1,18 @@
-/// The name of something that must hold when an attempt begins, such as that there is a network.
+/// The name of something that must hold when an attempt starts, such as network access.
 ///
-/// A task names its conditions in ``TaskOptions/conditions``. The queue is told which conditions
-/// hold, by ``TaskQueue/setCondition(_:holds:)`` or by a ``ConditionMonitor``. Until all conditions
-/// of a task hold, it waits. It is not attempted, and costs nothing.
+/// A task names its conditions in ``TaskOptions/conditions``. ``TaskQueue/setCondition(_:holds:)``
+/// or a ``ConditionMonitor`` reports to the queue which conditions hold. A task waits until all its
+/// conditions hold. Until then, it is not attempted, and costs nothing.
 ///
 /// A name of your own is a string literal: `requires: ["charging"]`.
 public struct TaskCondition: RawRepresentable, Hashable, Sendable {
   /// The name.
   public let rawValue: String
 
-  /// Makes a condition of its name.
+  /// Makes a condition from its name.
   public init(rawValue: String) { self.rawValue = rawValue }
 
-  /// There is a route to the internet, as ``NetworkMonitor`` tells.
+  /// There is a route to the internet, as reported by ``NetworkMonitor``.
   public static let network: TaskCondition = "network"
 }
 
@@ -27,7 +27,7 @@ extension TaskCondition {
 }
 
 extension TaskCondition: ExpressibleByStringLiteral, CustomStringConvertible {
-  /// Makes a condition of its name.
+  /// Makes a condition from its name.
   public init(stringLiteral name: String) { self.init(rawValue: name) }
 
   /// The name.

@@ -1,65 +1,67 @@
-/// What a task waits for besides its date, and which task waits for it.
+/// The tasks that a task waits for, and the task that waits for it.
 ///
-/// ``TaskOptions/dependencies`` and a batch's follower choose it; see <doc:TasksThatWait>.
+/// ``TaskOptions/dependencies`` and a batch's follower set them; see <doc:TasksThatWait>.
 ///
 /// ## What a store does
 ///
-/// Each of these is part of the change that causes it, and the outcome of that change is
-/// ``ChangeOutcome/doneWithConsequences(_:)`` if a task in the store names the changed task, or the
-/// changed task has a ``follower``.
+/// A store makes each of these changes together with the change that causes it. The outcome of that
+/// change is ``ChangeOutcome/doneWithConsequences(_:)`` if a task in the store names the changed
+/// task in ``tasks``, or if the changed task has a ``follower``.
 ///
-/// - **An insertion.** If a task that it names is not in the store, or has ended without success
-///   and the rule is ``DependencyRule/allSucceeded``, the outcome is
-///   ``ChangeOutcome/unmetDependency(_:)`` with the least such ID, and no change of the batch is
-///   stored. That does not concern a new task that has ended, or that is a duplicate. What the new
-///   task has in ``failed``, ``cause`` and ``batch`` does not count: named tasks that have ended
-///   without success are noted in ``failed``, in the order of their IDs. A task with a ``follower``
-///   adds 1 to the ``BatchProgress/total`` of that one's ``batch``, also if the follower comes
-///   later in the batch of changes, or an earlier task with the same ID has left; a task that has
-///   ended counts as ended.
-/// - **An end.** The follower's ``batch`` counts it. If the task has not succeeded, those that name
-///   it, and the follower, note it in ``failed`` (``note(_:endedAs:)``). Those of them that have
-///   the rule ``DependencyRule/allSucceeded``, are not running and have not ended are cancelled,
-///   with the same date and the same `retains`. Their ends mean the same for others, and so on. Of
-///   the tasks that have ended in this change, the least that one waits for is its ``cause``. They
-///   end in the order of their IDs.
-/// - **A restart of a task that has ended.** The follower's ``batch`` does not count it any more,
-///   and those that note it in ``failed`` don't. The cancelled tasks whose ``cause`` it is are
-///   restarted with the same date, then those whose cause one of these is, and so on. They go
-///   behind their equals in the order of their IDs. One stays cancelled if it has a task left in
-///   ``failed``, if its batch has more failures than it notes, or if another task has its unique
-///   key. Then the least of those in ``failed`` that are in the store is its cause, and it has none
-///   if there is none. Of two with the same unique key, the one whose cause was restarted before is
-///   restarted, or else the one with the lesser ID.
-/// - **A removal.** The cancelled tasks whose ``cause`` the task is are removed with it, and so on;
-///   also when it is pruned. No pruning removes a task that has a cause for a reason of its own.
-/// - **A supersession** is not possible for a task that has a ``follower``, or that a task in the
-///   store names: its retry is a plain retry, and its successor waits.
+/// - **An insertion.** The outcome is ``ChangeOutcome/unmetDependency(_:)`` if a named task is not
+///   in the store, or if it has ended without success and the rule is
+///   ``DependencyRule/allSucceeded``. The outcome has the lowest such ID, and no change of the
+///   batch is stored. A new task that has already ended, or that is a duplicate, is not checked.
+///   The store ignores the new task's own ``failed``, ``cause`` and ``batch``. It adds the named
+///   tasks that have ended without success to ``failed``, in the order of their IDs. A task with a
+///   ``follower`` adds 1 to the ``BatchProgress/total`` of the follower's ``batch``, even if the
+///   follower comes later in the batch of changes, or if an earlier task with the same ID has left
+///   the store. A task that has ended counts as ended.
+/// - **An end.** The follower's ``batch`` counts the ended task. If the task did not succeed, the
+///   tasks that name it, and its follower, record it in ``failed`` (``note(_:endedAs:)``). Of these
+///   tasks, each one with the rule ``DependencyRule/allSucceeded`` that neither is running nor has
+///   ended is cancelled, with the same date and the same `retains`. Each cancellation cascades in
+///   the same way. The ``cause`` of a cancelled task is the lowest ID among the tasks that it waits
+///   for and that have ended in this change. The tasks end in the order of their IDs.
+/// - **A restart of a task that has ended.** The follower's ``batch`` stops counting the task as
+///   ended, and other tasks remove it from ``failed``. The cancelled tasks whose ``cause`` is the
+///   task are restarted with the same date, then the tasks whose cause is one of these, and so on.
+///   They go behind their equals in the order of their IDs. A task stays cancelled if its
+///   ``failed`` still has a task, if its batch has more failures than ``failed`` lists, or if
+///   another task has its unique key. Its cause is then the lowest ID in ``failed`` whose task is
+///   in the store, or `nil` if there is none. Of two tasks with the same unique key, the one whose
+///   cause was restarted first is restarted, or else the one with the lower ID.
+/// - **A removal.** The cancelled tasks whose ``cause`` is the task are removed with it, and so on.
+///   Pruning the task has the same effect. Otherwise, pruning never removes a task that has a
+///   ``cause``.
+/// - **A supersession.** A task that has a ``follower``, or that a task in the store names, can't
+///   be superseded: its retry is a plain retry, and its successor waits.
 ///
-/// A new task has an ID that no task in the store names, unless a task that comes before it in the
-/// batch of changes names it as its follower. Tasks do not wait for each other in a circle. The
+/// The queue guarantees that no task in the store names the ID of a new task, unless an earlier
+/// task in the batch of changes names it as its follower. It also guarantees that tasks do not wait
+/// for each other in a circle.
 /// queue makes sure of both.
 public struct TaskDependencies: Sendable, Hashable {
   /// The tasks that must have ended before this one may be performed.
   ///
-  /// A task that is gone from the store counts as ended.
+  /// A task that is no longer in the store counts as ended.
   public var tasks: Set<TaskID>
-  /// What becomes of this task if one that it waits for ends without success.
+  /// Whether this task is cancelled if a task that it waits for ends without success.
   public var rule: DependencyRule
-  /// The task that waits for this one, because both are of one batch; `nil` if there is none.
+  /// The task that waits for this one because both belong to one batch; `nil` if there is none.
   ///
-  /// A task with this ID need not be in the store: then nothing waits.
+  /// If the store has no task with this ID, nothing waits.
   public var follower: TaskID?
-  /// Of the tasks that this one waits for, those that were abandoned or cancelled, each with the
-  /// state in which it ended.
+  /// The tasks that this one waits for and that were abandoned or cancelled, each with the state in
+  /// which it ended.
   ///
-  /// A store notes at most ``mostFailures`` of them. One that is restarted is noted no more. If
-  /// more have failed, the store chooses which ones are noted, and whether others are in place of
-  /// those that are restarted.
+  /// A store records at most ``mostFailures`` of them, and removes a task that is restarted. If
+  /// more have failed, the store chooses which ones to record, and whether others replace the
+  /// restarted ones.
   public var failed: [TaskID: TaskState]
-  /// The task because of whose end this one was cancelled; `nil` if there is none.
+  /// The task whose end cancelled this one; `nil` if there is none.
   public var cause: TaskID?
-  /// How far the batch is that this task follows; `nil` if it follows none.
+  /// The progress of the batch that this task follows; `nil` if it follows none.
   public var batch: BatchProgress?
 
   /// Makes dependencies; by default none.
@@ -79,26 +81,27 @@ public struct TaskDependencies: Sendable, Hashable {
     self.batch = batch
   }
 
-  /// The greatest number of ``tasks`` of one task: 10,000.
+  /// The maximum number of ``tasks`` of one task: 10,000.
   public static var mostTasks: Int { 10_000 }
-  /// The greatest number of tasks in ``failed``: 1,000.
+  /// The maximum number of tasks in ``failed``: 1,000.
   public static var mostFailures: Int { 1_000 }
 
-  /// Notes that a task that this one waits for was abandoned or cancelled, if there is room.
+  /// Records that a dependency was abandoned or cancelled, if ``failed`` has fewer than
+  /// ``mostFailures`` tasks.
   public mutating func note(_ id: TaskID, endedAs state: TaskState) {
     guard failed[id] != nil || failed.count < Self.mostFailures else { return }
     failed[id] = state
   }
 
-  /// What was chosen, without what has happened to the tasks since.
+  /// The chosen dependencies, without what has happened to the tasks since.
   package var asChosen: TaskDependencies {
     TaskDependencies(on: tasks, rule: rule, follower: follower)
   }
 
-  /// Whether it says what has happened to tasks.
+  /// Whether there is a history: failed tasks, a cause, or the progress of a batch.
   var hasHistory: Bool { !failed.isEmpty || cause != nil || batch != nil }
 
-  /// Whether more tasks of the batch have failed than are noted.
+  /// Whether more tasks of the batch have failed than ``failed`` lists.
   var hasUnnotedFailures: Bool { batch.map { $0.failed > failed.count } ?? false }
 }
 
@@ -112,7 +115,7 @@ extension TaskDependencies: RareValue {
   }
 }
 
-/// When a task may be performed that waits for others.
+/// When a task that waits for others may be performed.
 public enum DependencyRule: String, Sendable, Hashable, CaseIterable {
   /// When all have succeeded.
   ///
@@ -124,23 +127,23 @@ public enum DependencyRule: String, Sendable, Hashable, CaseIterable {
 
 /// How many tasks of a batch have ended.
 public struct BatchProgress: Sendable, Hashable {
-  /// The number of tasks in the batch, without the one that follows them.
+  /// The number of tasks in the batch, without their follower.
   public var total: Int
   /// How many of them have succeeded.
   public var succeeded: Int
   /// How many of them were abandoned or cancelled.
   public var failed: Int
 
-  /// Makes the progress of a batch, by default of one that is empty.
+  /// Makes the progress of a batch, by default of an empty one.
   public init(total: Int = 0, succeeded: Int = 0, failed: Int = 0) {
     self.total = total
     self.succeeded = succeeded
     self.failed = failed
   }
 
-  /// How many have not ended.
+  /// The number of tasks that have not ended.
   public var unfinished: Int { total - succeeded - failed }
-  /// Which part of them has ended, from 0 to 1; 1 for an empty batch.
+  /// The fraction of the tasks that have ended, from 0 to 1; 1 for an empty batch.
   public var fractionEnded: Double {
     total > 0 ? Double(succeeded + failed) / Double(total) : 1
   }
@@ -151,7 +154,7 @@ public struct BatchProgress: Sendable, Hashable {
       && failed <= total - succeeded
   }
 
-  /// Counts one task more, or one less, that has ended in a state, as far as that is possible.
+  /// Adds a difference to the count for a state, unless that makes the counts impossible.
   mutating func count(_ state: TaskState, _ difference: Int) {
     var counted = self
     switch state {
@@ -163,7 +166,7 @@ public struct BatchProgress: Sendable, Hashable {
     if counted.isPossible { self = counted }
   }
 
-  /// Counts a task no more that leaves before it has ended.
+  /// Subtracts a task that leaves the batch before it has ended.
   mutating func removeUnfinished() {
     if unfinished > 0 { total -= 1 }
   }

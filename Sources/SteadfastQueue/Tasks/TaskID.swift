@@ -2,7 +2,7 @@
 ///
 /// The bits are those of a version 7 UUID (RFC 9562), so that a database can store them in a `uuid`
 /// column. ``description`` is the UUID's text. Inside a handler, the ID is the idempotency key.
-/// Give it to the service that must not do the work twice.
+/// Pass it to the service that must not do the work twice.
 public struct TaskID: Hashable, Comparable, Sendable {
   /// The more significant half: milliseconds since 1970, the version, and a counter.
   public let high: UInt64
@@ -22,7 +22,7 @@ public struct TaskID: Hashable, Comparable, Sendable {
 
   /// Feeds both halves to the hasher.
   ///
-  /// IDs that were not made here may share one half, as all version 1 UUIDs of a machine do.
+  /// IDs from other sources may share one half, as all version 1 UUIDs of a machine do.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(high)
     hasher.combine(low)

@@ -11,7 +11,7 @@ public import Foundation
 /// try await queue.enqueue(contentsOf: photos, options: options)
 /// ```
 ///
-/// An option that is left out is taken from elsewhere. The first place in this list that gives it
+/// An option that you leave out comes from elsewhere. The first place in this list that sets it
 /// counts:
 /// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
 /// 2. the call's `options`;
@@ -20,7 +20,8 @@ public import Foundation
 /// 5. the default of the property, as given below.
 ///
 /// A date and a delay are one choice. A delay replaces an available date from a later place in this
-/// list, and a date replaces a delay. Tags and conditions add up: a task has those of all places.
+/// list, and a date replaces a delay. Tags and conditions accumulate: a task has those of all
+/// places.
 public struct TaskOptions: Sendable, Equatable {
   // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
   var choices: Rare<Choices>
@@ -44,7 +45,7 @@ public struct TaskOptions: Sendable, Equatable {
     conditions: Set<TaskCondition> = [],
     tags: Set<String> = []
   ) {
-    // Most calls choose nothing. Then don't make choices only to find them empty.
+    // Most calls choose nothing. Don't make choices for them only to find them empty.
     let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
     let choosesRetries = maxRetries != nil || usesBackoff != nil || timeLimit != nil
     let choosesKey = onDuplicate != nil || uniqueFor != nil || orderKey != nil
@@ -93,17 +94,17 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.delay = newValue }
   }
 
-  /// The date from which no attempt begins; by default there is none.
+  /// The date from which no attempt starts; by default none.
   ///
-  /// A task that has not ended by then is abandoned when its turn comes, or when its next retry
-  /// would come too late. A task whose name has no handler gets no turn: it stays until there is
-  /// one.
+  /// A task that has not ended by then is abandoned when it is first in line, or when its next
+  /// retry would come too late. A task whose name has no handler is not abandoned before one is
+  /// registered.
   public var expiryDate: Date? {
     get { choices.present?.expiryDate }
     set { choices.value.expiryDate = newValue }
   }
 
-  /// How often a failed task is tried again; by default 10 times, so 11 attempts.
+  /// How many times a failed task is retried; by default 10 times, so 11 attempts in all.
   public var maxRetries: RetryLimit? {
     get { choices.present?.maxRetries }
     set { choices.value.maxRetries = newValue }
@@ -115,7 +116,7 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.usesBackoff = newValue }
   }
 
-  /// How long one attempt may take; by default any time.
+  /// How long one attempt may run; by default without limit.
   ///
   /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
   /// with a `TimeoutError`, whatever it returns or throws.
@@ -138,9 +139,8 @@ public struct TaskOptions: Sendable, Equatable {
   /// for its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks
   /// without a key, do not wait for it.
   ///
-  /// When the first one ends, in whatever way, the next one follows. ``blocksOrderOnFailure`` says
-  /// otherwise for one that ends without success. A task that is retried takes the place that it
-  /// had.
+  /// However the first one ends, the next one follows, unless the first one ends without success
+  /// and has ``blocksOrderOnFailure``. A task that is retried keeps its place.
   public var orderKey: String? {
     get { choices.present?.orderKey }
     set { choices.value.orderKey = newValue }
@@ -150,8 +150,8 @@ public struct TaskOptions: Sendable, Equatable {
   /// default they do not.
   ///
   /// The task is then retained, whatever the queue's ``Retention``, until it is retried
-  /// (``TaskQueue/retry(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). Then the others
-  /// go on.
+  /// (``TaskQueue/retry(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). After that, the
+  /// other tasks continue.
   public var blocksOrderOnFailure: Bool? {
     get { choices.present?.blocksOrderOnFailure }
     set { choices.value.blocksOrderOnFailure = newValue }
@@ -159,16 +159,16 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The tasks that must have ended before this one is performed; by default none.
   ///
-  /// They must be in the store, or be added in the same call (``TaskQueue/enqueue(together:)``),
-  /// and must not have ended without success. One that has succeeded counts only as long as it is
-  /// retained. At most 10,000 tasks can be named. A task that waits for others can't replace one
-  /// with the same unique key.
+  /// Each of them must be in the store, or be added in the same call
+  /// (``TaskQueue/enqueue(together:)``), and must not have ended without success. A task that has
+  /// succeeded can be named only while it is retained. At most 10,000 tasks can be named. A task
+  /// that waits for others can't replace one with the same unique key.
   public var dependencies: Set<TaskID> {
     get { choices.present?.dependencies ?? [] }
     set { choices.value.dependencies = newValue }
   }
 
-  /// Whether the tasks that this one waits for must have succeeded, or have only ended; by default
+  /// Whether the tasks that this one waits for must succeed, or only have to end; by default
   /// ``DependencyRule/allSucceeded``.
   public var dependencyRule: DependencyRule? {
     get { choices.present?.dependencyRule }
@@ -181,30 +181,31 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.onDuplicate = newValue }
   }
 
-  /// How long no other task with the same unique key is added after this one was; by default only
-  /// until this one has ended.
+  /// How long, from its enqueueing, this task prevents new tasks with the same unique key; by
+  /// default until it has ended.
   ///
   /// A task that has succeeded is retained for this time, and a new task with its key counts as a
   /// duplicate of it: with ``UniquePolicy/keep`` and ``UniquePolicy/join``, the call returns the
-  /// one that has succeeded. A task that was abandoned or cancelled makes room at once.
+  /// succeeded task. A task that was abandoned or cancelled prevents no new task.
   public var uniqueFor: Duration? {
     get { choices.present?.uniqueFor }
     set { choices.value.uniqueFor = newValue }
   }
 
-  /// How long, from when it is first enqueued, later tasks with the same unique key may postpone
-  /// the task; by default for ever.
+  /// How long, from its first enqueueing, later tasks with the same unique key may postpone this
+  /// task; by default without limit.
   ///
-  /// It is for ``UniquePolicy/replace`` with a ``delay``: each call postpones the task by the delay
-  /// once more. The first call's limit counts.
+  /// Use it with ``UniquePolicy/replace`` and a ``delay``: each call postpones the task again by
+  /// the delay. The limit of the first call counts.
   public var maxDelay: Duration? {
     get { choices.present?.maxDelay }
     set { choices.value.maxDelay = newValue }
   }
 
-  /// What must hold when an attempt begins, such as ``TaskCondition/network``; by default nothing.
+  /// The conditions that must hold when an attempt starts, such as ``TaskCondition/network``; by
+  /// default none.
   ///
-  /// An attempt that is under way goes on when a condition ends.
+  /// An attempt that is running continues when a condition stops holding.
   public var conditions: Set<TaskCondition> {
     get { choices.present?.conditions ?? [] }
     set { choices.value.conditions = newValue }
@@ -212,7 +213,7 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// Labels by which tasks are found, and cancelled together; by default none.
   ///
-  /// A label must not be empty, and has no NUL (U+0000).
+  /// A label must not be empty or contain NUL (U+0000).
   public var tags: Set<String> {
     get { choices.present?.tags ?? [] }
     set { choices.value.tags = newValue }
@@ -272,7 +273,7 @@ public struct TaskOptions: Sendable, Equatable {
 }
 
 extension TaskOptions {
-  /// Takes each option that is not chosen here from `others`.
+  /// Fills in each option that is not chosen here from `others`.
   package mutating func fill(from others: TaskOptions) {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
@@ -297,11 +298,11 @@ extension TaskQueue {
     /// Makes a priority of any rank.
     public init(integerLiteral value: Int) { self.init(rawValue: value) }
 
-    /// After everything else: rank −10.
+    /// Goes after ``normal``: rank −10.
     public static let low = Priority(rawValue: -10)
     /// The default: rank 0.
     public static let normal = Priority(rawValue: 0)
-    /// Before everything else: rank 10.
+    /// Goes before ``normal``: rank 10.
     public static let high = Priority(rawValue: 10)
 
     /// The rank.
@@ -314,7 +315,7 @@ extension TaskQueue {
   }
 }
 
-/// How often a failed task is tried again.
+/// How many times a failed task is retried.
 ///
 /// An integer literal is enough: `maxRetries: 3` allows 3 retries, so 4 attempts in all.
 public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
@@ -326,7 +327,7 @@ public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
   /// At most this many retries after the first attempt.
   public init(integerLiteral value: Int) { self = .atMost(value) }
 
-  /// Returns whether the retry with this number is allowed, counted from 1.
+  /// Returns whether the retry with this number, counted from 1, is allowed.
   func allows(retryCount: Int) -> Bool {
     switch self {
     case .atMost(let limit): retryCount <= limit
@@ -347,27 +348,27 @@ extension RetryLimit: CustomStringConvertible {
 
 /// What to do with a new task if another task of its name has its unique key.
 ///
-/// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is performed.
-/// At most one more is its *successor*, which waits until the holder has ended. A task that has
-/// ended is neither, and keeps no new task from being added. Nor does a task that waits, and whose
-/// expiry date has come. So whatever is enqueued last is performed last.
+/// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is being
+/// performed. At most one more is its *successor*, which waits until the holder has ended. A task
+/// that has ended is neither, and does not prevent a new task. Nor does a waiting task whose expiry
+/// date has passed. So whatever is enqueued last is performed last.
 ///
-/// With ``keep``, ``replace`` and ``join``, the call returns a task in any case.
-/// ``EnqueuedTask/isNew`` says whether it was added.
+/// With ``keep``, ``replace`` and ``join``, the call always returns a task. ``EnqueuedTask/isNew``
+/// says whether it was added.
 @nonexhaustive
 public enum UniquePolicy: Sendable, Hashable {
-  /// Keeps the task that waits, and returns it.
+  /// Keeps the waiting task, and returns it.
   ///
-  /// If the holder is being performed, it may already have looked at what the new task is about. So
-  /// the new task is added as its successor. If the holder has a successor already, the call
-  /// returns that one.
+  /// If the holder is being performed, it may already have read the data that the new task is
+  /// about. So the new task is added as its successor. If the holder already has a successor, the
+  /// call returns that one.
   case keep
-  /// Gives the task that waits the payload, the options and the date of the new one.
+  /// Gives the waiting task the payload, the options and the date of the new one.
   ///
-  /// It is the same task as before, with its ID, its order and its retries, and its outcome is
-  /// that of both. A task that is paused stays so; one that is parked waits again. If the holder
-  /// is being performed, the new task is added as its successor, or its successor gets what the
-  /// new one has.
+  /// The waiting task keeps its ID, its order and its retries, and its outcome is that of both. A
+  /// paused task stays paused; a parked one waits again. If the holder is being performed, the new
+  /// task is added as its successor, or replaces the payload, the options and the date of the
+  /// existing successor.
   ///
   /// The task keeps its place in line if the new one is available at once. A later date postpones
   /// it (a *debounce*), but not beyond ``TaskOptions/maxDelay``. A task that waits for a retry is
@@ -381,7 +382,7 @@ public enum UniquePolicy: Sendable, Hashable {
   case join
 }
 
-/// What a task is for its unique key.
+/// The role of a task for its unique key.
 public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
   /// The task that is performed next, or is being performed.
   case holder
@@ -392,8 +393,8 @@ public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
 extension TaskRecord {
   /// Returns whether another task has the same queue, name and unique key.
   ///
-  /// Texts are the same only if their UTF-8 bytes are; Swift's `==` takes others for the same. A
-  /// task without a key is no twin of any.
+  /// Texts are equal only if their UTF-8 bytes are; Swift's `==` also accepts other texts. A task
+  /// without a key has no twin.
   public func isTwin(of other: TaskRecord) -> Bool {
     guard let uniqueKey, let otherKey = other.uniqueKey else { return false }
     return uniqueKey.isExactly(otherKey) && name.isExactly(other.name)
@@ -401,21 +402,21 @@ extension TaskRecord {
   }
 }
 
-/// The changes to a task that waits: all properties that are not `nil`.
+/// The changes to a waiting task: each property that is not `nil` is changed.
 public struct TaskUpdate: Sendable {
   /// The new payload of the task.
   public var payload: StoredPayload?
   /// Its rank among the available tasks.
   public var priority: TaskQueue.Priority?
-  /// How often it may be retried.
+  /// How many times it may be retried.
   public var maxRetries: RetryLimit?
   /// Whether a failure is followed by the queue's backoff.
   public var usesBackoff: Bool?
-  /// How long one attempt may take.
+  /// How long one attempt may run.
   public var timeLimit: Duration?
-  /// The date from which no attempt begins.
+  /// The date from which no attempt starts.
   public var expiryDate: Date?
-  /// The labels by which it is found, in place of those that it has.
+  /// The labels by which it is found, which replace its present ones.
   public var tags: Set<String>?
 
   /// Makes an update that changes only what is given.
@@ -444,7 +445,7 @@ public struct TaskUpdate: Sendable {
     return update
   }
 
-  /// Throws if the update has a value that the form does not allow.
+  /// Throws if the update has a value that fails the check.
   func check(_ form: FormCheck) throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
     try form.check(timeLimit: timeLimit, "timeLimit")
@@ -452,7 +453,7 @@ public struct TaskUpdate: Sendable {
     if let tags { try form.check(texts: tags, "tags") }
   }
 
-  /// Returns roughly how many more bytes the task takes in a file afterwards.
+  /// Returns roughly how many bytes the update adds to the task in a file.
   func growth(of record: TaskRecord) -> Int {
     func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
     func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }
@@ -461,11 +462,11 @@ public struct TaskUpdate: Sendable {
   }
 }
 
-/// What the options make of a new task, and when they make no sense.
+/// Checks options, and makes tasks from them.
 extension TaskOptions {
   /// Throws if the options make no sense for any task.
   ///
-  /// - Parameter path: the text to write before the name of an option.
+  /// - Parameter path: the prefix of an option's name in an error.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
   ///   names the option.
   package func check(path: String) throws(TaskQueueError) {
@@ -505,7 +506,7 @@ extension TaskOptions {
     }
   }
 
-  /// Makes the new task, once all options that are chosen elsewhere are filled in.
+  /// Makes the new task, after all options that are chosen elsewhere were filled in.
   ///
   /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
   func record(
@@ -566,7 +567,7 @@ extension TaskOptions {
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
       availableDate: chosen ?? delay.map { now.storable(after: $0) } ?? now,
-      // A date that has come means now.
+      // A chosen date that has passed means now.
       countedFrom: chosen.map { $0 > now } ?? false ? nil : now
     )
   }

@@ -19,15 +19,14 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
-    /// The same name was registered for the payloads of two types, or is the name of another queue
-    /// of the group.
+    /// Two payload types have this name, or another queue of the group has it.
     public static let nameTaken = Code("nameTaken")
     /// The group has no queue of this name.
     public static let unknownQueue = Code("unknownQueue")
-    /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or a task
-    /// was to be restarted.
+    /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or the call
+    /// would restart a task.
     public static let duplicate = Code("duplicate")
-    /// A task was to wait for another one that is not in the store, or has ended without success.
+    /// A dependency is not in the store, or has ended without success.
     public static let unmetDependency = Code("unmetDependency")
     /// `run()` or `runAvailable()` was called while this queue, or another one on its store, runs.
     public static let alreadyRunning = Code("alreadyRunning")
@@ -47,7 +46,7 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let isRunning = Code("isRunning")
     /// A task's payload is not of the requested type, or can't be decoded as it.
     public static let undecodablePayload = Code("undecodablePayload")
-    /// A task's payload is sealed and could not be opened, or is not sealed and should be.
+    /// A sealed payload could not be opened, or a payload that should be sealed is not.
     ///
     /// ``TaskQueueError/underlying`` is the error that the ``PayloadSeal`` threw.
     public static let unopenedPayload = Code("unopenedPayload")
@@ -82,9 +81,9 @@ extension TaskQueueError: LocalizedError {
 ///
 /// Each check throws an error that names the value.
 struct FormCheck {
-  /// Every store can hold the values.
+  /// Checks that every store can store the values, and that they make sense.
   static let storable = FormCheck(isStorable: true)
-  /// The values make sense, even in a file that an earlier version has written.
+  /// Checks only that the values make sense, as for a file that an earlier version wrote.
   static let readable = FormCheck(isStorable: false)
 
   private let isStorable: Bool
@@ -128,7 +127,7 @@ struct FormCheck {
   }
 }
 
-/// Checks for values that no store can keep, and that make no sense to a queue.
+/// Checks for values that stores can't store or that make no sense to a queue.
 ///
 /// Each check throws an error that names the value.
 extension TaskQueueError {
@@ -147,12 +146,12 @@ extension TaskQueueError {
 
   static func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError)
   {
-    // A time limit longer than the age of the universe is more than can be written.
+    // No store can represent a time limit this long: it exceeds the age of the universe.
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name()) is \(timeLimit); give more than zero, and at most 100000000000 seconds, or none for "
-        + "any time"
+      "\(name()) is \(timeLimit); give more than zero and at most 100000000000 seconds, or nil "
+        + "for no limit"
     )
   }
 
@@ -172,11 +171,11 @@ extension TaskQueueError {
     guard key == "" else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name()) is empty, and would be one key for unrelated tasks; give nil for no key"
+      "\(name()) is empty, so unrelated tasks would share it; give nil for no key"
     )
   }
 
-  /// The greatest length of a queue's name, in bytes of UTF-8.
+  /// The maximum length of a queue's name, in bytes of UTF-8.
   private static var maxQueueNameLength: Int { 255 }
 
   static func check(queue name: String) throws(TaskQueueError) {
@@ -185,8 +184,8 @@ extension TaskQueueError {
     }
     throw TaskQueueError(
       .invalidArgument,
-      "the name of a queue has \(name.utf8.count) bytes, or a control character; give it at most "
-        + "\(maxQueueNameLength), and none of those"
+      "the name of a queue has \(name.utf8.count) bytes or contains a control character; give "
+        + "at most \(maxQueueNameLength) bytes and no control characters"
     )
   }
 

@@ -13,9 +13,9 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   case waiting
   /// The task is being performed: a queue has claimed it.
   case running
-  /// Its last attempt has suspended the task: it waits for a date, for a completion, or for both.
+  /// The task's last attempt suspended it: it waits for a date, for a completion, or for both.
   ///
-  /// It takes no worker and counts no attempt. See <doc:WorkInSteps>.
+  /// It occupies no worker, and the wait counts as no attempt. See <doc:WorkInSteps>.
   case suspended
   /// The task is parked because its payload could not be decoded.
   ///
@@ -38,7 +38,7 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
     }
   }
 
-  /// Whether a claim may find a task in this state.
+  /// Whether a claim can return a task in this state.
   var isClaimable: Bool { self == .waiting || self == .suspended }
 
   /// The states of tasks that have not ended.

@@ -32,7 +32,7 @@ public struct Backoff: Sendable {
     Backoff(.linear(from: first, by: step))
   }
 
-  /// Starts with `first`; each later interval is `multiplier` times the one before.
+  /// Starts with `first`; each later interval is `multiplier` times the previous one.
   ///
   /// Interval n is first × multiplierⁿ⁻¹, to the nearest nanosecond. A multiplier that is not a
   /// number, or is above 1 by less than 10⁻¹², counts as 1; a negative one as 0.
@@ -40,7 +40,7 @@ public struct Backoff: Sendable {
     Backoff(.exponential(from: first, by: multiplier))
   }
 
-  /// Starts with `first` twice; each later interval is the sum of the two before.
+  /// Starts with `first` twice; each later interval is the sum of the previous two.
   public static func fibonacci(from first: Duration) -> Backoff {
     Backoff(.fibonacci(from: first))
   }
@@ -172,7 +172,7 @@ extension Backoff {
   /// Returns the first `count` delays of a call that keeps failing, for a table or a plot.
   ///
   /// With jitter, each call returns another series; seed `randomness` to get the same one again.
-  /// A custom shape gets the sum of the delays before as its elapsed time.
+  /// A custom shape gets the sum of the previous delays as its elapsed time.
   public func delays(first count: Int, randomness: Randomness = .system) -> [Duration] {
     var generator = randomness.makeGenerator()
     var attempt = RetryAttempt(number: 1)

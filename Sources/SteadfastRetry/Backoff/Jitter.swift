@@ -1,4 +1,4 @@
-/// How the delays of many callers are spread, so that they do not come back all at once.
+/// How the delays of many callers are spread, so that they do not all retry at once.
 ///
 /// Each kind draws evenly between two bounds. If the upper bound is above the backoff's cap, the
 /// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and delays at
@@ -16,14 +16,14 @@ public enum Jitter: Sendable, Hashable {
   case proportional(Double)
   /// Between the shape's first interval and three times the previous delay.
   ///
-  /// Only the shape's first interval is used. Each delay grows from the one before, on average by
+  /// Only the shape's first interval is used. Each delay grows from the previous one, on average by
   /// half.
   case decorrelated
 
   /// Returns the bounds, in nanoseconds, between which the delay is drawn.
   ///
-  /// The arguments are the interval, the shape's first interval and the delay before. None of them
-  /// is negative.
+  /// The arguments are the interval, the shape's first interval and the previous delay. None of
+  /// them is negative.
   func bounds(
     of interval: Int128,
     first: @autoclosure () -> Int128,

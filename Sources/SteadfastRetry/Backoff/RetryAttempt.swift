@@ -4,7 +4,7 @@ public struct RetryAttempt: Sendable, Hashable {
   public let number: Int
   /// The delay before the attempt; zero for the first one.
   public let delay: Duration
-  /// How long ago the series began.
+  /// The time since the series began.
   ///
   /// It counts from the beginning of the first attempt if the policy limits the time, else from
   /// the first failure. Without a time limit, a success at the first attempt reads no clock.

@@ -21,8 +21,8 @@ extension RetryDecision {
   /// - Parameters:
   ///   - status: the response's status code.
   ///   - method: the request's method; GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent.
-  ///   - isIdempotent: whether the request may be repeated though its method does not say so, for
-  ///     example because it has an idempotency key.
+  ///   - isIdempotent: whether the request may be repeated even if its method is not idempotent,
+  ///     for example because it has an idempotency key.
   ///   - retryAfter: the response's `Retry-After`, as seconds or as a date.
   ///   - date: the response's `Date`.
   /// - Returns: whether, and when, to send the request again.

@@ -105,7 +105,8 @@ extension BackoffSequence.AsyncIterator: Sendable {}
 ///   return report
 /// }
 /// ```
-/// When the policy gives up, the caller gets the last one as an error, with the last result in it.
+/// When a limit of the policy is reached, the caller gets the last `NotYet` as an error, with the
+/// last result in it.
 public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible {
   /// The result that is not the awaited one.
   public let value: Value

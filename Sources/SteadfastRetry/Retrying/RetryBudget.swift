@@ -1,8 +1,8 @@
 import Synchronization
 
-/// A number of retries that many calls share, so that they don't drown a service that is down.
+/// A number of retries that many calls share, so that they don't overload a service that is down.
 ///
-/// Each retry takes a token, and each success gives a fraction of a token back. When no token is
+/// Each retry consumes a token, and each success gives a fraction of a token back. When no token is
 /// left, a call that fails throws its error. So while most calls succeed, each may retry as its
 /// policy says. While all calls fail, they make ``capacity`` retries in all, and then one attempt
 /// each. This follows the retry throttling of gRPC (proposal A6), which also counts in thousandths
@@ -11,7 +11,7 @@ import Synchronization
 /// Share one budget among all calls to one service. It is lock-free; a success with a full budget
 /// costs one load.
 public final class RetryBudget: Sendable {
-  /// The number of tokens at the beginning, which is also the greatest number.
+  /// The number of tokens at the start, which is also the maximum.
   public let capacity: Int
   /// How many tokens a success gives back.
   public let retriesPerSuccess: Double
@@ -36,12 +36,13 @@ public final class RetryBudget: Sendable {
   /// The number of tokens now, between 0 and ``capacity``.
   public var tokens: Double { Double(thousandths.load(ordering: .relaxed)) / 1000 }
 
-  /// Takes a token for a retry; returns false, and takes nothing, if no whole token is left.
+  /// Withdraws a token for a retry; returns `false`, and withdraws nothing, if no whole token is
+  /// left.
   public func withdraw() -> Bool {
     change { $0 >= 1000 ? $0 - 1000 : nil }
   }
 
-  /// Adds what a success gives back: ``retriesPerSuccess``.
+  /// Adds the tokens that a success gives back: ``retriesPerSuccess``.
   public func recordSuccess() {
     _ = change { [limit, gain] in $0 < limit ? min($0 + gain, limit) : nil }
   }

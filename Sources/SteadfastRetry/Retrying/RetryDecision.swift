@@ -11,7 +11,7 @@ public struct RetryDecision: Sendable, Hashable {
   /// Try again after the delay that the policy's backoff gives.
   public static let retry = RetryDecision(choice: .retry)
 
-  /// Give up: throw the error at once.
+  /// Stop: throw the error at once.
   public static let stop = RetryDecision(choice: .stop)
 
   /// Try again after exactly this delay, as a server asks for with `Retry-After`.

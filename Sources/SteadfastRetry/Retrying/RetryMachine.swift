@@ -8,7 +8,7 @@
     case stop
   }
 
-  /// The attempt that is under way or has just failed.
+  /// The attempt that is running or has just failed.
   @usableFromInline private(set) var attempt = RetryAttempt(number: 1)
   private let policy: RetryPolicy
   private var generator: LazyGenerator
@@ -18,7 +18,7 @@
     generator = LazyGenerator(policy.randomness)
   }
 
-  /// Notes that the attempt failed, `elapsed` after the series began.
+  /// Records that the attempt failed, `elapsed` after the series began.
   @usableFromInline mutating func fail(elapsed: Duration) { attempt = attempt.after(elapsed) }
 
   /// Returns what to do after the failure.
@@ -40,8 +40,8 @@
 
   /// Begins the next attempt, `delay` after the last one failed.
   ///
-  /// - Returns: Whether it may begin. It may not if the delay has taken longer than it was to take,
-  ///   as while a computer sleeps, and the time limit has passed.
+  /// - Returns: Whether it may begin. It may not if the time limit has passed because the delay
+  ///   took longer than planned, for example while a computer slept.
   @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) -> Bool {
     if let maxElapsedTime = policy.maxElapsedTime, elapsed > maxElapsedTime { return false }
     attempt = attempt.next(delay: delay, elapsed: elapsed)

@@ -4,28 +4,30 @@
 /// (`RetryPolicy(maxAttempts: nil)`), the series goes on until an attempt succeeds or the task is
 /// cancelled.
 public struct RetryPolicy: Sendable {
-  /// The greatest number of attempts, including the first one; nil means any number.
+  /// The maximum number of attempts, including the first one; `nil` means no limit.
   ///
   /// A number below 1 counts as 1.
   public var maxAttempts: Int?
-  /// How long after the beginning of the first attempt another may begin; nil means any time.
+  /// The time from the start of the first attempt within which another may begin; `nil` means no
+  /// limit.
   ///
   /// It is time on the clock, and includes the attempts as well as the delays between them. It does
   /// not cut an attempt short. To do that, use ``withTimeout(_:clock:isolation:operation:)``, too.
   public var maxElapsedTime: Duration?
   /// How long to wait between the attempts.
   public var backoff: Backoff
-  /// Where jitter's random numbers come from; with a seed, every call draws the same numbers.
+  /// The source of jitter's random numbers; with a seed, every call draws the same numbers.
   public var randomness: Randomness
 
   /// Makes a policy.
   ///
   /// - Parameters:
-  ///   - maxAttempts: the greatest number of attempts, including the first one; `nil` means any
-  ///     number.
-  ///   - maxElapsedTime: how long after the first attempt another may begin; by default any time.
+  ///   - maxAttempts: the maximum number of attempts, including the first one; `nil` means no
+  ///     limit.
+  ///   - maxElapsedTime: how long after the start of the first attempt another may begin; by
+  ///     default without limit.
   ///   - backoff: how long to wait between the attempts.
-  ///   - randomness: where jitter's random numbers come from.
+  ///   - randomness: the source of jitter's random numbers.
   public init(
     maxAttempts: Int?,
     maxElapsedTime: Duration? = nil,

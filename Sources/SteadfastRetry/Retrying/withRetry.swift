@@ -33,7 +33,7 @@
 ///     ``RetryDecision/default(for:)`` decides.
 /// - Returns: the result of the first attempt that succeeds.
 /// - Throws: the last attempt's error. If the task is cancelled, it throws `CancellationError` if
-///   the type of error can hold it, else the last attempt's error.
+///   the type of error can represent it, else the last attempt's error.
 @inlinable
 public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error>(
   _ policy: RetryPolicy = .default,
@@ -75,7 +75,7 @@ public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error
 ///   - shouldRetry: decides about each error, given the attempt that failed.
 /// - Returns: the result of the first attempt that succeeds.
 /// - Throws: the last attempt's error. If the task is cancelled, it throws `CancellationError` if
-///   the type of error can hold it, else the last attempt's error.
+///   the type of error can represent it, else the last attempt's error.
 @inlinable
 public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error>(
   _ policy: RetryPolicy = .default,
@@ -105,7 +105,7 @@ public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error
   )
 }
 
-/// Runs a series of attempts whose first one has failed already, or is still to be made.
+/// Runs a series of attempts, whose first one has already failed or is still to be made.
 @inlinable
 nonisolated(nonsending) func retry<Success: ~Copyable, Failure: Error>(
   after firstFailure: Failure?,
@@ -148,10 +148,10 @@ nonisolated(nonsending) func retry<Success: ~Copyable, Failure: Error>(
   }
 }
 
-// What other libraries have, and this one has otherwise. A call of it would be an error of the
-// compiler's anyway. Here it says what to write.
+// Other libraries have functions like these, for which this library has another form. A call would
+// not compile anyway. With these declarations, the compiler says what to write instead.
 
-/// Not here: a policy has the number of attempts and the delays.
+/// Unavailable: a policy has the number of attempts and the delays.
 @available(
   *,
   unavailable,
@@ -165,11 +165,11 @@ public func withRetry<Success>(
   try await operation()
 }
 
-/// Not here: `shouldRetry` is called after each failure, and may note it.
+/// Unavailable: `shouldRetry` is called after each failure, and may log it.
 @available(
   *,
   unavailable,
-  message: "note the failure in shouldRetry, and return .default(for: error) there"
+  message: "log the failure in shouldRetry, and return .default(for: error) there"
 )
 public func withRetry<Success>(
   _ policy: RetryPolicy = .default,
@@ -179,11 +179,11 @@ public func withRetry<Success>(
   try await operation()
 }
 
-/// Not here: `shouldRetry` is called after each failure, and may note it.
+/// Unavailable: `shouldRetry` is called after each failure, and may log it.
 @available(
   *,
   unavailable,
-  message: "note the failure in shouldRetry, and return .default(for: error) there"
+  message: "log the failure in shouldRetry, and return .default(for: error) there"
 )
 public func withRetry<Success>(
   _ policy: RetryPolicy = .default,
@@ -193,7 +193,7 @@ public func withRetry<Success>(
   try await operation()
 }
 
-/// Not here: `shouldRetry` returns a decision.
+/// Unavailable: `shouldRetry` returns a decision.
 @available(*, unavailable, message: "return a RetryDecision from shouldRetry: .retry or .stop")
 public func withRetry<Success>(
   _ policy: RetryPolicy = .default,
@@ -205,7 +205,7 @@ public func withRetry<Success>(
   try await operation()
 }
 
-/// Not here: `shouldRetry` gets the attempt, too, and returns a decision.
+/// Unavailable: `shouldRetry` gets the attempt, too, and returns a decision.
 @available(
   *,
   unavailable,

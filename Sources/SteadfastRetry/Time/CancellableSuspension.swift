@@ -8,19 +8,19 @@ public import Synchronization
 
   /// The continuation is not in the list yet.
   case starting
-  /// The continuation is in the list under this ticket, until it is taken out.
+  /// The continuation is in the list under this ticket, until it is removed.
   case listed(Ticket)
   /// The task was cancelled before its continuation was put in the list.
   case cancelled
 
   /// Suspends until the continuation in the list is resumed or the task is cancelled.
   ///
-  /// Whichever takes the continuation out of the list first resumes it, so it is resumed exactly
+  /// The first side to remove the continuation from the list resumes it, so it is resumed exactly
   /// once.
   ///
-  /// `enlist` puts the continuation in the list. It returns the ticket, which is nil if there is
+  /// `enlist` adds the continuation to the list. It returns the ticket, which is `nil` if there is
   /// nothing to wait for, and the continuations to resume now, outside of every lock. `withdraw`
-  /// takes the continuation out again, if it is still there.
+  /// removes the continuation if it is still in the list.
   @inlinable
   nonisolated(nonsending)
     package static func suspend(

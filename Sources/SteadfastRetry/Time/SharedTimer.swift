@@ -3,13 +3,13 @@ import Synchronization
 /// The one timer of a system clock: all sleeps and time limits on that clock wait here.
 ///
 /// The runtime keeps a cancelled sleep, with its task, until the time at which it would have ended.
-/// Most operations end long before their limits, and each would leave such a sleep behind. Here,
-/// nothing is left of a waiter once it is removed. Only the timer itself sleeps, and none of its
-/// sleeps is cut short.
+/// Most operations end long before their limits, and each would leave such a sleep behind. Here, a
+/// waiter leaves nothing behind when it is removed. Only the timer itself sleeps, and its sleeps
+/// are never cut short.
 final class SharedTimer: Sendable {
   typealias Ticket = TimerSchedule<Waiter>.Ticket
 
-  /// What the timer resumes when a moment has come.
+  /// What the timer resumes at a moment.
   enum Waiter: Sendable {
     case sleep(CheckedContinuation<Void, any Error>)
     case limit(TimeoutRace)
@@ -44,7 +44,7 @@ final class SharedTimer: Sendable {
   /// The number of waiters.
   var count: Int { schedule.withLock { $0.count } }
 
-  /// The number of sleeps that are under way.
+  /// The number of current sleeps.
   var sleepCount: Int { schedule.withLock { $0.sleepCount } }
 
   /// Adds a waiter that is resumed when `delay` has passed, unless it is removed before.
@@ -57,7 +57,7 @@ final class SharedTimer: Sendable {
     return ticket
   }
 
-  /// Removes a waiter, and returns it; nil if it was resumed before.
+  /// Removes a waiter, and returns it; `nil` if it was already resumed.
   @discardableResult func remove(_ ticket: Ticket) -> Waiter? {
     schedule.withLock { $0.remove(ticket) }
   }
@@ -75,7 +75,7 @@ final class SharedTimer: Sendable {
     }
   }
 
-  /// Sleeps for all waiters, in a detached task, for as long as this sleep is needed.
+  /// Sleeps for all waiters, in a detached task, while a sleep is needed.
   private func beginSleep(until first: Duration) {
     // Detached: it serves all waiters, so it must outlive each of them, and inherit from none.
     Task.detached(executorPreference: executor, priority: .high) { [self] in
@@ -96,26 +96,26 @@ final class SharedTimer: Sendable {
   }
 }
 
-/// The moments that waiters wait for, and the sleeps that are under way for all of them.
+/// The moments that waiters wait for, and the current sleeps, which serve all waiters.
 ///
 /// Moments are counted from the timer's beginning. A sleep is never cut short, because the runtime
 /// would keep a part of it until its end anyway. A sleep that is no longer needed runs to its end,
-/// and later waiters use it. Another sleep begins only for a moment before the ends of all others,
-/// and takes at most half of the time until the earliest end. So there are at most a few dozen
-/// sleeps, whatever is waited for, and each lasts at most a minute.
+/// and later waiters use it. Another sleep begins only for a moment that is earlier than the ends
+/// of all current sleeps, and lasts at most half of the time until the earliest of these ends. So
+/// there are at most a few dozen sleeps, whatever the moments are, and each lasts at most a minute.
 struct TimerSchedule<Element> {
   typealias Ticket = DeadlineHeap<Element, Duration>.Ticket
 
   private static var longestSleep: Duration { .seconds(60) }
 
   private var waiting = DeadlineHeap<Element, Duration>()
-  /// The ends of the sleeps that are under way, the earliest last.
+  /// The ends of the current sleeps, the earliest last.
   private var ends: [Duration] = []
 
   /// The number of waiters.
   var count: Int { waiting.count }
 
-  /// The number of sleeps that are under way.
+  /// The number of current sleeps.
   var sleepCount: Int { ends.count }
 
   /// Adds a waiter; also returns the end of the sleep to begin, if another sleep is needed.
@@ -133,7 +133,7 @@ struct TimerSchedule<Element> {
   /// Removes a waiter, and returns it; nil if ``endSleep(_:now:)`` has returned it.
   mutating func remove(_ ticket: Ticket) -> Element? { waiting.remove(ticket) }
 
-  /// Notes that the sleep with this end is over, and returns the waiters that are due, in order.
+  /// Records that the sleep with this end is over, and returns the waiters that are due, in order.
   ///
   /// Also returns the end of the sleep that follows, if one is needed.
   mutating func endSleep(_ end: Duration, now: Duration) -> (due: [Element], sleep: Duration?) {
@@ -193,7 +193,7 @@ struct TimerSchedule<Element> {
 }
 
 extension Clock where Duration == Swift.Duration {
-  /// Suspends for the delay, however long it is, and leaves nothing behind when it is cut short.
+  /// Suspends for the delay, however long it is, and leaves nothing behind when it is cancelled.
   ///
   /// This package's sleeps for a duration go through this method. On a clock that is not one of the
   /// system's, it sleeps once on that clock, which decides what a cancelled sleep leaves behind.
@@ -209,7 +209,7 @@ extension Clock where Duration == Swift.Duration {
 }
 
 extension Duration {
-  /// This duration, or the longest one that every clock can sleep.
+  /// This duration, but at most the longest one that every clock can sleep.
   ///
   /// Adding to an instant traps when it overflows, and the runtime counts nanoseconds in 64 bits.
   /// 2³² seconds, which are 136 years, overflow neither of them.

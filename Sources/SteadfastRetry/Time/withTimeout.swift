@@ -7,19 +7,20 @@ import Synchronization
 ///   try await withTimeout(.seconds(5)) { try await fetch(page: 1) }
 /// }
 /// ```
-/// The function returns or throws only when the operation has ended, so nothing runs on after it.
-/// It waits even for an operation that ignores its cancellation. When the time is up, it throws
-/// `TimeoutError`, whatever the operation then returns or throws: what is left of a cancelled
-/// operation, such as the part of a stream that had arrived, is not its result.
+/// The function returns or throws only when the operation has ended, so nothing continues to run
+/// after it. It waits even for an operation that ignores its cancellation. When the time is up, it
+/// throws `TimeoutError`, whatever the operation then returns or throws: a partial result of a
+/// cancelled operation, such as the part of a stream that had arrived, is not its result.
 ///
 /// The operation is a child task in the caller's isolation. It may use an actor's state, and the
 /// result need not be `Sendable`. With a limit of zero or less, the operation does not start.
 ///
-/// Cancelling the caller's task cancels the operation. Its own result or error is then the outcome.
+/// Cancelling the caller's task cancels the operation. The operation's own result or error is then
+/// the outcome.
 ///
 /// A limit that is not reached costs little, however long it is. An operation that does not suspend
-/// starts no timer, other operations share one timer for each of the system's clocks, and nothing
-/// is left of a limit once its operation has ended. A limit of more than 136 years counts as 136
+/// starts no timer. Other operations share one timer for each of the system's clocks, and a limit
+/// leaves nothing behind when its operation ends. A limit of more than 136 years counts as 136
 /// years.
 /// - Parameters:
 ///   - limit: how long the operation may take.
@@ -51,7 +52,7 @@ public func withTimeout<Success>(
         }
       } else {
         // Without addImmediateTask, the operation can't be a child. The child that waits for it
-        // passes a cancellation on.
+        // forwards a cancellation to it.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
@@ -99,7 +100,7 @@ final class TimeoutRace: Sendable {
 
   private let state = Mutex(State.running)
 
-  /// Notes that one of the two has ended; only the first call has an effect.
+  /// Records that one of the two has ended; only the first call has an effect.
   func end(_ ending: Ending) {
     let waiter: CheckedContinuation<Ending, Never>? = state.withLock { state in
       switch state {
@@ -120,8 +121,8 @@ final class TimeoutRace: Sendable {
   /// Starts no timer for an operation that has ended already, such as one that never suspends.
   ///
   /// - Parameters:
-  ///   - limit: the time that the operation has.
-  ///   - timer: counts since the operation began.
+  ///   - limit: the operation's time limit.
+  ///   - timer: measures the time since the operation began.
   ///   - sharedTimer: the timer that waits for the rest of the limit; if nil, a task sleeps on the
   ///     clock of `timer`.
   ///   - group: the group that runs the operation, and nothing else.
@@ -175,7 +176,7 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// What ends first; waits until then.
+  /// What ended first; waits for it.
   var firstEnding: Ending {
     get async {
       await withCheckedContinuation { waiter in

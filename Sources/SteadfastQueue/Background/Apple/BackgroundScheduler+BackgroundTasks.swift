@@ -3,7 +3,7 @@ public import BackgroundTasks
 
 /// A bridge to the tasks that the system launches in the background.
 ///
-/// It is compiled for Apple's platforms only, and was not run.
+/// It is compiled for Apple's platforms only, and has never been run.
 extension BackgroundScheduler {
   /// Makes a pass for a task that the system has launched.
   ///
@@ -14,8 +14,8 @@ extension BackgroundScheduler {
   ///
   /// - Parameters:
   ///   - task: the system's task: a `BGAppRefreshTask`, or a `BGProcessingTask`.
-  ///   - budget: how long the pass may take. The system does not say how much it grants; 25 s are
-  ///     known to be within what it grants for an app refresh.
+  ///   - budget: how long the pass may take. The system does not say how much time it grants; 25 s
+  ///     are known to be within the limit for an app refresh.
   public nonisolated func perform(_ task: BGTask, within budget: Duration = .seconds(25)) {
     SystemTask(task).perform {
       try await self.run(within: budget) != .failed
@@ -25,20 +25,20 @@ extension BackgroundScheduler {
 
 /// A bridge to the tasks that the system launches in the background.
 ///
-/// It is compiled for Apple's platforms only, and was not run.
+/// It is compiled for Apple's platforms only, and has never been run.
 ///
-/// Each of these makes a pass of its own, so it is for a queue that does not run. While ``run()``
-/// is on, nothing is performed, and the system's task is completed at once, without success. Wait
-/// for the queue that runs instead: <doc:GettingStartedInAnApp>.
+/// Each of these functions runs the queue itself, so call it only if the queue does not run. During
+/// ``run()``, nothing is performed, and the system's task is completed at once, without success.
+/// Wait for the running queue instead: <doc:GettingStartedInAnApp>.
 extension TaskQueue {
   /// Performs the available tasks for an app refresh, as ``run(within:)`` does.
   ///
-  /// When the run has ended, the system's task is completed, with success unless it has thrown, as
-  /// it does while ``run()`` is on.
+  /// When the run has ended, the system's task is completed, with success unless the run has
+  /// thrown, as it does during ``run()``.
   ///
   /// - Parameters:
   ///   - task: the system's task.
-  ///   - budget: how long attempts may go on.
+  ///   - budget: how long attempts may run.
   public nonisolated func perform(_ task: BGAppRefreshTask, within budget: Duration = .seconds(25))
   {
     SystemTask(task).perform {
@@ -49,11 +49,11 @@ extension TaskQueue {
 
   /// Performs the available tasks until the system says that the time is up.
   ///
-  /// Attempts under way are then cancelled, and their tasks are released unharmed. When the run has
-  /// ended, the system's task is completed, with success unless it was cut short or has thrown, as
-  /// it does while ``run()`` is on.
+  /// Running attempts are then cancelled, and their tasks are released unharmed. When the run has
+  /// ended, the system's task is completed, with success unless the run was cut short or has
+  /// thrown, as it does during ``run()``.
   ///
-  /// - Parameter task: the system's task, which has minutes.
+  /// - Parameter task: the system's task, which gets minutes.
   public nonisolated func perform(_ task: BGProcessingTask) {
     SystemTask(task).perform {
       try await self.runAvailable()
@@ -62,8 +62,8 @@ extension TaskQueue {
   }
 
   #if os(iOS)
-  /// Performs the available tasks for work that the user has begun in the app, and goes on with in
-  /// the background.
+  /// Performs the available tasks for work that the user has begun in the app, and that continues
+  /// in the background.
   ///
   /// The progress that the system shows is the number of tasks that have ended, of those that were
   /// unfinished when the call began. For the rest, see ``perform(_:)`` for a `BGProcessingTask`.
@@ -103,14 +103,15 @@ private struct SystemTask: @unchecked Sendable {
 
   /// Performs the work, and completes the system's task when it has ended.
   ///
-  /// The launch handler of the system is no Swift task, so the work can be the child of none.
+  /// The system's launch handler is not a Swift task, so the work can't be a child task.
   func perform(_ work: @escaping @Sendable () async throws -> Bool) {
     let working = Task {
       var succeeded = false
       do {
         succeeded = try await work()
       } catch {
-        // The system is only told that there was an error; the scheduler and the queue know which.
+        // The system learns only that there was an error; the scheduler and the queue know which
+        // one.
       }
       task.setTaskCompleted(success: succeeded)
     }

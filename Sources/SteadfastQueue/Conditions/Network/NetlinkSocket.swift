@@ -1,17 +1,17 @@
 #if os(Linux)
 import SystemC
 
-/// A socket by which the kernel tells of the network (netlink(7)), in the namespace of the thread
-/// that opens it.
+/// A socket on which the kernel reports about the network (netlink(7)), in the namespace of the
+/// thread that opens it.
 struct NetlinkSocket: ~Copyable {
   enum Received: Equatable {
     case datagram([UInt8])
-    /// There was more than the socket, or the buffer, has room for.
+    /// Input was lost, because it exceeded the capacity of the socket or of the buffer.
     case lost
     case nothing
   }
 
-  /// Which changes the kernel reports, unasked (linux/rtnetlink.h).
+  /// The groups of changes that the kernel reports (linux/rtnetlink.h).
   enum Groups {
     static let none: UInt32 = 0
     /// Interfaces; the addresses and the routes of IPv4 and IPv6; hops that routes share.
@@ -27,7 +27,7 @@ struct NetlinkSocket: ~Copyable {
 
   deinit { _ = close(descriptor) }
 
-  /// Opens a socket that gets the reports of these groups from now on.
+  /// Opens a socket that receives the reports of these groups from now on.
   static func open(_ groups: UInt32) throws(SystemCallError) -> NetlinkSocket {
     let file = socket(AF_NETLINK, datagrams | closedByExec, 0)
     guard file >= 0 else { throw .last("socket") }
@@ -72,7 +72,7 @@ struct NetlinkSocket: ~Copyable {
     _ = try SystemCall.retryingInterrupted("send") { systemSend(file, bytes) }
   }
 
-  /// Takes a datagram if there is one, without waiting.
+  /// Receives a datagram if one is available, without waiting.
   borrowing func receive(
     upTo bufferLength: Int = bufferLength
   ) throws(SystemCallError) -> Received {
@@ -114,7 +114,7 @@ struct NetlinkMessage: Equatable {
 
   let type: UInt16
   let flags: UInt16
-  /// The kernel answers a request with messages that have its number.
+  /// The number of the request; the kernel's answers to a request repeat it.
   let sequence: UInt32
   let body: ArraySlice<UInt8>
 
@@ -125,7 +125,7 @@ struct NetlinkMessage: Equatable {
     self.body = body[...]
   }
 
-  /// Reads the message at the beginning of the bytes, or returns `nil` if there is no whole one.
+  /// Reads the message at the beginning of the bytes, or returns `nil` if it is incomplete.
   private init?(at bytes: ArraySlice<UInt8>) {
     guard let length = bytes.number(UInt32.self, at: 0).flatMap({ Int(exactly: $0) }),
       length >= Self.headerLength, length <= bytes.count,
@@ -144,7 +144,7 @@ struct NetlinkMessage: Equatable {
     return length.bytes + type.bytes + flags.bytes + sequence.bytes + UInt32(0).bytes + body
   }
 
-  /// Returns the messages of a datagram, or `nil` if it has others than whole ones.
+  /// Returns the messages of a datagram, or `nil` if one of them is incomplete.
   static func all(in datagram: [UInt8]) -> [NetlinkMessage]? {
     var messages: [NetlinkMessage] = []
     var rest = datagram[...]
@@ -158,7 +158,7 @@ struct NetlinkMessage: Equatable {
 }
 
 extension NetlinkMessage {
-  /// What a message is, and what is asked for (linux/netlink.h, linux/rtnetlink.h).
+  /// The types of messages and of requests (linux/netlink.h, linux/rtnetlink.h).
   enum Kind {
     static let error: UInt16 = 2
     static let done: UInt16 = 3
@@ -172,7 +172,7 @@ extension NetlinkMessage {
   /// The flags of a message (linux/netlink.h).
   enum Flag {
     static let request: UInt16 = 0x1
-    /// In an answer: what is listed was changed during this, so the list may have gaps.
+    /// In an answer: the items changed while they were listed, so the list may have gaps.
     static let interrupted: UInt16 = 0x10
     /// In a request: list all.
     static let list: UInt16 = 0x300
@@ -188,7 +188,7 @@ struct NetlinkAttribute: Equatable {
   let type: UInt16
   let value: ArraySlice<UInt8>
 
-  /// Returns the attributes that the bytes consist of, or `nil` if they are others than whole ones.
+  /// Returns the attributes that the bytes consist of, or `nil` if one of them is incomplete.
   static func all(in bytes: ArraySlice<UInt8>) -> [NetlinkAttribute]? {
     var attributes: [NetlinkAttribute] = []
     var rest = bytes
@@ -205,7 +205,7 @@ struct NetlinkAttribute: Equatable {
   }
 }
 
-/// Where the next message or attribute begins: both are aligned to four bytes.
+/// The distance to the next message or attribute: both are aligned to four bytes.
 private func aligned(_ length: Int) -> Int { (length + 3) & ~3 }
 
 extension ArraySlice<UInt8> {

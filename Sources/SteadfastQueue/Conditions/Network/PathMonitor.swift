@@ -8,11 +8,11 @@ enum PathMonitor {
   static func values() -> AsyncStream<Bool> {
     AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
       let monitor = NWPathMonitor()
-      let told = LastValue()
+      let last = LastValue()
       monitor.pathUpdateHandler = { path in
         let holds = path.status == .satisfied
         // A path also changes in other ways, for instance from one interface to another.
-        if told.change(to: holds) { continuation.yield(holds) }
+        if last.change(to: holds) { continuation.yield(holds) }
       }
       continuation.onTermination = { _ in monitor.cancel() }
       monitor.start(queue: DispatchQueue(label: "Steadfast.NetworkMonitor"))
@@ -22,7 +22,7 @@ enum PathMonitor {
   private final class LastValue: Sendable {
     private let value = Mutex<Bool?>(nil)
 
-    /// Returns whether this value is another one than before.
+    /// Sets the value, and returns whether it changed.
     func change(to new: Bool) -> Bool {
       value.withLock { value in
         defer { value = new }

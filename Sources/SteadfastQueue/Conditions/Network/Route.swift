@@ -15,10 +15,10 @@ struct NetworkInterface: Equatable {
     self.flags = flags
   }
 
-  /// Whether packets can leave the machine by this interface.
+  /// Whether packets can leave the machine through this interface.
   ///
-  /// A user has brought it up, it is running, so that its cable is plugged in, and it does not lead
-  /// back to the machine (netdevice(7)).
+  /// A user has enabled it, it is running (for example, its cable is plugged in), and it is not a
+  /// loopback interface (netdevice(7)).
   var leadsOutside: Bool {
     let (up, loopback, running): (UInt32, UInt32, UInt32) = (0x1, 0x8, 0x40)
     return flags & (up | running | loopback) == up | running
@@ -30,10 +30,10 @@ struct Route: Equatable {
   private static let length = 12
   private static let mainTable: UInt32 = 254
   private static let unicast: UInt8 = 1
-  /// The kernel does not use a route with one of these: it is dead, or its link is down.
+  /// The flags of routes that the kernel does not use: the route is dead, or its link is down.
   private static let unusable: UInt32 = 0x1 | 0x10
 
-  /// One of the ways that a route takes.
+  /// One of a route's next hops.
   private struct Hop: Equatable {
     let interface: UInt32
     let flags: UInt32
@@ -54,7 +54,7 @@ struct Route: Equatable {
   private var hops: [Hop] = []
   private var hasSharedHop = false
 
-  /// Reads the body of a message, or returns `nil` if it is not well formed.
+  /// Reads the body of a message; `nil` if it is malformed.
   init?(_ body: ArraySlice<UInt8>) {
     guard let attributes = NetlinkAttribute.all(in: body.dropFirst(Self.length)),
       let family = body.number(UInt8.self, at: 0), let prefix = body.number(UInt8.self, at: 1),
@@ -67,34 +67,34 @@ struct Route: Equatable {
     self.flags = flags
     self.table = UInt32(table)
     for attribute in attributes {
-      guard take(attribute) else { return nil }
+      guard read(attribute) else { return nil }
     }
   }
 
-  /// Returns whether the attribute is well formed.
-  private mutating func take(_ attribute: NetlinkAttribute) -> Bool {
+  /// Reads an attribute, and returns whether it is well formed.
+  private mutating func read(_ attribute: NetlinkAttribute) -> Bool {
     switch attribute.type {
     case AttributeType.interface:
       guard let index = attribute.value.number(UInt32.self, at: 0) else { return false }
       hops.append(Hop(interface: index, flags: 0))
     case AttributeType.table:
-      // Numbers beyond 255 have no room in the header.
+      // Numbers above 255 do not fit into the header.
       guard let number = attribute.value.number(UInt32.self, at: 0) else { return false }
       table = number
     case AttributeType.sharedHop:
       hasSharedHop = true
     case AttributeType.hops:
-      return takeHops(attribute.value)
+      return readHops(attribute.value)
     default:
       break
     }
     return true
   }
 
-  /// Takes the hops of a route that has several (`rtnexthop` in rtnetlink(7)).
+  /// Reads the hops of a route that has several (`rtnexthop` in rtnetlink(7)).
   ///
   /// - Returns: Whether they are well formed.
-  private mutating func takeHops(_ bytes: ArraySlice<UInt8>) -> Bool {
+  private mutating func readHops(_ bytes: ArraySlice<UInt8>) -> Bool {
     var rest = bytes
     while !rest.isEmpty {
       guard let length = rest.number(UInt16.self, at: 0).map(Int.init), length >= 8,
@@ -107,14 +107,15 @@ struct Route: Equatable {
     return true
   }
 
-  /// Whether this is a default route, of the table that is used if no rule names another.
+  /// Whether this is a default route in the main table, which is used unless a rule names another
+  /// one.
   var isDefault: Bool { isInternet && prefixLength == 0 && table == Self.mainTable }
 
-  /// Returns whether packets to the internet can take this route, by one of the interfaces.
+  /// Returns whether packets to the internet can take this route through one of the interfaces.
   func leadsOutside(by interfaces: Set<UInt32>) -> Bool {
     guard isDefault, type == Self.unicast, flags & Self.unusable == 0 else { return false }
-    // The kernel may name a hop that routes share by its number alone. It removes the hop, and the
-    // route with it, when the interface goes down.
+    // The kernel may identify a hop that routes share only by its number. It removes the hop and
+    // its routes when the interface goes down.
     if hops.isEmpty { return hasSharedHop }
     return hops.contains { $0.flags & Self.unusable == 0 && interfaces.contains($0.interface) }
   }
@@ -126,18 +127,19 @@ enum InternetFamily {
   static let ipv6: UInt8 = 10
 }
 
-/// Decides what to ask the kernel for, and whether its answers have a route to the internet.
+/// Decides which requests to send to the kernel, and whether its answers show a route to the
+/// internet.
 ///
-/// This is a value. It asks for the interfaces first, and then for the routes of IPv4 and of IPv6.
-/// It ends at the first route that leads outside. So the list of the routes is read to its end only
-/// while there is none.
+/// This is a value: it does no input or output. It requests the interfaces first, then the routes
+/// of IPv4 and of IPv6. It ends at the first route that leads outside. So it reads the whole list
+/// of routes only if there is no such route.
 struct RouteReading {
   struct Answer: Equatable {
     let holds: Bool
-    /// Whether the answer stays right until the kernel reports a change.
+    /// Whether the answer stays valid until the kernel reports a change.
     let isSure: Bool
 
-    /// The answer if the kernel refuses one, or gives one that can't be read.
+    /// The answer if the kernel refuses to answer, or if its answer can't be read.
     static let unknown = Answer(holds: true, isSure: false)
   }
 
@@ -153,7 +155,7 @@ struct RouteReading {
     case ipv4Routes
     case ipv6Routes
 
-    /// The type of the request, and its body, of which only the family is set.
+    /// The request, whose body has only the family set.
     var request: NetlinkMessage {
       let (type, family, length) =
         switch self {
@@ -177,18 +179,18 @@ struct RouteReading {
   /// Returns the first step.
   func begin() -> Step { .send(list.request.bytes) }
 
-  /// Takes in a datagram, and returns the next step.
+  /// Reads a datagram, and returns the next step.
   mutating func take(_ datagram: [UInt8]) -> Step {
     guard let messages = NetlinkMessage.all(in: datagram) else { return .end(.unknown) }
     for message in messages where message.sequence == list.rawValue {
       if message.flags & NetlinkMessage.Flag.interrupted != 0 { wasInterrupted = true }
-      if let step = take(message) { return step }
+      if let step = read(message) { return step }
     }
     return .receive
   }
 
-  /// Returns the next step, or `nil` if the next message tells.
-  private mutating func take(_ message: NetlinkMessage) -> Step? {
+  /// Reads a message, and returns the next step; `nil` if the next message decides.
+  private mutating func read(_ message: NetlinkMessage) -> Step? {
     switch message.type {
     case NetlinkMessage.Kind.newInterface where list == .interfaces:
       guard let interface = NetworkInterface(message.body) else { return .end(.unknown) }
@@ -197,7 +199,7 @@ struct RouteReading {
       guard let route = Route(message.body) else { return .end(.unknown) }
       if route.leadsOutside(by: interfaces) { return .end(Answer(holds: true, isSure: true)) }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
-      // Both begin with the number of an error, or zero. A list may end with one.
+      // Both start with the number of an error, or zero. A list may end with an error.
       guard let number = message.body.number(UInt32.self, at: 0) else { return .end(.unknown) }
       return endList(isWhole: number == 0)
     default:
@@ -219,36 +221,36 @@ struct RouteReading {
   }
 }
 
-/// Decides when the routes are read, and what the consumer is told.
+/// Decides when to read the routes, and which values to report.
 ///
-/// This is a value. The kernel's reports say only that the routes must be read again, so none of
-/// them needs to arrive. Reports that come at the same time cause one reading.
+/// This is a value: it does no input or output. The kernel's reports only cause the routes to be
+/// read again, so a lost report does no harm. Reports that arrive together cause one reading.
 struct RouteWatch {
   enum Step: Equatable {
     /// Wait for a report.
     case wait
-    /// Take a report that is there already.
+    /// Receive a report that has already arrived.
     case take
     case read
   }
 
-  /// How many reports are taken before a reading that is due, because they might never end.
+  /// The maximum number of reports to receive before a due reading, because they might never end.
   private static var mostReports: Int { 1_000 }
-  /// How many unsure answers follow each other before one of them is believed.
+  /// The number of consecutive unsure answers after which the last one is accepted.
   private static var mostTries: Int { 4 }
 
   private var isDue = true
   private var isSure = false
   private var reports = 0
   private var tries = 0
-  private var told: Bool?
+  private var reported: Bool?
 
   var next: Step {
     guard isDue else { return .wait }
     return reports == 0 || reports >= Self.mostReports ? .read : .take
   }
 
-  /// Takes in what the socket had.
+  /// Applies the socket's input.
   mutating func take(_ received: NetlinkSocket.Received) {
     switch received {
     case .datagram(let bytes):
@@ -262,33 +264,33 @@ struct RouteWatch {
     }
   }
 
-  /// Takes in what was read.
+  /// Applies a reading.
   ///
-  /// - Returns: What the consumer is told, if anything.
+  /// - Returns: The value to report, or `nil`.
   mutating func take(_ answer: RouteReading.Answer) -> Bool? {
     (isSure, reports) = (answer.isSure, 0)
     tries = isSure ? 0 : tries + 1
     isDue = !isSure && tries < Self.mostTries
     guard !isDue else { return nil }
     tries = 0
-    return tell(answer.holds)
+    return change(to: answer.holds)
   }
 
-  /// Ends the watch, because the kernel reports no changes any more.
+  /// Ends the watch, because the kernel no longer reports changes.
   ///
-  /// - Returns: What the consumer is told, if anything.
-  mutating func fail() -> Bool? { tell(RouteReading.Answer.unknown.holds) }
+  /// - Returns: The value to report, or `nil`.
+  mutating func fail() -> Bool? { change(to: RouteReading.Answer.unknown.holds) }
 
-  private mutating func tell(_ holds: Bool) -> Bool? {
-    guard told != holds else { return nil }
-    told = holds
+  private mutating func change(to holds: Bool) -> Bool? {
+    guard reported != holds else { return nil }
+    reported = holds
     return holds
   }
 
-  /// Returns whether a report may tell of a change that matters.
+  /// Returns whether a report may be about a change that matters.
   ///
-  /// That a route has gone is not always reported by itself: it goes with its address, or with its
-  /// interface. A router changes other routes than the default one all the time.
+  /// The kernel does not always report that a route was removed: it may report only the removal of
+  /// its address or interface. A router constantly changes routes other than the default one.
   private static func mayMatter(_ report: [UInt8]) -> Bool {
     guard let messages = NetlinkMessage.all(in: report) else { return true }
     return messages.contains { message in
@@ -309,10 +311,9 @@ struct RouteMonitor: Sendable {
 
   private let open: Open
   private let stop: StopSignal
-  private let tell: @Sendable (Bool) -> Void
+  private let report: @Sendable (Bool) -> Void
 
-  /// Begins to monitor the routes, and returns whether there is one to the internet, and each
-  /// change.
+  /// Monitors the routes: returns a stream of whether one leads to the internet, and each change.
   ///
   /// It calls `didEnd` when the thread has closed its sockets, or could not be started.
   static func values(
@@ -338,14 +339,14 @@ struct RouteMonitor: Sendable {
   private func run() {
     var watch = RouteWatch()
     do throws(SystemCallError) {
-      // The reports begin before the first reading, so that no change is missed.
+      // Reports are requested before the first reading, so that no change is missed.
       try monitor(open(NetlinkSocket.Groups.all), &watch)
     } catch {
-      if let holds = watch.fail() { tell(holds) }
+      if let holds = watch.fail() { report(holds) }
     }
   }
 
-  /// Follows the reports, and returns when it is stopped.
+  /// Applies reports until it is stopped.
   private func monitor(
     _ reports: consuming NetlinkSocket,
     _ watch: inout RouteWatch
@@ -362,15 +363,15 @@ struct RouteMonitor: Sendable {
         }
       case .read:
         guard let answer = read() else { return }
-        if let holds = watch.take(answer) { tell(holds) }
+        if let holds = watch.take(answer) { report(holds) }
       }
     }
   }
 
-  /// Reads the routes, and returns `nil` if it is stopped during this.
+  /// Reads the routes; returns `nil` if it is stopped before the end.
   ///
-  /// Each reading has a socket of its own, because an answer that was not read to its end would be
-  /// in the way of the next one.
+  /// Each reading has its own socket, because the rest of an unfinished answer would get in the way
+  /// of the next reading.
   private func read() -> RouteReading.Answer? {
     do throws(SystemCallError) {
       return try read(from: open(NetlinkSocket.Groups.none))

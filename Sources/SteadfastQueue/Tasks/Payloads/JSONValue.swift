@@ -28,14 +28,15 @@ public enum JSONValue: Sendable, Hashable {
   /// Values with names, in no order.
   case object([String: JSONValue])
 
-  /// The deepest nesting that is read and written: 64 lists and objects inside one another.
+  /// The maximum nesting that is read and written: 64 lists and objects inside one another.
   ///
   /// A value that a program nests some 100,000 deep ends the process when Swift frees it.
   public static var maxDepth: Int { 64 }
 }
 
 extension JSONValue {
-  /// Returns whether the value can be written: its numbers are finite, and it is not too deep.
+  /// Returns whether the value can be written: its numbers are finite, and its nesting is not too
+  /// deep.
   func isStorable(atDepth depth: Int = 0) -> Bool {
     guard depth <= Self.maxDepth else { return false }
     return switch self {
@@ -157,7 +158,7 @@ extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral,
   }
 }
 
-/// JSON with its keys in one order, so that the same value has the same bytes each time.
+/// JSON with sorted keys, so that equal values have equal bytes.
 package enum StableJSON {
   static func makeEncoder() -> JSONEncoder {
     let encoder = JSONEncoder()

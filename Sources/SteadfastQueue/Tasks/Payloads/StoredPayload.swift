@@ -4,17 +4,17 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
+/// The payload of a task in a store: opaque bytes, which are made when a store asks for them.
 ///
-/// The stores in memory and in a file keep the value itself while the process lives, and a handler
-/// gets it without encoding and decoding. A store that keeps bytes asks for ``bytes()`` once, and a
-/// database gives back only those. With a ``PayloadSeal``, only the sealed bytes are kept. Of an
-/// object, that is, a payload whose type is a class, a file keeps only the bytes. The handler then
-/// gets what was stored, even if the object has changed since.
+/// The in-memory store and the file store keep the value itself while the process lives, so a
+/// handler gets it without encoding and decoding. A store of bytes calls ``bytes()`` once, and a
+/// database returns only those. With a ``PayloadSeal``, only the sealed bytes are kept. If the
+/// payload is an object, that is, if its type is a class, the file store keeps only the bytes. The
+/// handler then gets the object as it was stored, even if it has changed since.
 public struct StoredPayload: Sendable {
-  /// What the bytes are.
+  /// The format of the bytes.
   ///
-  /// A store keeps the raw value with the bytes and gives it back. It need not distinguish the
+  /// A store stores the raw value with the bytes and returns both. It need not distinguish the
   /// formats. More formats may be added.
   @nonexhaustive
   public enum Format: String, Sendable, Hashable {
@@ -22,9 +22,9 @@ public struct StoredPayload: Sendable {
     case json
     /// Anything else.
     case binary
-    /// What a ``PayloadSeal`` made of a JSON text. To all other code, these are any bytes.
+    /// The sealed bytes of a JSON text. Only the ``PayloadSeal`` can read them.
     case sealedJSON
-    /// What a ``PayloadSeal`` made of other bytes.
+    /// The sealed bytes of another payload.
     case sealedBinary
 
     /// Whether the bytes are sealed.
@@ -39,7 +39,7 @@ public struct StoredPayload: Sendable {
   private enum Form: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
-    /// A value and its encoded bytes. Indirect, so that other payloads, which are most, stay small.
+    /// A value and its encoded bytes. Indirect, so that the more frequent payloads stay small.
     indirect case encodedValue(any Encodable & Sendable, [UInt8])
     /// Bytes that are made by opening the stored ones, each time they are requested.
     case opened(@Sendable () throws -> [UInt8])
@@ -51,7 +51,7 @@ public struct StoredPayload: Sendable {
   /// The format of what ``bytes()`` returns.
   public let format: Format
 
-  /// Makes a payload from bytes that a store has kept.
+  /// Makes a payload from stored bytes.
   public init(_ bytes: [UInt8], format: Format, version: Int = 1) {
     self.format = format
     self.version = version
@@ -72,7 +72,7 @@ public struct StoredPayload: Sendable {
 
   /// Makes a payload from JSON.
   ///
-  /// - Throws: an `EncodingError` for JSON that can't be stored, also if the store would keep the
+  /// - Throws: an `EncodingError` for JSON that can't be stored, even if the store would keep the
   ///   value itself.
   init(_ json: JSONValue) throws {
     self.init(json, version: 1)
@@ -121,11 +121,11 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// Returns the same payload with bytes that are made once and for all.
+  /// Returns the same payload with its bytes already encoded.
   ///
   /// Later changes of the value, or of how it is encoded, do not change the bytes. The value is
-  /// kept for the handler, unless it is an object. An object may have changed when the handler
-  /// begins, so the handler's value is made from the bytes.
+  /// kept for the handler, unless it is an object. An object may change before the handler starts,
+  /// so the handler's value is decoded from the bytes.
   ///
   /// - Throws: as ``bytes()``.
   func encoded() throws -> StoredPayload {
@@ -215,8 +215,8 @@ extension TaskRecord {
 
 /// An error for a payload that does not fit its handler's type.
 ///
-/// It names what is missing, and never shows the payload. Of a path, it shows only the keys that
-/// the program has declared, not those of a dictionary.
+/// It names the missing key or the wrong value's place, and never shows the payload. A path shows
+/// only the keys that the program declares, not those of a dictionary.
 struct UndecodablePayload: Error, CustomStringConvertible {
   let description: String
 
@@ -241,7 +241,7 @@ struct UndecodablePayload: Error, CustomStringConvertible {
 }
 
 extension [any CodingKey] {
-  /// The path as an error shows it: of its keys only those that the program has declared.
+  /// The path as an error shows it: `…` replaces each key that the program has not declared.
   var shownPath: String {
     if isEmpty { return "it" }
     return "'\(map { Self.isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
@@ -249,8 +249,8 @@ extension [any CodingKey] {
 
   /// Returns whether a key is a case that the program has declared.
   ///
-  /// The keys of dictionaries and the indices of arrays look alike, but are structures or have
-  /// associated values.
+  /// The keys of dictionaries and the indices of arrays are coding keys, too, but are structures or
+  /// have associated values.
   private static func isDeclared(_ key: any CodingKey) -> Bool {
     let mirror = Mirror(reflecting: key)
     return mirror.displayStyle == .enum && mirror.children.isEmpty

@@ -1,12 +1,12 @@
 /// What a task remembers from one attempt to the next: bytes under names.
 ///
-/// Two names are the same if their UTF-8 bytes are. A few names take one piece of memory together,
-/// because many tasks may remember a little. Reading or setting the bytes under a name takes about
-/// as long among many names as among a few.
+/// Names are equal if their UTF-8 bytes are. A few names share one allocation, because many tasks
+/// may remember a little. Reading or setting the bytes under a name takes about as long among many
+/// names as among a few.
 public struct TaskMemory: Sendable, Hashable {
   private(set) var blocks = TaskMemoryBlocks()
 
-  /// Makes a memory without anything in it.
+  /// Makes an empty memory.
   public init() {}
 
   /// Whether nothing is remembered.
@@ -20,7 +20,7 @@ public struct TaskMemory: Sendable, Hashable {
 
   /// The bytes under a name; `nil` if there are none.
   ///
-  /// To set `nil` forgets the name. A name has at most 65,535 bytes of UTF-8.
+  /// Setting `nil` removes the name. A name has at most 65,535 bytes of UTF-8.
   public subscript(name: String) -> [UInt8]? {
     get { blocks[Array(name.utf8)] }
     set { blocks[Array(name.utf8)] = newValue }
@@ -40,14 +40,14 @@ extension TaskMemory: CustomStringConvertible {
   }
 }
 
-/// Bytes under names in one piece of memory: a ``TaskMemory``, or a part of one.
+/// Bytes under names in one allocation: a ``TaskMemory``, or a part of one.
 ///
 /// Reading or setting the bytes under a name is O(n) for n bytes in all.
 struct TaskMemoryBlock: Sendable, Hashable {
-  // Each item is the length of its name in 2 bytes, the length of its value in 4 bytes, both with
-  // the lowest byte first, the name, and the value. Items are in the order of the lengths of their
-  // names, and of their names. With an `Array`, `TaskMemoryBlocks` would take more than a word on
-  // some platforms.
+  // Each item consists of the length of its name in 2 bytes, the length of its value in 4 bytes,
+  // both with the lowest byte first, the name, and the value. Items are sorted by the length of
+  // their names, then by their names. With an `Array`, `TaskMemoryBlocks` would be larger than a
+  // word on some platforms.
   private(set) var bytes: ContiguousArray<UInt8> = []
 
   private static var headerLength: Int { 6 }
@@ -78,7 +78,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
     }
   }
 
-  /// Sets the bytes under a name, in place; `nil` forgets the name.
+  /// Sets the bytes under a name, in place; `nil` removes the name.
   ///
   /// - Returns: By how much the size grows.
   @discardableResult
@@ -92,20 +92,20 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
   // MARK: Parts
 
-  /// How many bytes it takes to set the bytes under a name.
+  /// The number of bytes of an item; 0 if its value is `nil`.
   static func length(_ value: [UInt8]?, under name: [UInt8]) -> Int {
     value.map { headerLength + name.count + $0.count } ?? 0
   }
 
-  /// Returns whether its first name comes after this one.
+  /// Returns whether the block's first name sorts after a name.
   func begins(after name: [UInt8]) -> Bool {
     !isEmpty && order(of: name, andItemAt: 0) == .before
   }
 
-  /// Returns whether its last name comes before this one.
+  /// Returns whether the block's last name sorts before a name.
   func ends(before name: [UInt8]) -> Bool { place(of: name).start == bytes.count }
 
-  /// Returns the same in blocks of at most `maxLength` bytes; a longer item has one to itself.
+  /// Returns the items in blocks of at most `maxLength` bytes; a longer item gets its own block.
   func split(_ maxLength: Int) -> [TaskMemoryBlock] {
     var blocks: [TaskMemoryBlock] = []
     var begin = 0
@@ -143,7 +143,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 
   private func valueLength(ofItemAt start: Int) -> Int {
-    // Written out, because each search reads all lengths up to its item.
+    // Without a loop, because each search reads all lengths up to its item.
     Int(bytes[start + 2]) | Int(bytes[start + 3]) << 8 | Int(bytes[start + 4]) << 16
       | Int(bytes[start + 5]) << 24
   }
@@ -164,7 +164,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
     String(decoding: bytes[nameRange(ofItemAt: start)], as: UTF8.self)
   }
 
-  /// Where a name stands to that of an item.
+  /// The order of a name relative to an item's name.
   private enum Order { case before, same, after }
 
   private func order(of name: [UInt8], andItemAt start: Int) -> Order {
@@ -189,12 +189,12 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 }
 
-/// The bytes under all names of a ``TaskMemory``: in one block as long as they are few.
+/// The bytes under all names of a ``TaskMemory``: in one block while they are few.
 ///
-/// It takes a word. A change copies or moves no more than one block, also while another task memory
-/// has the same blocks.
+/// Its size is one word. A change copies or moves at most one block, even while another task memory
+/// shares the blocks.
 enum TaskMemoryBlocks: Sendable {
-  /// A block of several.
+  /// One of several blocks.
   struct Part: Sendable {
     var block: TaskMemoryBlock
     /// The size of the block.
@@ -207,10 +207,10 @@ enum TaskMemoryBlocks: Sendable {
   }
 
   case one(TaskMemoryBlock)
-  /// At least two, in the order of their names; none is empty.
+  /// At least two blocks, in the order of their names; none is empty.
   case many(ContiguousArray<Part>)
 
-  /// The length of a block, in bytes, beyond which it has one name only.
+  /// The maximum length of a block with more than one name, in bytes.
   static var maxLength: Int { 8 << 10 }
 
   init() { self = .one(TaskMemoryBlock()) }
@@ -235,7 +235,7 @@ enum TaskMemoryBlocks: Sendable {
 
   /// The bytes under a name; `nil` if there are none.
   ///
-  /// To set `nil` forgets the name.
+  /// Setting `nil` removes the name.
   subscript(name: [UInt8]) -> [UInt8]? {
     get {
       switch self {
@@ -261,7 +261,7 @@ enum TaskMemoryBlocks: Sendable {
     }
   }
 
-  /// Takes the blocks out: while `self` held them too, a change would copy them.
+  /// Moves the blocks out: if `self` still referenced them, a change would copy them.
   private mutating func take() -> TaskMemoryBlocks {
     let taken = self
     self = TaskMemoryBlocks()
@@ -273,7 +273,7 @@ enum TaskMemoryBlocks: Sendable {
   /// Returns the index of the block that has a name, or would have it.
   private static func index(of name: [UInt8], in parts: ContiguousArray<Part>) -> Int {
     var (low, high) = (0, parts.count - 1)
-    // No block before `low` has the name, and none after `high`.
+    // The name is in no block before `low`, and in none after `high`.
     while low < high {
       let middle = (low + high + 1) / 2
       if parts[middle].block.begins(after: name) { high = middle - 1 } else { low = middle }
@@ -287,21 +287,21 @@ enum TaskMemoryBlocks: Sendable {
     in parts: inout ContiguousArray<Part>
   ) {
     let length = TaskMemoryBlock.length(value, under: name)
-    // A long item that a split has given a block to itself keeps it. If it shared the block again,
-    // the next split would leave a block of a few names behind, and so on.
-    func hasRoom(_ index: Int) -> Bool {
+    // A long item that got its own block from a split keeps it. If it shared the block again, the
+    // next split would leave a block of a few names behind, and so on.
+    func hasCapacity(_ index: Int) -> Bool {
       let block = parts[index].block
       return block.bytes.count + length <= maxLength
         && !(block.bytes.count > maxLength / 2 && block.hasOneName)
     }
     var index = index(of: name, in: parts)
-    if length > 0, !hasRoom(index) {
-      // A full block is left alone where a neighbor can have the name, or a block between them.
+    if length > 0, !hasCapacity(index) {
+      // A full block is not split if a neighbor, or a new block between them, can store the name.
       if parts[index].block.begins(after: name) {
         parts.insert(Part(TaskMemoryBlock()), at: index)
       } else if parts[index].block.ends(before: name) {
         index += 1
-        if index == parts.count || !hasRoom(index) {
+        if index == parts.count || !hasCapacity(index) {
           parts.insert(Part(TaskMemoryBlock()), at: index)
         }
       }
@@ -317,7 +317,7 @@ enum TaskMemoryBlocks: Sendable {
 }
 
 extension TaskMemoryBlocks: Hashable {
-  /// All bytes; the same for the same names and values, in whatever blocks they are.
+  /// All bytes; equal names and values have equal bytes, however they are split into blocks.
   private var bytes: ContiguousArray<UInt8> {
     switch self {
     case .one(let block): block.bytes

@@ -6,9 +6,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a task carries: a value that can be encoded, and the name of its handler.
+/// A value that a task carries to its handler.
 ///
-/// After a restart, the handler is found again under this name.
+/// It is stored with a name, under which the handler is found again after a restart.
 ///
 /// ```swift
 /// struct PostComment: TaskPayload { var text: String }
@@ -46,12 +46,12 @@ public import Foundation
 public protocol TaskPayload: Codable, Sendable {
   /// The name that is stored with the task; by default the type's own.
   ///
-  /// The default is the type's name after those of the types around it, without the module:
+  /// The default is the type's name, preceded by those of the enclosing types, without the module:
   /// `Mail.Send` for a type `Send` in a type `Mail`. It is the same in each build of the program,
   /// for generic, private and local types, too.
   ///
-  /// No two types may have the same name: ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
-  /// says what happens then. A name must not be empty, and has no NUL.
+  /// No two types may have the same name; ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
+  /// says what happens if they do. A name must not be empty or contain NUL.
   static var taskName: String { get }
   /// The names under which tasks of this type were stored before; by default none.
   static var formerTaskNames: [String] { get }
@@ -59,15 +59,16 @@ public protocol TaskPayload: Codable, Sendable {
   static var schemaVersion: Int { get }
   /// The options of the payload's task; by default nothing is chosen.
   ///
-  /// The call that adds the task may choose otherwise. What is not chosen is left to the queue's
-  /// ``TaskQueueConfiguration/taskDefaults``. The property is read once when the task is added.
+  /// The call that adds the task may override them. Options that are not chosen come from the
+  /// queue's ``TaskQueueConfiguration/taskDefaults``. The property is read once, when the task is
+  /// added.
   var options: TaskOptions { get }
 
   /// The type of ``uniqueKey``: `String?`, or `String` if each task has a key.
   associatedtype DeclaredUniqueKey = String?
-  /// The key by which a new task finds another one of its type; by default `nil`, for none.
+  /// The key that deduplicates tasks of the type; by default `nil`, for none.
   ///
-  /// <doc:UniqueTasks> says what becomes of a second task with the key.
+  /// <doc:UniqueTasks> says what happens to a second task with the key.
   ///
   /// The call that adds a task may give another key. Declare the property with the type `String?`
   /// or `String`; the compiler refuses other types.
@@ -75,17 +76,17 @@ public protocol TaskPayload: Codable, Sendable {
   /// The ``uniqueKey``, as queues read it. Don't implement it.
   var storedUniqueKey: String? { get }
 
-  /// Makes a payload from what this version of the type, or an earlier one, has stored.
+  /// Makes a payload from JSON that this version of the type, or an earlier one, stored.
   ///
-  /// By default, this decodes the JSON, whatever its version. It is not called for a version that
-  /// is later than ``schemaVersion``.
-  /// - Throws: the error that makes the JSON unreadable. The task is then parked until a handler is
+  /// By default, this decodes the JSON, whatever its version. It is not called for a version above
+  /// ``schemaVersion``.
+  /// - Throws: any error, if the JSON can't be read. The task is then parked until a handler is
   ///   registered for it again, or the queue runs again.
   static func decode(from json: Data, version: Int) throws -> Self
 }
 
 extension TaskPayload {
-  /// The type's own name, after those of the types around it, without the module.
+  /// The type's own name, preceded by those of the enclosing types, without the module.
   public static var taskName: String { TypeNames.shared.name(of: Self.self) }
   /// No former names.
   public static var formerTaskNames: [String] { [] }
@@ -113,7 +114,7 @@ extension TaskPayload where DeclaredUniqueKey == String {
 }
 
 extension TaskPayload {
-  /// It makes the compiler refuse a type whose key has another type, and would not be read.
+  /// Makes the compiler reject a type whose key has another type, which queues would not read.
   @available(*, unavailable, message: "declare 'uniqueKey' with the type 'String?' or 'String'")
   public var storedUniqueKey: String? { nil }
 }
@@ -129,8 +130,8 @@ enum TypeName {
 
   /// Returns a type's full name without the parts that may differ in the next build.
   ///
-  /// These are the modules, and the parts that stand for a file or a function: `App.(unknown
-  /// context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
+  /// It leaves out the modules, and the parts that denote a file or a function:
+  /// `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
   static func withoutModules(_ name: String) -> String { shortened(name, keepsModules: false) }
 
   private static func shortened(_ name: String, keepsModules: Bool) -> String {
@@ -138,11 +139,11 @@ enum TypeName {
     var rest = name[...]
     var isPathBegun = false
     while let first = rest.first {
-      if let place = takePlace(from: &rest) {
+      if let place = removePlace(from: &rest) {
         result += place
         isPathBegun = isPathBegun || !place.isEmpty
       } else if isPart(ofIdentifier: first) {
-        let identifier = takeIdentifier(from: &rest)
+        let identifier = removeIdentifier(from: &rest)
         if !keepsModules, !isPathBegun, rest.first == "." {
           // This is the module.
           rest.removeFirst()
@@ -159,10 +160,10 @@ enum TypeName {
     return result
   }
 
-  /// Takes a part in parentheses that stands for a file, a function or an extension.
+  /// Removes a leading part in parentheses that denotes a file, a function or an extension.
   ///
   /// - Returns: The identifier in the part, empty if it has none; `nil` if there is no such part.
-  private static func takePlace(from name: inout Substring) -> Substring? {
+  private static func removePlace(from name: inout Substring) -> Substring? {
     guard name.first == "(", let end = name.firstIndex(of: ")") else { return nil }
     let inside = name[name.index(after: name.startIndex)..<end]
     let words = inside.split(separator: " ")
@@ -181,7 +182,7 @@ enum TypeName {
     return identifier
   }
 
-  private static func takeIdentifier(from name: inout Substring) -> Substring {
+  private static func removeIdentifier(from name: inout Substring) -> Substring {
     var end = name.startIndex
     if name.first == "`" {
       end = name.dropFirst().firstIndex(of: "`") ?? name.startIndex
@@ -199,17 +200,18 @@ enum TypeName {
   }
 }
 
-/// The default names of tasks, each of which is found once for a type.
+/// The default names of tasks, each of which is computed once for a type.
 ///
-/// A type's name is needed whenever a task is enqueued, and takes thousands of instructions to
-/// find. The table only grows, by an entry for each type of the program whose name is needed. A
-/// lock and a dictionary take a fifth of the time of lists of lazy references, which need no lock.
+/// Each call that enqueues a task needs its type's name, and computing it costs thousands of
+/// instructions. The table only grows, by an entry for each type of the program whose name is
+/// needed. A lock and a dictionary need a fifth of the time of lists of lazy references, which need
+/// no lock.
 final class TypeNames: Sendable {
   static let shared = TypeNames()
 
   private let names = Mutex<[ObjectIdentifier: String]>([:])
 
-  /// Returns the name of a type after those of the types around it, as in `Mail.Send`.
+  /// Returns the name of a type, preceded by those of the enclosing types, as in `Mail.Send`.
   func name(of type: Any.Type) -> String {
     let identifier = ObjectIdentifier(type)
     if let name = names.withLock({ $0[identifier] }) { return name }

@@ -5,14 +5,14 @@ public import Foundation
 #endif
 
 extension TaskRecord {
-  /// Makes the task wait as it did when it was enqueued, but from another date on.
+  /// Resets the task to how it was when it was enqueued, but with another available date.
   ///
   /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. This clears the task's
-  /// retries, interruptions, failures, end date and ``isPostponed``, and the task because of which
-  /// it was cancelled. The date is the present one by the clock (``countedFrom``). This also drops
-  /// an expiry date that has come by `availableDate`: otherwise the task would be abandoned again
-  /// at once. The store itself changes the task's lease, if it has one, and moves the task behind
-  /// its equals in line.
+  /// retries, interruptions, failures, end date and ``isPostponed``, and its
+  /// ``TaskDependencies/cause``. The date is the present one by the queue's clock, so it becomes
+  /// ``countedFrom``. An expiry date that has passed by `availableDate` is dropped, too: otherwise
+  /// the task would be abandoned again at once. The store itself changes the task's lease, if it
+  /// has one, and moves the task behind its equals in line.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate
@@ -25,9 +25,9 @@ extension TaskRecord {
 
   /// Suspends the task until a date.
   ///
-  /// Stores call this on ``TaskChange/suspend(_:until:awaiting:countedFrom:)``, unless what the
-  /// task awaits has come: then they call ``wake()`` as well. It clears the interruptions and
-  /// ``isPostponed``. Retries and failures stay.
+  /// Stores call this on ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. If the completion
+  /// that the task awaits has already arrived, they then call ``wake()``. This clears the
+  /// interruptions and ``isPostponed``. Retries and failures stay.
   public mutating func suspend(until date: Date, countedFrom origin: Date?) {
     state = .suspended
     availableDate = date
@@ -36,13 +36,13 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Whether its date ever comes; it does not for a task that is suspended without one.
+  /// Whether the task has a date; a task that is suspended without one has none.
   var hasDueDate: Bool { availableDate < .distantFuture }
 
   /// Makes a suspended task wait, available at once.
   ///
   /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace
-  /// a suspended task. The date becomes ``createdDate``.
+  /// a suspended task. ``availableDate`` becomes ``createdDate``.
   public mutating func wake() {
     state = .waiting
     availableDate = createdDate
@@ -50,18 +50,18 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Counts from `now` what was counted from a later date, by a clock that was ahead.
+  /// Corrects dates that are later than `now`, because the clock that they were counted by was
+  /// ahead.
   ///
   /// Stores call this on ``TaskChange/rebase(_:)``, for tasks in any state. If ``createdDate`` is
   /// later than `now`, it becomes `now`, and ``uniqueUntil`` and ``latestDate`` keep their distance
-  /// from it. Nothing else of a task changes that has ended. If ``failedDate`` is later, it becomes
-  /// `now`, too.
+  /// from it. In a task that has ended, nothing else changes. In other tasks, a ``failedDate`` that
+  /// is later than `now` becomes `now`, too.
   ///
   /// If ``countedFrom`` is later than `now`, it becomes `now`, and ``availableDate`` keeps its
-  /// distance from it. A suspended task wakes instead (``wake()``): its handler counts again what
-  /// it waits for. A date that was chosen stays.
-  /// - Returns: Whether ``availableDate`` has become another one. If the task waits, it goes behind
-  ///   its equals then.
+  /// distance from it. A suspended task wakes instead (``wake()``), and its handler chooses a date
+  /// again. A chosen date stays.
+  /// - Returns: Whether ``availableDate`` changed. If so, a waiting task goes behind its equals.
   public mutating func rebase(to now: Date) -> Bool {
     let origin = countedFrom
     if createdDate > now { setCreatedDate(now) }
@@ -77,13 +77,13 @@ extension TaskRecord {
     return true
   }
 
-  /// Changes the date on which the task was enqueued, and those that were counted from it.
+  /// Changes the date on which the task was enqueued, and the dates that were counted from it.
   private mutating func setCreatedDate(_ date: Date) {
     var definition = shared.value
     let old = definition.createdDate
     definition.createdDate = date
     if var extras = definition.extras.present {
-      // What is earlier was counted from another date, by a task that this one has taken over.
+      // An earlier date was counted from another task's enqueueing, before this task took it over.
       if let end = extras.uniqueUntil, end >= old {
         extras.uniqueUntil = end.moved(from: old, to: date)
       }
@@ -95,12 +95,12 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
   }
 
-  /// Returns whether new tasks with the unique key count as this one on a date.
+  /// Returns whether new tasks with the unique key are duplicates of this one on a date.
   func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
-  /// Whether it expired before a later task was added, which has taken its unique key.
+  /// Whether the task had expired when a later task was added, which then got its unique key.
   ///
-  /// No attempt at it begins, whatever a clock says by then.
+  /// The task is never attempted again, whatever a clock says later.
   var isDisplaced: Bool {
     keyRole == nil && uniqueKey != nil && expiryDate != nil && !state.isFinished
   }
@@ -123,18 +123,18 @@ extension TaskRecord {
 }
 
 extension Date {
-  /// Returns the date that is as far from another date as this one is from its origin.
+  /// Returns the date that is as far from `now` as this date is from `origin`.
   fileprivate func moved(from origin: Date, to now: Date) -> Date {
-    // What is equal stays equal. The rest is rounded as it is when it is read from a file.
+    // Equal dates stay equal. Others are rounded as when they are read from a file.
     if self == origin { return now }
     let seconds = (now + timeIntervalSince(origin)).timeIntervalSince1970
-    // If no finite date is that far ahead, it can't be stored either, and the date stays.
+    // A date that is not finite can't be stored, so the date stays the same.
     return seconds.isFinite ? Date(timeIntervalSince1970: seconds) : self
   }
 }
 
-// A count may come from a file that anyone wrote. At the end of its range it stays as it is, so
-// that it does not end the process.
+// A count may come from a file that anyone wrote. At the maximum, it stays the same: an overflow
+// would end the process.
 extension TaskRecord {
   /// The number of failed attempts, once the current one has failed.
   var nextRetryCount: Int { Self.next(retryCount) }
@@ -146,27 +146,27 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// The number of failures that are kept in addition to the last one.
+  /// The maximum number of failures that are stored besides the last one.
   private static var maxEarlierFailures: Int { 4 }
 
   /// The last five failures of the task, the oldest first; empty if it has none.
   ///
   /// The text of the last failure is ``lastError``, and its date is ``failedDate``. The texts of
-  /// the earlier ones are cut to 500 Unicode scalars. It also counts as a failure that a payload
-  /// could not be decoded, or that a task was abandoned because it had expired. A restart forgets
-  /// all failures.
+  /// the earlier ones are cut to 500 Unicode scalars. A payload that could not be decoded also
+  /// counts as a failure, and so does the expiry of an abandoned task. A restart clears all
+  /// failures.
   public var failures: [TaskFailure] {
     guard let lastError, let failedDate else { return earlierFailures }
     return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
   }
 
-  /// Notes that an attempt has failed.
+  /// Records that an attempt has failed.
   ///
   /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` with
   /// a failure, ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
   ///
-  /// The failure becomes the last one. The one that was last becomes the last of
-  /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
+  /// The failure becomes the last one. The previous last failure moves to the end of
+  /// ``earlierFailures``, which stores the first 500 Unicode scalars of its text.
   public mutating func note(_ failure: TaskFailure) {
     var noted = failureState.value
     if let last = noted.lastFailure {
@@ -177,23 +177,23 @@ extension TaskRecord {
     failureState.value = noted
   }
 
-  /// Returns the failures before the last one that are kept.
+  /// Returns the latest of the failures before the last one, as many as are stored.
   package static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
   }
 
-  /// Roughly how many bytes the failures take in a file.
+  /// The approximate number of bytes of the failures in a file.
   var failureByteCount: Int {
-    // Each text comes with its date and with separators.
+    // Each text is stored with its date and separators.
     earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
   }
 }
 
 extension TaskFailure {
-  /// The limit of a text in Unicode scalars, which databases count as characters.
+  /// The maximum length of a text in Unicode scalars, which databases count as characters.
   private static var longestEarlierReason: Int { 500 }
 
-  /// Returns the failure as it is kept when it is no longer the last one.
+  /// Returns the failure with the shorter text that is stored once another failure is the last one.
   package func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
@@ -210,9 +210,9 @@ extension TaskRecord: CustomStringConvertible {
   }
 }
 
-/// What an update, a new task, or another store changes.
+/// Changes by an update, by a new task, or by another store.
 extension TaskRecord {
-  /// Changes what an update names.
+  /// Applies an update.
   ///
   /// Stores call this on ``TaskChange/update(_:_:)``.
   public mutating func apply(_ update: TaskUpdate) {
@@ -229,15 +229,15 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
   }
 
-  /// Takes over the payload, the options and the date of a new task with the same key.
+  /// Adopts the payload, the options and the date of a new task with the same key.
   ///
   /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
-  /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line. The task keeps its order key and its place in that order, and
-  /// waits for the tasks that it waited for.
+  /// this task is not running. ``UniquePolicy/replace`` says what happens to the date. The store
+  /// itself moves the task in line. The task keeps its order key, its place in that order, and its
+  /// dependencies.
   ///
-  /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
-  ///   one, or it was parked or suspended.
+  /// - Returns: Whether the task goes behind its equals: its priority or its date changed, or it
+  ///   was parked or suspended.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
     let before = (state, priority, availableDate)
     var definition = shared.value
@@ -274,12 +274,12 @@ extension TaskRecord {
     return (state, priority, availableDate) != before
   }
 
-  /// Takes the place of the holder of its key, which has failed.
+  /// Replaces the holder of its key, whose attempt has failed.
   ///
   /// Stores call this for the successor on
   /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` of the holder. `holder`
-  /// is the holder after that change. The successor gets its retries and its failures, and is not
-  /// performed before the retry's date.
+  /// is the holder after that change. The successor inherits the holder's retries and failures, and
+  /// is not performed before the retry's date.
   public mutating func takePlace(of holder: TaskRecord) {
     keyRole = .holder
     let origin = countedFrom
@@ -321,7 +321,7 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Throws if this is no new task, or has a value that the form does not allow.
+  /// Throws if this is not a new task, or has a value that fails the check.
   func check(_ form: FormCheck) throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
@@ -356,7 +356,7 @@ extension TaskRecord {
     guard dependencies.batch?.isPossible ?? true else {
       throw TaskQueueError(
         .invalidArgument,
-        "the progress of the batch before the task \(id) is impossible"
+        "the progress of the batch that the task \(id) follows is impossible"
       )
     }
   }
@@ -372,12 +372,13 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Returns whether a task that is in the store is this new one, which was stored before.
+  /// Returns whether this new task is already stored, as `other`.
   ///
-  /// Stores call it when the ID of a new task is taken: a queue may send an insertion again if the
-  /// answer was lost. What never changes must be the same: the ID, the name, the queue, the unique
-  /// key and the order key, and the payload. The date on which the task was made is the same to a
-  /// microsecond, or an earlier one since a rebase. All else may have changed since.
+  /// Stores call this when they already have a task with the ID of a new one: a queue may repeat an
+  /// insertion if the response was lost. What never changes must be equal: the ID, the name, the
+  /// queue, the unique key, the order key and the payload. The date on which the task was made must
+  /// be equal to a microsecond; after a rebase it may be earlier. Everything else may have changed
+  /// since.
   public func isStored(as other: TaskRecord) -> Bool {
     guard id == other.id, name.isExactly(other.name), queue.isExactly(other.queue),
       uniqueKey.map(ExactText.init) == other.uniqueKey.map(ExactText.init),
@@ -391,7 +392,7 @@ extension TaskRecord {
 }
 
 extension Date {
-  /// Returns whether the date may be another one that was stored to a microsecond.
+  /// Returns whether the dates are equal to the microsecond to which stores round.
   func isStored(as other: Date) -> Bool {
     abs(timeIntervalSince(other)) <= 1e-6 + 4 * other.timeIntervalSince1970.ulp
   }

@@ -4,9 +4,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A task as a store keeps it, and as look-ups and events show it.
+/// A task as stores store it, and as look-ups and events show it.
 ///
-/// A record is small, because a queue may hold a million of them.
+/// A record is small, because a queue may have a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   var shared: SharedDefinition
   var failureState: Rare<FailureState>
@@ -19,13 +19,13 @@ public struct TaskRecord: Sendable, Identifiable {
   public var finishedDate: Date?
   /// Where the task is in its life.
   public var state: TaskState
-  /// What the task is for its unique key; `nil` if it has no key, or has ended.
+  /// The task's role for its unique key; `nil` if it has no key, or has ended.
   ///
-  /// It is also `nil` for a task that has expired, and whose key has gone to a new one. A new task
-  /// has none: the store sets it.
+  /// It is also `nil` for an expired task whose key now belongs to a newer task. A new task has no
+  /// role: the store sets it.
   public var keyRole: UniqueKeyRole?
 
-  /// Makes a record, as a store does from what it has stored.
+  /// Makes a record, as a store does from stored values.
   ///
   /// If `isPostponed` is `nil`, it is true for a task that has retries.
   public init(
@@ -108,7 +108,7 @@ public struct TaskRecord: Sendable, Identifiable {
     self.finishedDate = finishedDate
   }
 
-  /// Makes a new task for which nothing is chosen, sooner than the other initializer does.
+  /// Makes a new task without chosen options, faster than the other initializer.
   init(
     id: TaskID,
     name: String,
@@ -141,40 +141,40 @@ public struct TaskRecord: Sendable, Identifiable {
   public var id: TaskID { shared.value.id }
   /// The name under which its handler is registered.
   public var name: String { shared.value.name }
-  /// What the task carries.
+  /// The value that the task carries.
   public var payload: StoredPayload { shared.value.payload }
   /// Its rank among the available tasks.
   public var priority: TaskQueue.Priority { shared.value.priority }
   /// When it was enqueued.
   public var createdDate: Date { shared.value.createdDate }
-  /// How often it may be retried.
+  /// How many times it may be retried.
   public var maxRetries: RetryLimit { shared.value.maxRetries }
   /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
   public var usesBackoff: Bool { shared.value.usesBackoff }
-  /// The key by which new tasks of the same name find this one; `nil` if it has none.
+  /// The key that deduplicates tasks of the same name; `nil` if the task has none.
   ///
-  /// ``keyRole`` says what the task is for it.
+  /// ``keyRole`` is the task's role for it.
   public var uniqueKey: String? { shared.value.uniqueKey }
-  /// The date until which a new task with the key counts as this one if it has succeeded.
+  /// The date until which a new task with the key is a duplicate of this one after its success.
   ///
-  /// It is `nil` if a new task is added as soon as this one has ended (``TaskOptions/uniqueFor``).
+  /// If it is `nil`, a new task can be added as soon as this one has ended
+  /// (``TaskOptions/uniqueFor``).
   public var uniqueUntil: Date? { shared.value.extras.present?.uniqueUntil }
   /// The date beyond which no replacement postpones the task; `nil` if there is none.
   public var latestDate: Date? { shared.value.extras.present?.latestDate }
   /// The key of the tasks that are performed one at a time, in the order of their insertion.
   ///
-  /// It is `nil` for a task that waits for no other one. Tasks with other names may have the same
-  /// key.
+  /// It is `nil` for a task without order. Tasks with other names may have the same key.
   public var orderKey: String? { prerequisites?.orderKey }
   /// Whether later tasks with the order key wait after this one has ended without success.
   ///
   /// They wait until it is restarted or removed.
   public var blocksOrderOnFailure: Bool { prerequisites?.blocksOrderOnFailure ?? false }
-  /// What must hold when an attempt begins.
+  /// The conditions that must hold when an attempt starts.
   public var conditions: Set<TaskCondition> { prerequisites?.conditions ?? [] }
-  /// The tasks that it waits for, and what has become of them.
+  /// The tasks that this one waits for, and how they have ended.
   ///
-  /// A store keeps this in step with what happens to those tasks; <doc:WritingAStore> says how.
+  /// A store updates this when those tasks change; <doc:WritingAStore> says how.
   public var dependencies: TaskDependencies {
     get { prerequisites?.dependencies.value ?? TaskDependencies() }
     set {
@@ -183,15 +183,14 @@ public struct TaskRecord: Sendable, Identifiable {
       shared = SharedDefinition(definition)
     }
   }
-  /// The queue of a ``TaskQueueGroup`` in which the task is; empty if it is in none.
+  /// The task's queue in a ``TaskQueueGroup``; empty if it belongs to none.
   ///
-  /// To a claim, a look-up, its unique key and its order key, the tasks of other queues are not
-  /// there.
+  /// Claims, look-ups, unique keys and order keys ignore the tasks of other queues.
   public var queue: String { shared.value.extras.present?.queue ?? "" }
-  /// How much the task remembers: the number of bytes of the names, in UTF-8, and of the values.
+  /// The size of the task's memory: the bytes of the names, in UTF-8, and of the values.
   ///
-  /// A new task remembers nothing, whatever its record says. A store keeps this in step with
-  /// ``Persistence/memory(of:)``.
+  /// A new task remembers nothing, whatever its record says. A store keeps this equal to the size
+  /// of ``Persistence/memory(of:)``.
   public var memorySize: Int {
     get { shared.value.extras.present?.memorySize ?? 0 }
     set {
@@ -203,17 +202,17 @@ public struct TaskRecord: Sendable, Identifiable {
   }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
-  /// How long one attempt may take; `nil` for any time.
+  /// How long one attempt may run; `nil` for no limit.
   public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
-  /// The date from which no attempt begins; `nil` if none.
+  /// The date from which no attempt starts; `nil` if none.
   public var expiryDate: Date? { shared.value.extras.present?.expiryDate }
 
-  /// How many attempts have failed.
+  /// The number of failed attempts.
   public var retryCount: Int {
     get { failureState.present?.retryCount ?? 0 }
     set { failureState.value.retryCount = newValue }
   }
-  /// How often a process ended while it performed the task, or had claimed it to do so.
+  /// How many times a process ended while it was performing the task, or had claimed it.
   public var interruptionCount: Int {
     get { failureState.present?.interruptionCount ?? 0 }
     set { failureState.value.interruptionCount = newValue }
@@ -228,50 +227,48 @@ public struct TaskRecord: Sendable, Identifiable {
     get { failureState.present?.failedDate }
     set { failureState.value.failedDate = newValue }
   }
-  /// Whether ``availableDate`` was set by the last attempt, and was not chosen.
-  ///
-  /// The date is then that of a retry, or the end of a snooze.
+  /// Whether the last attempt set ``availableDate``: for a retry, or at the end of a snooze.
   ///
   /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``. It
   /// clears it on ``TaskChange/restart(_:availableDate:forgets:)``,
   /// ``TaskChange/reschedule(_:availableDate:countedFrom:)`` and
-  /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``.
-  /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
+  /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. The next attempt does not change it,
+  /// and neither does a clock that goes back.
   public var isPostponed: Bool {
     get { failureState.present?.isPostponed ?? false }
     set { failureState.value.isPostponed = newValue }
   }
-  /// The failures before the last one, the oldest first; stores keep them as they are.
+  /// The failures before the last one, the oldest first; stores store them unchanged.
   ///
-  /// There are at most four: of more, the last four count. ``failures`` includes the last one, too.
+  /// There are at most four: the latest ones. ``failures`` includes the last one, too.
   public var earlierFailures: [TaskFailure] {
     get { failureState.present?.earlierFailures ?? [] }
     set { failureState.value.earlierFailures = Self.kept(newValue) }
   }
 
-  /// Whether anything has gone wrong with the task.
+  /// Whether the task has any history, such as retries or failures.
   var hasFailureState: Bool { !failureState.isEmpty }
-  /// Whether it has any of the options that few tasks have.
+  /// Whether the task has any of the options that few tasks have.
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
-  /// Whether it may have to wait for something besides its date.
+  /// Whether the task may wait for something besides its date.
   var hasPrerequisites: Bool {
     guard let extras = shared.value.extras.present else { return false }
     return !extras.prerequisites.isEmpty
   }
 
-  /// Clears what has gone wrong with the task, as if it were new.
+  /// Clears the task's history, as if it were new.
   mutating func forgetFailures() { failureState.value = FailureState() }
 
   /// Returns whether the task has expired by this date, so that no attempt begins.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
-  /// The place among the tasks with the order key, which the table gives.
+  /// The task's position among the tasks with its order key, which the table assigns.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
 
   /// The dependencies; `nil` if there are none.
   ///
-  /// Reading them makes no empty value.
+  /// Reading them does not make an empty value.
   var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
   var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
@@ -289,9 +286,9 @@ public struct TaskRecord: Sendable, Identifiable {
   }
 }
 
-/// The parts of a record: what seldom changes, what few tasks have, and what has gone wrong.
+/// The parts of a record: what seldom changes, what few tasks have, and the history.
 ///
-/// They are apart because a record is small: it holds references to them.
+/// A record only references them, so it is small.
 extension TaskRecord {
   /// The part of a task that seldom changes.
   ///
@@ -300,8 +297,8 @@ extension TaskRecord {
     private(set) var id: TaskID
     let name: String
     var payload: StoredPayload
-    // After a limit, the flag would take another word. Here it uses space that the payload leaves
-    // free.
+    // Placed after the limit, the flag would need another word. Here it uses space that the payload
+    // leaves free.
     private var isRetriedAlways: Bool
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
@@ -358,7 +355,7 @@ extension TaskRecord {
     init(_ value: Definition) { self.value = value }
   }
 
-  /// The options that are chosen for few tasks.
+  /// The options that few tasks have.
   struct Extras: RareValue {
     var tags: Set<String> = []
     var timeLimit: Duration?
@@ -378,7 +375,7 @@ extension TaskRecord {
   /// What a task waits for besides its date.
   struct Prerequisites: RareValue {
     var orderKey: String?
-    /// The place among the tasks with the order key; 0 until a table has given one.
+    /// The position among the tasks with the order key; 0 until a table assigns one.
     var orderNumber: UInt64 = 0
     var blocksOrderOnFailure = false
     var conditions: Set<TaskCondition> = []
@@ -389,7 +386,7 @@ extension TaskRecord {
     }
   }
 
-  /// What has happened to a task, above all what has gone wrong with it.
+  /// The history of a task, above all its failures.
   struct FailureState: RareValue {
     var retryCount = 0
     var interruptionCount = 0
@@ -411,44 +408,44 @@ extension TaskRecord {
   }
 }
 
-/// From which date the available date of a task was counted.
+/// The origin of the available date.
 extension TaskRecord {
   /// The date by the queue's clock from which ``availableDate`` was counted; `nil` if that date was
   /// chosen.
   ///
   /// It is the date of the call that made the task available at once or after a delay, of the
-  /// failure that a retry follows, or of the snooze. If it turns out to be a date to come, the
-  /// clock was ahead, and a rebase counts from the present date instead (``rebase(to:)``).
+  /// failure that a retry follows, or of the snooze. If it turns out to be in the future, the clock
+  /// was ahead, and a rebase counts from the present date instead (``rebase(to:)``).
   ///
-  /// A date that is equal to ``createdDate`` counts as counted from it. So most tasks need no
+  /// An ``availableDate`` that equals ``createdDate`` is counted from it, so most tasks need no
   /// further value. Set this after ``availableDate``.
   public var countedFrom: Date? {
     get { explicitOrigin ?? (availableDate == createdDate ? createdDate : nil) }
     set { if newValue != countedFrom { failureState.value.countedFrom = newValue } }
   }
 
-  /// What ``countedFrom`` is, unless that follows from ``createdDate``.
+  /// The value of ``countedFrom``, unless it follows from ``createdDate``.
   package var explicitOrigin: Date? { failureState.present?.countedFrom }
 
   // MARK: In a file
 
-  /// What stands in a file for the origin of a date that was chosen.
+  /// The origin that a file stores for a chosen date, which has none.
   static let noOrigin = Date.distantPast
 
-  /// What ``countedFrom`` is if the file does not say so.
+  /// The value of ``countedFrom`` if the file has none.
   ///
-  /// Earlier versions did not store it, and went by this.
+  /// Earlier versions did not store it, and used this rule.
   var usualOrigin: Date? {
     if state == .suspended { return nil }
     return availableDate <= createdDate ? createdDate : failedDate
   }
 
-  /// Sets ``countedFrom``, given what the file says.
+  /// Sets ``countedFrom`` from the value in the file.
   mutating func setOrigin(_ stored: Date?) {
     countedFrom = stored == Self.noOrigin ? nil : stored ?? usualOrigin
   }
 
-  /// Returns from which date another available date is counted, given what the file says.
+  /// Returns the origin of another available date, from the value in the file.
   func origin(_ stored: Date?, of date: Date) -> Date? {
     var record = self
     record.state = .waiting
