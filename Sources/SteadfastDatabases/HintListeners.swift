@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The sequences that tell that another process may have changed the tables.
+/// The streams that report that another process may have changed the tables.
 package final class HintListeners: Sendable {
   private struct State {
     var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
@@ -14,7 +14,7 @@ package final class HintListeners: Sendable {
 
   package var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
-  /// Begins a sequence; `didEnd` is called when it has ended, and is among the listeners no more.
+  /// Starts a stream, and calls `didEnd` after the stream ended and was removed.
   package func stream(didEnd: @escaping @Sendable () -> Void = {}) -> AsyncStream<Void> {
     let (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let number = state.withLock { state -> Int? in

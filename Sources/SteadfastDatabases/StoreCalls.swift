@@ -2,22 +2,22 @@ package import Dispatch
 package import SteadfastQueue
 import Synchronization
 
-/// What takes the calls of a store, each of which a thread answers.
+/// Forwards a store's calls to its threads.
 package protocol StoreCalls: Sendable {
   func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer
 }
 
-/// Whether a store is open, as far as its callers know.
+/// Remembers whether a store is open.
 ///
-/// A queue opens its store before each call, so that must cost no call of a thread.
+/// A queue opens its store before each call. If the store is open, that must not involve a thread.
 package final class OpenState: Sendable {
   private let state = Mutex((isOpen: false, hasEnded: false))
 
   package init() {}
 
-  /// Lets a thread open the store, if it is not known to be open.
+  /// Opens the store on a thread, unless it is known to be open.
   ///
-  /// A store whose use a call has ended is not known to be open any more.
+  /// After ``noteLastCall()``, the store never counts as open.
   package func open(
     by thread: JobQueue,
     orThrow closed: @autoclosure @Sendable () -> any Error
@@ -27,7 +27,7 @@ package final class OpenState: Sendable {
     state.withLock { $0.isOpen = !$0.hasEnded }
   }
 
-  /// Notes a call after which there is no other.
+  /// Records that the store's last call was made.
   package func noteLastCall() { state.withLock { $0 = (false, true) } }
 }
 
@@ -41,13 +41,13 @@ extension StoreCalls {
   ) async throws -> [ChangeOutcome] {
     let prepared = try batch.map(PreparedChange.init)
     let answer = try await call(.apply(prepared, isDurable: durability == .durable))
-    guard case .outcomes(let outcomes) = answer else { Self.isForAnotherCall() }
+    guard case .outcomes(let outcomes) = answer else { Self.answerMismatch() }
     return outcomes
   }
 
   package func claim(_ request: ClaimRequest) async throws -> Claim {
     let answer = try await call(.claim(request))
-    guard case .claim(let claim) = answer else { Self.isForAnotherCall() }
+    guard case .claim(let claim) = answer else { Self.answerMismatch() }
     return claim
   }
 
@@ -57,31 +57,31 @@ extension StoreCalls {
     limit: Int
   ) async throws -> [TaskRecord] {
     let answer = try await call(.tasks(filter, after: id, limit: limit))
-    guard case .tasks(let tasks) = answer else { Self.isForAnotherCall() }
+    guard case .tasks(let tasks) = answer else { Self.answerMismatch() }
     return tasks
   }
 
   package func count(matching filter: TaskFilter) async throws -> Int {
     let answer = try await call(.count(filter))
-    guard case .count(let count) = answer else { Self.isForAnotherCall() }
+    guard case .count(let count) = answer else { Self.answerMismatch() }
     return count
   }
 
   package func contains(_ filter: TaskFilter) async throws -> Bool {
     let answer = try await call(.contains(filter))
-    guard case .isThere(let isThere) = answer else { Self.isForAnotherCall() }
+    guard case .isThere(let isThere) = answer else { Self.answerMismatch() }
     return isThere
   }
 
   package func value(named name: String) async throws -> [UInt8]? {
     let answer = try await call(.value(named: name))
-    guard case .value(let value) = answer else { Self.isForAnotherCall() }
+    guard case .value(let value) = answer else { Self.answerMismatch() }
     return value
   }
 
   package func memory(of id: TaskID) async throws -> TaskMemory {
     let answer = try await call(.memory(of: id))
-    guard case .memory(let memory) = answer else { Self.isForAnotherCall() }
+    guard case .memory(let memory) = answer else { Self.answerMismatch() }
     return memory
   }
 
@@ -89,9 +89,9 @@ extension StoreCalls {
 
   package func destroy() async throws { _ = try await call(.destroy) }
 
-  /// A thread answers each call with what the call asks for.
-  private static func isForAnotherCall() -> Never {
-    preconditionFailure("a thread of the store has answered another call than the one it took")
+  /// Stops the program: the kind of an answer always matches its call.
+  private static func answerMismatch() -> Never {
+    preconditionFailure("a thread of the store returned the answer to another kind of call")
   }
 }
 
@@ -110,7 +110,7 @@ package struct StoreJob: Sendable {
     case value(named: String)
     case memory(of: TaskID)
 
-    /// Whether no other call comes after this one.
+    /// Whether this is the last call of a store.
     package var isLast: Bool {
       switch self {
       case .close, .destroy: true
@@ -118,7 +118,7 @@ package struct StoreJob: Sendable {
       }
     }
 
-    /// Whether the call only looks.
+    /// Whether the call only reads.
     package var reads: Bool {
       switch self {
       case .tasks, .count, .contains, .value, .memory: true
@@ -146,7 +146,7 @@ package struct StoreJob: Sendable {
     self.continuation = continuation
   }
 
-  /// Whether the call begins or ends the use of the tables, and is part of no transaction.
+  /// Whether the call opens, closes or destroys the tables, and so runs outside a transaction.
   package var isAlone: Bool {
     switch call {
     case .open, .close, .destroy: true
@@ -160,14 +160,14 @@ package struct StoreJob: Sendable {
 }
 
 extension StoreJob {
-  /// The result of a call that was undone because of an error.
+  /// The result of a call that was rolled back because of an error.
   package static func result(of error: any Error) -> Result<Answer, any Error> {
     guard let refusal = error as? BatchRefusal else { return .failure(error) }
     return .success(.outcomes(refusal.outcomes))
   }
 }
 
-/// Jobs that threads of a store take, in the order in which they were added.
+/// A first-in, first-out queue of jobs for a store's threads.
 package final class JobQueue: Sendable {
   private struct State {
     var jobs: [StoreJob] = []
@@ -180,20 +180,20 @@ package final class JobQueue: Sendable {
 
   package init() {}
 
-  /// Adds a job, and returns whether a thread will take it.
+  /// Adds a job unless the threads are ending, and returns whether it was added.
   package func add(_ job: StoreJob) -> Bool {
-    let isTaken = state.withLock { state in
+    let isAdded = state.withLock { state in
       guard !state.isEnded else { return false }
       state.jobs.append(job)
       return true
     }
-    if isTaken { changed.signal() }
-    return isTaken
+    if isAdded { changed.signal() }
+    return isAdded
   }
 
   /// Waits until a thread has answered a call.
   ///
-  /// - Throws: `closed` if the threads have stopped; the error with which a thread has failed.
+  /// - Throws: `closed` if the threads have ended, or the error with which the call failed.
   package func perform(
     _ call: StoreJob.Call,
     orThrow closed: @autoclosure @Sendable () -> any Error
@@ -207,13 +207,13 @@ package final class JobQueue: Sendable {
     }
   }
 
-  /// Ends the waiting of a thread that takes all jobs, without a job.
+  /// Wakes the thread that waits in `next(all: true)`, even without a job.
   package func wake() {
     state.withLock { $0.isWoken = true }
     changed.signal()
   }
 
-  /// Lets the threads end, when they have done the jobs that were added.
+  /// Lets the threads end after they complete the remaining jobs.
   package func end() {
     state.withLock { $0.isEnded = true }
     changed.signal()
@@ -226,7 +226,7 @@ package final class JobQueue: Sendable {
     case end
   }
 
-  /// Waits for jobs, and takes all of them, or the first one.
+  /// Waits for jobs, then removes and returns all of them, or only the first one.
   package func next(all: Bool) -> Next {
     while true {
       let next = state.withLock { state -> Next? in
@@ -244,7 +244,7 @@ package final class JobQueue: Sendable {
         return .jobs(state.jobs)
       }
       if let next {
-        // Each thread of the group hears of the end, however many there are.
+        // Passes the end on to the next thread of the group.
         if case .end = next { changed.signal() }
         return next
       }
@@ -254,7 +254,7 @@ package final class JobQueue: Sendable {
 }
 
 extension SystemThread {
-  /// Starts a thread that is one of a group until it ends.
+  /// Starts a thread that belongs to a group until it ends.
   package static func start(
     in group: DispatchGroup,
     _ work: @escaping @Sendable () -> Void

@@ -1,7 +1,7 @@
 extension String {
-  /// Returns the text with each of these parts replaced by another one.
+  /// Returns the text with each part replaced.
   ///
-  /// It is a mistake in the program if a part does not occur.
+  /// Each part must occur in the text.
   package func editing(_ edits: [(part: String, replacement: String)]) -> String {
     edits.reduce(self) { text, edit in
       assert(text.contains(edit.part), "the text has no part '\(edit.part)'")

@@ -6,12 +6,14 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// A row that a statement returned, with columns that are counted from 0.
+/// A row that a statement returned.
+///
+/// The first column has the number 0.
 package protocol TaskRow {
   func isNull(_ column: Int32) -> Bool
-  /// The whole number in a column; 0 if it is null.
+  /// The integer in a column; 0 if it is null.
   func int64(_ column: Int32) -> Int64
-  /// The whole number in a column, or the nearest one that `Int` can hold; 0 if it is null.
+  /// The integer in a column, clamped to the range of `Int`; 0 if it is null.
   func integer(_ column: Int32) -> Int
   func flag(_ column: Int32) -> Bool
   func text(_ column: Int32) -> String
@@ -19,14 +21,14 @@ package protocol TaskRow {
   /// The ID in a column; `nil` if it is null.
   func id(_ column: Int32) -> TaskID?
   func date(_ column: Int32) -> Date
-  /// The texts of an array; none if it is null.
+  /// The strings of an array; empty if the column is null.
   ///
-  /// - Throws: An ``UnreadableRow`` if it is no array of texts.
+  /// - Throws: An ``UnreadableRow`` if the column isn't an array of strings.
   func texts(_ column: Int32) throws -> [String]
 }
 
 extension TaskRow {
-  /// What `read` finds in a column; `nil` if it is null.
+  /// Reads a column with `read`; returns `nil` if the column is null.
   package func ifAny<Value>(_ column: Int32, _ read: (Int32) throws -> Value) rethrows -> Value? {
     isNull(column) ? nil : try read(column)
   }
@@ -54,12 +56,13 @@ package enum TaskColumns {
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
   ]
 
-  /// The number of the first column behind those.
+  /// The number of these columns, and so the number of the first column after them.
   package static let count = Int32(names.count)
 }
 
-/// A task that another one waits for or counts, as a row of both: its ID, whether it is named, and
-/// the state as which it has failed.
+/// A task that another task waits for or counts as a member of its batch.
+///
+/// The row has the task's ID, whether the other task names it, and the state in which it failed.
 package struct StoredDependency {
   fileprivate let id: TaskID?
   fileprivate let isNamed: Bool
@@ -75,7 +78,8 @@ package struct StoredDependency {
 extension TaskRow {
   /// Returns the task in a row of ``TaskColumns``.
   ///
-  /// `dependencies` looks up what a task waits for or counts, if there is something.
+  /// `dependencies` looks up the tasks that a task waits for or counts. It is called only for tasks
+  /// that have some.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
   package func record(
@@ -155,7 +159,7 @@ extension TaskRow {
   }
 }
 
-/// The failures before the last one as JSON: for each its text and its date.
+/// The failures before the last one, as JSON with the text and the date of each.
 package enum StoredFailures {
   private struct Failure: Codable {
     var reason: String
@@ -169,9 +173,9 @@ package enum StoredFailures {
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// Returns the text for the earlier failures of a task, to which its last one is added.
+  /// Returns the text for a task's earlier failures with its last one appended.
   ///
-  /// The row has the text and the date of the last failure, and the earlier ones.
+  /// The row has the text and the date of the last failure, then the text for the earlier ones.
   package static func textWithLast(_ row: some TaskRow) throws -> String? {
     let earlier = try read(row.ifAny(2, row.text))
     guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
@@ -193,9 +197,9 @@ package enum StoredFailures {
   }
 }
 
-/// A key as it is stored: behind the name of its queue, so that no two queues have the same one.
+/// A key as it is stored: prefixed with the name of its queue, so that queues never share a key.
 package enum StoredKey {
-  /// No name of a queue has a control character, so the first one ends it.
+  /// A queue's name has no control characters, so the first one ends the name.
   private static let separator = "\u{1}"
 
   package static func text(of key: String, in queue: String) -> String { queue + separator + key }
@@ -231,10 +235,10 @@ extension TaskState {
   package static let ended: Set<TaskState> = [.succeeded, .abandoned, .cancelled]
 }
 
-/// What a change has to know of its task.
+/// The properties of a task that a change needs.
 package struct TaskEntry {
   package let id: TaskID
-  /// The number of its row, in a database that finds the row faster by it.
+  /// The number of its row, in a database that finds rows faster by number.
   package let rowNumber: Int?
   package let state: TaskState
   package let name: String
@@ -250,13 +254,13 @@ package struct TaskEntry {
   package let orderKey: String?
   private let token: UInt64?
 
-  /// The columns that ``init(_:_:)`` reads, but for the last, which says whether it is named.
+  /// The first columns that ``init(_:_:hasNumber:)`` reads.
   package static let columns = """
     state, name, unique_key, key_role, follower, memory_size, priority, order_key, lease_token
     """
 
-  /// Reads a row of ``columns``, of a flag that says whether another task names this one, and of
-  /// the row's number if there is one.
+  /// Reads a row of ``columns``, a flag that says whether another task names this one, and, with
+  /// `hasNumber`, the row's number.
   package init(_ id: TaskID, _ row: some TaskRow, hasNumber: Bool = false) throws {
     self.id = id
     state = try row.state(0)
@@ -272,15 +276,15 @@ package struct TaskEntry {
     rowNumber = hasNumber ? row.integer(10) : nil
   }
 
-  /// Whether the answer to an end says what it means for others.
+  /// Whether the end of this task affects others, so that its outcome lists the consequences.
   package var concernsOthers: Bool { isNamed || follower != nil }
 
-  /// Whether it expired before a later task was added, which has taken its unique key.
+  /// Whether the task expired, and a later one then took over its unique key.
   package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
 
-  /// Whether a change with this target concerns the task: a lease is the present one, or an
-  /// unclaimed task is in one of the states.
-  fileprivate func isConcerned(by target: TaskTarget, in states: Set<TaskState>) -> Bool {
+  /// Whether a target matches the task: its lease is the current one, or it is an unclaimed task
+  /// in one of the states.
+  fileprivate func matches(_ target: TaskTarget, in states: Set<TaskState>) -> Bool {
     switch target {
     case .claimed(let lease): state == .running && token == lease.token
     case .unclaimed: states.contains(state)
@@ -289,22 +293,22 @@ package struct TaskEntry {
 }
 
 extension TaskTables {
-  /// Looks for the task of a change, and notes its order key.
+  /// Returns the task of a change, and adds its order key to ``changedOrders``.
   ///
-  /// - Returns: `nil` if the change is stale: if a lease is not the present one, or an unclaimed
+  /// - Returns: `nil` if the change is stale: the lease is not the current one, or the unclaimed
   ///   task is in none of the states.
   package func entry(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
-    guard let entry = try entry(of: target.id), entry.isConcerned(by: target, in: states) else {
+    guard let entry = try entry(of: target.id), entry.matches(target, in: states) else {
       return nil
     }
     if let key = entry.orderKey { changedOrders.append(key) }
     return entry
   }
 
-  /// Looks for a claimed task.
+  /// Returns the task with a lease; `nil` if the lease is not the current one.
   package func entry(_ lease: Lease) throws -> TaskEntry? { try entry(.claimed(lease), in: []) }
 
-  /// Makes the successor of a task that has ended or left the holder of its key.
+  /// Makes a task's successor the holder of the key, after the task ended or was removed.
   package func promoteSuccessor(of entry: TaskEntry) throws {
     guard entry.keyRole == .holder, let key = entry.uniqueKey else { return }
     try promoteSuccessor(name: entry.name, key)

@@ -11,37 +11,37 @@ package protocol TaskTables: AnyObject {
   associatedtype Database: TaskLookUps
 
   var database: Database { get }
-  /// The order keys whose turns the batch may have changed.
+  /// The order keys whose first task the batch may have changed.
   var changedOrders: [String] { get set }
-  /// The tasks that the batch has added so far, and which others follow.
+  /// The tasks with a follower that the batch has added so far.
   var newMembers: [TaskRecord] { get set }
-  /// How many rows the connection has changed so far; `nil` if it does not know.
+  /// The number of rows that the connection has changed so far; `nil` if unknown.
   var changedRowCount: Int? { get }
 
-  /// What a change has to know of a task; `nil` if there is none with this ID.
+  /// The properties of a task that a change needs; `nil` if no task has this ID.
   func entry(of id: TaskID) throws -> TaskEntry?
   func promoteSuccessor(name: String, _ key: String) throws
-  /// Counts new tasks for the tasks that follow them.
+  /// Counts new tasks as members of their followers' batches.
   ///
-  /// The database may have counted an earlier task with the same ID, which has left.
+  /// The database may have counted an earlier task with the same ID, which was then removed.
   func addMembers(_ members: [TaskRecord]) throws
-  /// Gives the turn of each order key that was touched to the task that it belongs to.
+  /// Gives the turn of each changed order key to the first task in line.
   func giveTurns() throws
 
   // MARK: Insertions
 
-  /// The outcome if a task has the ID of a new one already; `nil` if none has.
+  /// The outcome if a task already has the new task's ID; `nil` if none does.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
-  /// The tasks that have a role for the key of a new one.
+  /// The holder and the successor of a new task's key.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
-  /// Takes the roles for the key of a new task from those that have expired.
+  /// Removes the key roles of expired tasks that have a new task's key.
   func displaceTwins(of record: TaskRecord, _ key: String) throws
-  /// The task that has succeeded, and stands for a new one.
+  /// The succeeded task that makes a new one a duplicate; `nil` if there is none.
   func recent(_ record: TaskRecord, _ key: String) throws -> TaskID?
   func takeOver(_ record: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws
-  /// Adds the row of a task, and returns whether its ID was free.
+  /// Adds the row of a task unless its ID is in use, and returns whether it was added.
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool
-  /// Adds what a new task names.
+  /// Stores the dependencies of a new task.
   func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome
 
   // MARK: Changes
@@ -98,10 +98,10 @@ extension TaskTables {
 
   /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
   ///
-  /// - Throws: After any error, the caller must undo what the batch has changed. After a
-  ///   ``BatchRefusal``, the batch has the outcomes in it.
+  /// - Throws: After any error, the caller must roll back the batch. A ``BatchRefusal`` has the
+  ///   outcomes of the batch.
   package func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
-    guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
+    guard try batch.allSatisfy(findsOldValue) else { return batch.map { _ in .valueDiffers } }
     changedOrders = []
     newMembers = []
     let countBefore = changedRowCount
@@ -110,7 +110,7 @@ extension TaskTables {
       let outcome = try apply(change)
       outcomes.append(outcome)
       guard !change.refusesBatch(outcome) else {
-        // Its row may be there until the transaction is undone: what comes later is not looked at.
+        // The refused row may exist until the rollback, so the remaining changes are skipped.
         let rest = batch.dropFirst(outcomes.count).map { _ in ChangeOutcome.batchRefused }
         return try refused(outcomes.map(\.ofRefusedBatch) + rest, countBefore)
       }
@@ -120,7 +120,7 @@ extension TaskTables {
     return outcomes
   }
 
-  /// The outcomes of a batch that was refused, if nothing has changed that must be undone.
+  /// Returns the outcomes of a refused batch, or throws them if there are changes to roll back.
   private func refused(
     _ outcomes: [ChangeOutcome],
     _ countBefore: Int?
@@ -131,8 +131,9 @@ extension TaskTables {
     return outcomes
   }
 
-  /// Returns whether a value is the one that a change names, if the change names any.
-  private func meetsItsValue(_ prepared: PreparedChange) throws -> Bool {
+  /// Returns whether the stored value is the one that a change expects; `true` if the change sets
+  /// no value.
+  private func findsOldValue(_ prepared: PreparedChange) throws -> Bool {
     guard case .setValue(let name, let old, _) = prepared.change else { return true }
     return try database.value(named: name) == old
   }
@@ -186,20 +187,20 @@ extension TaskTables {
   }
 }
 
-/// A task that has a role for a unique key.
+/// The holder or the successor of a unique key.
 package struct KeyTwin {
   package let id: TaskID
   package let state: TaskState
-  /// Whether it stands for a task of the requested date.
+  /// Whether its uniqueness lasts longer than the requested date.
   package let isRecent: Bool
   package let memorySize: Int
-  /// Whether it doesn't run, and has expired by the requested date.
+  /// Whether it isn't running, and expires by the requested date.
   package let hasExpired: Bool
 }
 
 extension KeyTwin {
-  /// Reads a row of the ID, the role, the state, whether the task is recent, the size of its
-  /// memory, and whether it has expired.
+  /// Reads a row: the ID, the role, the state, whether the task is recent, the size of its memory,
+  /// and whether it has expired.
   package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
     guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
       throw UnreadableRow(column: "key_role", id: row.id(0))
@@ -247,7 +248,9 @@ extension TaskTables {
     return try name(record.dependencies, by: record)
   }
 
-  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
+  /// Decides the key role of a new task, or its outcome if it isn't added.
+  ///
+  /// This replaces the content of the new task's twin if the policy asks for it.
   private func decision(
     on record: TaskRecord,
     _ key: String,
@@ -283,19 +286,19 @@ private enum KeyDecision {
   case outcome(ChangeOutcome)
 }
 
-/// An insertion refuses its batch, part of which is already in the tables.
+/// An insertion refused its batch after part of the batch was stored.
 package struct BatchRefusal: Error {
   package let outcomes: [ChangeOutcome]
 
   package init(outcomes: [ChangeOutcome]) { self.outcomes = outcomes }
 }
 
-/// A change is of a kind that this version does not know.
+/// This version does not know the kind of a change.
 package struct UnknownChange: Error {
   package init() {}
 }
 
-/// A change whose bytes were made before the transaction.
+/// A change whose payload was encoded before the transaction.
 package struct PreparedChange: Sendable {
   package let change: TaskChange
   /// The bytes of the payload, if the change has one.
@@ -321,7 +324,7 @@ package struct PreparedChange: Sendable {
 }
 
 extension ChangeOutcome {
-  /// The outcome if the batch was refused; one that had no effect anyway stays.
+  /// The outcome if the batch was refused; an outcome without effect stays the same.
   package var ofRefusedBatch: ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
@@ -341,7 +344,7 @@ package protocol TaskLookUps {
 }
 
 extension TaskLookUps {
-  /// Answers a call that only looks.
+  /// Answers a call that only reads.
   package func answer(_ call: StoreJob.Call) throws -> StoreJob.Answer {
     switch call {
     case .tasks(let filter, let id, let limit):
@@ -356,24 +359,24 @@ extension TaskLookUps {
 }
 
 extension UniquePolicy {
-  /// The policy as a statement that inserts a task names it.
+  /// The policy's name in a statement that inserts a task.
   package var storedName: String {
     switch self {
     case .keep: "keep"
     case .replace: "replace"
     case .reject: "reject"
     case .join: "join"
-    // A policy that this version does not know is refused by the database.
+    // The database refuses a policy that this version does not know.
     @unknown default: "unknown"
     }
   }
 }
 
 extension TaskRecord {
-  /// Why no statement can add the task; `nil` if one can.
+  /// The reason why no statement can add the task; `nil` if one can.
   package var objectionToStatement: String? {
     guard state != .waiting || dependencies.follower != nil else { return nil }
-    return "a statement adds a task that waits, and that is in no batch; the task \(id) is "
+    return "a statement can add only a waiting task that belongs to no batch; the task \(id) is "
       + "\(state), or has a follower"
   }
 }

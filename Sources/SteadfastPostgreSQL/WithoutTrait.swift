@@ -1,7 +1,7 @@
 #if !PostgreSQL
 public import SteadfastQueue
 
-// Without the trait, the module has these names only to say what is missing.
+// Without the trait, these names exist only to report the missing trait.
 
 /// The store in a PostgreSQL database: enable the trait `PostgreSQL` of the package to use it.
 @available(

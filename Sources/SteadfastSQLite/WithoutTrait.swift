@@ -7,7 +7,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-// Without the trait, the module has these names only to say what is missing.
+// Without the trait, these names exist only to report the missing trait.
 
 /// The store in a SQLite database: enable the trait `SQLite` of the package to use it.
 @available(

@@ -130,7 +130,7 @@ struct PostgreSQLOpeningTests {
         .openingError()
       #expect(error?.code == code)
       #expect(error?.isTransient == (hosts > 1))
-      #expect(error?.message.contains("takes no changes") == true)
+      #expect(error?.message.contains("accepts no changes") == true)
     }
   }
 

@@ -165,7 +165,7 @@ struct SessionTests {
       let error = try #require(session.place.error(failure) as? PostgreSQLError)
       #expect(error.code == .unreachable)
       #expect(error.isTransient)
-      #expect(error.message.contains("takes no changes"))
+      #expect(error.message.contains("accepts no changes"))
       try setValue("b", on: session)
       #expect(try names(tables) == ["b"])
     }

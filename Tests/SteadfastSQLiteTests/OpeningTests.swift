@@ -69,7 +69,7 @@ struct OpeningTests {
       #expect(error?.code == .notADatabase)
       #expect(
         error?.message
-          == "\(url.path) is no SQLite database, or is an encrypted one. It was not changed; choose "
+          == "\(url.path) is not a SQLite database, or is an encrypted one. It was not changed; choose "
           + "another file"
       )
       #expect(try Data(contentsOf: url) == text)
@@ -116,7 +116,7 @@ struct OpeningTests {
       #expect(error?.code == .damaged)
       #expect(
         error?.message
-          == "\(url.path) was cut: it has \(count) bytes, and no whole page of a database. It was not "
+          == "\(url.path) was cut: it has \(count) bytes, less than one page of a database. It was not "
           + "changed; restore a backup"
       )
       #expect(await store.error { try await $0.destroy() }?.code == .damaged)

@@ -7,17 +7,17 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Where the claims of one queue begin to read, in a table with many rows of tasks that are gone.
+/// The positions from which the claims of one queue read, in a table with many dead rows.
 ///
-/// The server keeps such rows, and their entries in indexes, until no transaction can see them and
-/// the table is vacuumed. They stand before the tasks that wait, so a claim that reads from the
-/// first entry on reads all of them. One that reads from where earlier claims have come to reads
-/// almost none.
+/// The server keeps the rows of removed tasks, and their entries in indexes, until no transaction
+/// can see them and the table is vacuumed. In an index, they come before the waiting tasks. A claim
+/// that reads from the first entry reads all of them. A claim that reads from the position that
+/// earlier claims reached reads almost none.
 ///
-/// A task may become available before that place. What the same store changes, it notes
-/// (``DeletedRows``). What others change is found by a look at the first entries. The next look
-/// comes after a second, or ten times the time that the last one took if that is longer; if there
-/// is something to be found, after the time that the last one took.
+/// A task may become available before that position. The store records its own changes
+/// (``DeletedRows``). It finds the changes of others by a look at the first entries. The next look
+/// follows after a second, or after ten times the duration of the last look if that is longer. If
+/// there is something to find, it follows after the duration of the last look.
 struct ClaimCursors {
   /// The tasks with one name and one priority.
   struct Lane: Hashable, Sendable {
@@ -33,7 +33,7 @@ struct ClaimCursors {
     }
   }
 
-  /// A place in a lane.
+  /// A position in a lane.
   struct Place: Comparable, Sendable {
     let date: Date
     let position: Int
@@ -43,10 +43,10 @@ struct ClaimCursors {
     }
   }
 
-  /// Where a claim begins in each lane.
+  /// The position from which a claim reads each lane.
   typealias Places = [Lane: Place]
 
-  /// How far claims have come in a lane: now, the lag ago or longer, and twice the lag ago.
+  /// The positions that claims reached in a lane: now, at least one lag ago, and at least two ago.
   private struct Progress {
     private(set) var start: Place
     private var earlier: Place
@@ -54,13 +54,13 @@ struct ClaimCursors {
 
     init(_ place: Place) { (start, earlier, reached) = (place, place, place) }
 
-    /// Notes that nothing is available before a place.
+    /// Records that nothing is available before a position.
     mutating func reach(_ place: Place) {
       lower(to: place)
       reached = place
     }
 
-    /// Notes that something may be available from a place on.
+    /// Records that something may be available from a position on.
     mutating func lower(to place: Place) {
       (start, earlier, reached) = (min(start, place), min(earlier, place), min(reached, place))
     }
@@ -68,38 +68,39 @@ struct ClaimCursors {
     mutating func move() { (start, earlier) = (earlier, reached) }
   }
 
-  /// How many lanes without tasks are known at most.
+  /// The maximum number of known lanes without tasks.
   private static let mostEmptyLanes = 1_000
 
-  /// Whether a look is made at once if there is something to be found.
+  /// Whether a look follows at once if there is something to find.
   private let isExact: Bool
   private var lanes: [Lane: Progress] = [:]
-  /// The conditions that were met in all claims since the last look; `nil` if there was none.
+  /// The conditions that were met in all claims since the last look; `nil` before the first look.
   private var conditions: Set<TaskCondition>?
   private var isBehind = false
   private var lastMove = ContinuousClock.now
   private var lastLook = ContinuousClock.now
   private var lookTime = Duration.zero
 
-  /// Makes a value that knows no lanes.
+  /// Creates a value without known lanes.
   ///
-  /// - Parameter isExact: Whether each claim takes what comes first of all that this store has
-  ///   changed, whatever the looks cost.
+  /// - Parameter isExact: Whether each claim gets the first of all tasks that this store made
+  ///   available, whatever the looks cost.
   init(isExact: Bool = false) {
     self.isExact = isExact
   }
 
-  /// How long a task of another store may take into the table after it has got its date.
+  /// The longest expected time from the choice of a task's date until another store commits it.
   private var lag: Duration { isExact ? .zero : .milliseconds(100) }
 
-  /// Where a claim begins in each lane; `nil` if their first entries must be looked at before.
+  /// Returns the position from which a claim reads each lane; `nil` if a look must come first.
   mutating func places(
     for request: ClaimRequest,
     after freed: DeletedRows,
     at now: ContinuousClock.Instant
   ) -> Places? {
     isBehind = isBehind || freed.areAnywhere
-    // A task that was passed over for a condition may be behind when the condition is met again.
+    // A task that was skipped because of a condition may be before the position when the condition
+    // is met again.
     if conditions?.isSuperset(of: request.conditions) == false { isBehind = true }
     conditions?.formIntersection(request.conditions)
     for (lane, date) in freed.dates {
@@ -117,16 +118,16 @@ struct ClaimCursors {
     return lanes.mapValues(\.start)
   }
 
-  /// Notes the first entry of each lane that has one, as a look has found them.
+  /// Records the result of a look: the first entry of each lane that has one.
   ///
-  /// - Returns: Where the claim begins in each lane.
+  /// - Returns: The position from which the claim reads each lane.
   mutating func note(
     _ firsts: Places,
     for request: ClaimRequest,
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
   ) -> Places {
-    // A task that is added to a lane without tasks that are available comes no earlier.
+    // A task that is added later to a lane without available tasks has no earlier position.
     let latest = Place(date: request.now - lag / .seconds(1), position: .min)
     let empty = lanes.keys.filter { firsts[$0] == nil }.prefix(Self.mostEmptyLanes)
     lanes = firsts.mapValues { Progress(min($0, latest)) }
@@ -136,11 +137,11 @@ struct ClaimCursors {
     return lanes.mapValues(\.start)
   }
 
-  /// Notes that a look was given up because it took too long.
+  /// Records that a look was cancelled because it took too long.
   ///
-  /// The next one comes as late as after one that has taken as long.
+  /// The next look is postponed as after a completed look of the same duration.
   ///
-  /// - Returns: Where the claim begins in each lane; `nil` if there was no look that found them.
+  /// - Returns: The position from which the claim reads each lane; `nil` if no look was completed.
   mutating func noteFailedLook(
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
@@ -149,10 +150,10 @@ struct ClaimCursors {
     return conditions == nil ? nil : lanes.mapValues(\.start)
   }
 
-  /// Notes that a claim has taken all available tasks of a lane up to a place.
+  /// Records that a claim got all available tasks of a lane up to a position.
   mutating func note(_ lane: Lane, upTo place: Place) { lanes[lane]?.reach(place) }
 
-  /// How long it takes until tasks are found that other stores have made available.
+  /// Returns the time until the next look, which finds tasks that other stores made available.
   func timeToLook(at now: ContinuousClock.Instant) -> Duration {
     let shortest = Duration.seconds(isExact ? 0 : 1)
     let pause =
@@ -167,7 +168,7 @@ struct DeletedRows: Sendable {
   var dates: [ClaimCursors.Lane: Date] = [:]
   /// The earliest date of tasks of any lane.
   var earliest: Date?
-  /// Whether there may be others, anywhere.
+  /// Whether other tasks may be available, at any position.
   var areAnywhere = false
 }
 #endif

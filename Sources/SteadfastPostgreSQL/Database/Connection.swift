@@ -5,14 +5,14 @@ import SystemC
 
 /// A connection to the server; one thread uses it.
 ///
-/// Statements gather until a result is wanted, and then go out together. So a transaction costs a
-/// round trip for each decision in it, and not for each statement.
+/// Statements are buffered until a result is needed, and are then sent together. So a transaction
+/// costs a round trip for each decision in it, and not for each statement.
 @safe final class Connection {
-  /// How the text of a statement becomes that of this store.
+  /// The replacements that adapt the text of a statement to a store.
   struct Wording: Sendable {
-    /// The word with which the names of the tables begin, in place of `steadfast`.
+    /// The word that replaces `steadfast` at the start of the names of the tables.
     var prefix = "steadfast"
-    /// The expression for the time now, in place of `store_clock()`.
+    /// The expression for the current time, which replaces `store_clock()`.
     var clock = "clock_timestamp()"
   }
 
@@ -23,23 +23,22 @@ import SystemC
   private var nameCount = 0
   /// The statements that were prepared since the last result.
   private var newStatements: [String] = []
-  /// Of the statements that were sent since the last result, whether the result is wanted.
+  /// For each statement that was sent since the last result, whether its result is needed.
   private var sent: [Bool] = []
-  /// Whether answers may still come that nothing waits for.
+  /// Whether answers may still arrive that nothing waits for.
   ///
-  /// The library takes the connection for a good one then.
+  /// The library considers such a connection usable.
   private var isOutOfStep = false
-  /// How long the server may take for an answer, in milliseconds.
+  /// How long to wait for an answer of the server, in milliseconds.
   ///
-  /// The server ends a statement much earlier (``SessionSettings``), unless it is gone without a
-  /// word.
+  /// An available server ends a statement much earlier (``SessionSettings``).
   var patience: Int32 = 120_000
-  /// The most bytes of a statement's values.
+  /// The maximum number of bytes in a statement's values.
   ///
-  /// A server that is sent 1 GiB or more drops it and closes the connection.
+  /// If a server receives 1 GiB or more, it discards the bytes and closes the connection.
   var mostBytes = 1_000_000_000
 
-  /// Connects, within the time-out that the parameters name for each host.
+  /// Connects, with the time-out for each host from the parameters.
   init(_ parameters: [(name: String, value: String)], _ wording: Wording = Wording())
     throws(PostgreSQLFailure)
   {
@@ -75,13 +74,13 @@ import SystemC
   /// Whether the connection is unusable.
   var isLost: Bool { unsafe isOutOfStep || PQstatus(handle) == CONNECTION_BAD }
 
-  /// Whether no transaction is under way, as far as the answers tell that have come.
+  /// Whether no transaction is in progress, according to the answers received so far.
   var isIdle: Bool { unsafe PQtransactionStatus(handle) == PQTRANS_IDLE }
 
   /// The version of the server, as in 150018 for 15.18.
   var serverVersion: Int { Int(unsafe PQserverVersion(handle)) }
 
-  /// The descriptor of the connection, to wait for.
+  /// The descriptor of the connection, for waiting.
   var descriptor: Int32 { unsafe PQsocket(handle) }
 
   func named(_ sql: String) -> String {
@@ -92,9 +91,9 @@ import SystemC
 
   // MARK: Sending
 
-  /// Runs statements that have no parameters, and of which no result is wanted.
+  /// Runs statements without parameters, and ignores their results.
   func execute(_ script: String) throws(PostgreSQLFailure) {
-    // A script is sent outside of the mode in which statements gather.
+    // A script can't be sent in pipeline mode.
     try flush()
     guard unsafe PQexitPipelineMode(handle) == 1 else { throw failure() }
     defer { unsafe PQenterPipelineMode(handle) }
@@ -104,7 +103,7 @@ import SystemC
     if let firstFailure { throw described(firstFailure) }
   }
 
-  /// Sends a statement whose result is not wanted, along with the next one whose result is.
+  /// Buffers a statement whose result is ignored, until the next result is needed.
   func send(_ sql: String, _ values: SQLValue...) throws(PostgreSQLFailure) {
     try send(sql, values, isWanted: false)
   }
@@ -120,14 +119,14 @@ import SystemC
       guard bytes.count <= mostBytes else {
         throw PostgreSQLFailure(
           state: "54000",
-          text: "the values of a statement have \(bytes.count) bytes or more, and PostgreSQL takes "
-            + "less than 1 GiB"
+          text: "the values of a statement have \(bytes.count) bytes or more, but PostgreSQL "
+            + "accepts less than 1 GiB"
         )
       }
       starts.append(count.map { _ in start })
       lengths.append(Int32(count ?? 0))
     }
-    // A value without bytes must have an address, too.
+    // Even an empty value must have an address.
     bytes.append(0)
     let formats = [Int32](repeating: 1, count: values.count)
     let code = unsafe bytes.withUnsafeBytes { buffer in
@@ -162,9 +161,9 @@ import SystemC
 
   // MARK: Results
 
-  /// Waits for the results of all that was sent.
+  /// Waits for the results of all sent statements.
   ///
-  /// - Returns: Those that are wanted.
+  /// - Returns: The results that are needed.
   @discardableResult
   func flush() throws(PostgreSQLFailure) -> [Rows] {
     guard !sent.isEmpty else { return [] }
@@ -178,7 +177,7 @@ import SystemC
     var firstFailure: PostgreSQLFailure?
     var count = 0
     while true {
-      // An answer ends with no result.
+      // The answer to each statement ends with `nil`.
       guard let rows = try nextRows() else { continue }
       if rows.status == PGRES_PIPELINE_SYNC { break }
       defer { count += 1 }
@@ -187,7 +186,7 @@ import SystemC
       if firstFailure == nil, count < expected.count, expected[count] { wanted.append(rows) }
     }
     if let firstFailure {
-      // The server may have skipped them.
+      // The server may have skipped these preparations.
       for sql in newStatements { names[sql] = nil }
       newStatements = []
       throw described(firstFailure)
@@ -239,9 +238,9 @@ import SystemC
 
   // MARK: Notifications
 
-  /// Takes the notifications that have come.
+  /// Removes the received notifications.
   ///
-  /// - Returns: What each carries.
+  /// - Returns: Their payloads.
   func takeNotifications() throws(PostgreSQLFailure) -> [String] {
     try consumeInput()
     var texts: [String] = []
@@ -253,7 +252,7 @@ import SystemC
   }
 }
 
-/// Statements whose results are wanted at once.
+/// Statements whose results are needed at once.
 extension Connection {
   /// Runs a statement, and returns its rows.
   func rows(_ sql: String, _ values: [SQLValue]) throws(PostgreSQLFailure) -> Rows {
@@ -264,12 +263,12 @@ extension Connection {
     return rows
   }
 
-  /// Runs a statement, and returns how many rows it has changed.
+  /// Runs a statement, and returns the number of rows that it changed.
   func run(_ sql: String, _ values: SQLValue...) throws(PostgreSQLFailure) -> Int {
     try rows(sql, values).changedCount
   }
 
-  /// Returns what `read` makes of the first row; `nil` if there is none.
+  /// Reads the first row with `read`; returns `nil` if there is none.
   func first<Value>(
     _ sql: String,
     _ values: SQLValue...,
@@ -284,7 +283,7 @@ extension Connection {
     try rows(sql, values).count > 0
   }
 
-  /// Returns what `read` makes of each row.
+  /// Reads each row with `read`.
   func all<Value>(
     _ sql: String,
     _ values: SQLValue...,
@@ -300,13 +299,13 @@ extension Connection {
 }
 
 extension Rows {
-  /// Returns what `read` makes of each row.
+  /// Reads each row with `read`.
   func map<Value>(_ read: (Row) throws -> Value) rethrows -> [Value] {
     try (0..<count).map { try read(self[$0]) }
   }
 }
 
-/// What the library or the server says about a call that has failed.
+/// The error of the library or the server for a failed call.
 struct PostgreSQLFailure: Error, Equatable {
   /// The five characters of SQLSTATE; empty if the library itself has failed.
   let state: String
@@ -314,7 +313,7 @@ struct PostgreSQLFailure: Error, Equatable {
   /// Whether the connection is unusable.
   var isConnectionLost = false
 
-  /// The first line of the text, without the word for how bad it is.
+  /// The first line of the text, without its severity.
   var reason: String {
     let line = text.split(separator: "\n").first ?? ""
     for word in ["ERROR:  ", "FATAL:  "] {
@@ -323,25 +322,25 @@ struct PostgreSQLFailure: Error, Equatable {
     return line.isEmpty ? "no reason was given" : String(line)
   }
 
-  /// Whether two transactions have collided, so that the same one may succeed at once.
+  /// Whether the transaction collided with another one, and may succeed if repeated at once.
   ///
-  /// A key that another session has just taken, a cause that it has just removed, a serialization
-  /// failure, and a deadlock.
+  /// Another session just took a key, or removed a cause; or there was a serialization failure or a
+  /// deadlock.
   var isCollision: Bool { ["23505", "23503", "40001", "40P01"].contains(state) }
 
-  /// Whether the server is not there, is starting or stopping, or has no room for the call now.
+  /// Whether the server is unavailable, is starting or stopping, or has no capacity for the call.
   var isPassing: Bool {
     isConnectionLost || ["08", "40", "57"].contains(state.prefix(2))
       || ["53300", "55P03", "55006"].contains(state)
   }
 
-  /// Whether the server takes changes no more, as one that was the primary.
+  /// Whether the server no longer accepts changes, like a former primary.
   var isReadOnly: Bool { state == "25006" }
 
   /// Whether the server has ended a statement that took too long, or waited too long for a lock.
   var tookTooLong: Bool { !isConnectionLost && ["57014", "55P03"].contains(state) }
 
-  /// Whether a statement names a table or a column that is not there.
+  /// Whether a statement names a table or a column that does not exist.
   var namesWhatIsMissing: Bool { ["42P01", "42703"].contains(state) }
 }
 #endif

@@ -3,23 +3,25 @@ import SystemPostgreSQL
 
 /// The parameters of a connection, as libpq reads them.
 struct ConnectionString: Sendable {
-  /// What is wrong with a connection string; never a part of the string.
+  /// The error in a connection string.
+  ///
+  /// Its text never contains a part of the string.
   struct Mistake: Error {
     let text: String
   }
 
-  /// The parameters that were given, with those that this library adds.
+  /// The given parameters, and those that this library adds.
   let parameters: [(name: String, value: String)]
 
-  /// What a person calls the server and the database; never a password.
+  /// The server and the database for a person to read, without a password.
   let description: String
 
   /// Whether libpq tries one host after another.
   let hasSeveralHosts: Bool
 
-  /// Parameters of a connection that is to notice that its server is gone.
+  /// Default parameters, with which a connection notices that its server is unavailable.
   ///
-  /// The application's own come first.
+  /// The application's own parameters take precedence.
   private static let defaults = [
     "connect_timeout": "10", "keepalives_idle": "30", "keepalives_interval": "10",
     "keepalives_count": "3", "tcp_user_timeout": "30000",
@@ -30,7 +32,7 @@ struct ConnectionString: Sendable {
     try Self.checkSigns(in: text)
     var given = try Self.parsed(text)
     if let name = given["dbname"], name.contains("=") || name.contains("://") {
-      // libpq would read the name as a string of parameters, with a password perhaps.
+      // libpq would read the name as a connection string, which may contain a password.
       throw Mistake(text: "its dbname is a connection string itself")
     }
     let port = given["port"] ?? ""
@@ -41,15 +43,15 @@ struct ConnectionString: Sendable {
     let host = given["host"] ?? given["hostaddr"]
     hasSeveralHosts = host?.contains(",") ?? false
     description = "\(database) on \(host ?? "this machine")\(port.isEmpty ? "" : ":" + port)"
-    // All texts that are sent and received are of UTF-8, whatever the environment says.
+    // All texts are sent and received in UTF-8, whatever the environment says.
     given["client_encoding"] = "UTF8"
     given.merge(Self.defaults) { own, _ in own }
     parameters = given.map { ($0.key, $0.value) }.sorted { $0.name < $1.name }
   }
 
-  /// Throws if a URI has a sign of its own in a user's name or password.
+  /// Throws if a URI has an unescaped `@` or `/` in a user's name or password.
   ///
-  /// libpq would take the rest of the password for a host, a port or a database.
+  /// libpq would read the rest of the password as a host, a port or a database.
   private static func checkSigns(in text: String) throws(Mistake) {
     let text = Array(text.utf8)
     let starts = ["postgresql://", "postgres://"].map { Array($0.utf8) }
@@ -63,16 +65,16 @@ struct ConnectionString: Sendable {
     }
   }
 
-  /// What libpq says, up to the first part of the string that it quotes.
+  /// Returns a message of libpq up to its first quotation of the connection string.
   ///
-  /// Each part may be one of a password, if the string has a mistake.
+  /// If the string has a mistake, any quotation may contain a part of a password.
   static func withoutQuotations(_ text: String) -> String {
     var words = text.replacing("missing \"=\" after", with: "missing = after a name")
     for sign in ["=", "]"] {
       words = words.replacing("separator \"\(sign)\"", with: "separator \(sign)")
         .replacing("matching \"\(sign)\"", with: "matching \(sign)")
     }
-    // Translations of libpq have quotation marks of their languages.
+    // Translations of libpq use the quotation marks of their languages.
     let marks: Set<Unicode.Scalar> = ["\"", "'", "`", "«", "»", "„", "“", "”", "「", "\n"]
     let scalars = words.unicodeScalars.prefix { !marks.contains($0) }
     let kept = String(String.UnicodeScalarView(scalars))
@@ -92,7 +94,7 @@ struct ConnectionString: Sendable {
     var found: [String: String] = [:]
     var option = unsafe options
     while let name = unsafe option.pointee.keyword {
-      // To libpq, an empty value is none.
+      // libpq treats an empty value as missing.
       if let value = unsafe option.pointee.val, unsafe value.pointee != 0 {
         unsafe found[String(cString: name)] = String(cString: value)
       }

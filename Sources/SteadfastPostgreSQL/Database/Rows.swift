@@ -13,25 +13,25 @@ import Foundation
 @safe final class Rows {
   private let result: OpaquePointer
 
-  /// Takes the result over, and frees it in the end.
+  /// Takes ownership of a result, and frees it on deinitialization.
   init(_ result: OpaquePointer) { unsafe self.result = result }
 
   deinit { unsafe PQclear(result) }
 
   var count: Int { Int(unsafe PQntuples(result)) }
 
-  /// How many rows the statement has changed or returned.
+  /// The number of rows that the statement changed or returned.
   var changedCount: Int { unsafe Int(String(cString: PQcmdTuples(result))) ?? 0 }
 
   /// The kind of the result.
   var status: ExecStatusType { unsafe PQresultStatus(result) }
 
-  /// What the server says about the failure of the statement; `nil` if it has not failed.
+  /// The server's error for the statement; `nil` if the statement succeeded.
   var failureIfAny: PostgreSQLFailure? {
     [PGRES_COMMAND_OK, PGRES_TUPLES_OK].contains(status) ? nil : failure
   }
 
-  /// What the server says about the failure of the statement.
+  /// The server's error for the statement, which failed.
   var failure: PostgreSQLFailure {
     let field = Int32(UInt8(ascii: "C"))
     let state = unsafe PQresultErrorField(result, field).map { unsafe String(cString: $0) }
@@ -65,7 +65,7 @@ struct Row: TaskRow {
 
   func isNull(_ column: Int32) -> Bool { rows.isNull(number, column) }
 
-  /// The whole number in a column of any width; 0 if it is null.
+  /// The integer in a column of any width; 0 if it is null.
   func int64(_ column: Int32) -> Int64 {
     unsafe rows.withBytes(number, column) { bytes in
       let isNegative = unsafe (bytes.first ?? 0) & 0x80 != 0
@@ -100,9 +100,9 @@ struct Row: TaskRow {
 
   func date(_ column: Int32) -> Date { SQLValue.date(ofMicroseconds: int64(column)) }
 
-  /// The texts of an array of one dimension, without nulls; none if it is empty or null.
+  /// The strings of a one-dimensional array without nulls; empty if the column is empty or null.
   ///
-  /// - Throws: An ``UnreadableRow`` if the array has other bytes than the server sends.
+  /// - Throws: An ``UnreadableRow`` if the array's bytes are not in the server's format.
   func texts(_ column: Int32) throws -> [String] {
     unsafe try rows.withBytes(number, column) { bytes in
       func number(_ offset: Int) throws(UnreadableRow) -> Int {
@@ -144,7 +144,7 @@ enum SQLValue: Sendable {
   /// An array whose elements have one type.
   case array([SQLValue], of: ElementType)
 
-  /// The type of an array's elements, by the number that each server has for it.
+  /// The type of an array's elements, by the number that all servers use for it.
   enum ElementType: UInt32, Sendable {
     case flag = 16
     case bytes = 17
@@ -187,16 +187,16 @@ extension SQLValue {
   /// The seconds after 1970 from which PostgreSQL counts dates: those of the year 2000.
   private static let epoch = 946_684_800.0
 
-  /// The microseconds since 2000 of the first date that PostgreSQL has, in the year 4714 BC.
+  /// The microseconds since 2000 of the first date that PostgreSQL supports, in 4714 BC.
   private static let earliest = -211_813_488_000_000_000.0
-  /// Those of the first date that it does not have, in the year 294277.
+  /// The microseconds of the first later date that it does not support, in the year 294277.
   private static let end = 9_223_371_331_200_000_000.0
 
   /// Whole microseconds since 2000.
   ///
-  /// A date that PostgreSQL does not have becomes `-infinity` or `infinity`, so that it stands
-  /// before or after all that are stored. One that is not a number stands before them, as in
-  /// Swift's ranges.
+  /// A date that PostgreSQL does not support becomes `-infinity` or `infinity`, and so comes before
+  /// or after all stored dates. A date that is not a number comes before them, as in Swift's
+  /// ranges.
   static func microseconds(of date: Date) -> Int64 {
     let count = ((date.timeIntervalSince1970 - epoch) * 1e6).rounded()
     guard count >= earliest else { return .min }
@@ -207,9 +207,9 @@ extension SQLValue {
     Date(timeIntervalSince1970: epoch + Double(count) / 1e6)
   }
 
-  /// Adds the value's bytes.
+  /// Appends the value's bytes.
   ///
-  /// - Returns: How many there are; `nil` for null.
+  /// - Returns: The number of bytes; `nil` for null.
   func append(to bytes: inout [UInt8]) -> Int? {
     let start = bytes.count
     switch self {
@@ -227,7 +227,7 @@ extension SQLValue {
     return bytes.count - start
   }
 
-  /// Adds an array: dimensions, whether there is a null, the type, the length and the first index.
+  /// Appends an array: dimensions, whether it has nulls, the type, the length and the first index.
   private static func append(
     _ elements: [SQLValue],
     _ type: ElementType,
@@ -243,7 +243,7 @@ extension SQLValue {
       let start = bytes.count
       bytes.appendInteger(Int32(-1))
       guard let count = element.append(to: &bytes) else { continue }
-      // A statement with more bytes than that is not sent.
+      // Clamping is harmless: a statement with that number of bytes is not sent.
       var length = Int32(clamping: count)
       for offset in (0..<4).reversed() {
         bytes[start + offset] = UInt8(truncatingIfNeeded: length)
@@ -254,7 +254,7 @@ extension SQLValue {
 }
 
 extension [UInt8] {
-  /// Adds the bytes of a number, the highest first.
+  /// Appends the bytes of a number in big-endian order.
   fileprivate mutating func appendInteger(_ value: some FixedWidthInteger) {
     var shift = value.bitWidth
     while shift > 0 {
@@ -265,9 +265,9 @@ extension [UInt8] {
 }
 
 extension String {
-  /// The text with a mark before each of some Unicode scalars, as SQL quotes them.
+  /// Returns the text with a mark before each of some Unicode scalars, as SQL quotes them.
   ///
-  /// A scalar counts even if a combining character follows, which makes another `Character` of it.
+  /// A scalar matches even if a combining character follows, with which it forms one `Character`.
   func marking(_ scalars: Set<Unicode.Scalar>, with mark: Unicode.Scalar) -> String {
     var marked = String.UnicodeScalarView()
     for scalar in unicodeScalars {

@@ -9,28 +9,29 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What makes claims on a session; one thread uses both.
+/// Makes claims on a session; one thread uses both.
 ///
-/// A claim need only survive the process, so it waits for no flush, and none waits for it. It goes
-/// out along with its commit, and writes no row of a request: its token tells what it has taken.
+/// A claim need only survive the process, so it does not wait for a flush, and no flush waits for
+/// it. It is sent together with its commit, and writes no request row: its token identifies the
+/// claimed tasks.
 final class Claimer {
-  /// From how many rows on that are gone claims keep their places.
+  /// The number of dead rows at which claims start to keep their positions.
   private static let manyDeadRows = 20_000
-  /// How long a claim takes, at least, after which they are counted.
+  /// The shortest duration of a claim that triggers a count of the dead rows.
   private static let slowClaim = Duration.milliseconds(3)
-  /// For how many order keys that others have locked a look waits, at most.
+  /// The maximum number of locked order keys that a search for expired claims waits for.
   private static let mostBusyKeys = 8
 
   private let place: DatabaseLocation
   private let session: Session
-  /// How long claims that have run out may wait until they are ended; `nil` if they have no end.
+  /// The interval between searches for expired claims; `nil` if claims have no end.
   private let interval: DispatchTimeInterval?
   private var nextLook = DispatchTime.now()
-  /// The tokens of claims that no caller was told of, but which may have been stored.
+  /// The tokens of claims that may be stored, but were not returned to a caller.
   private var tokensInDoubt: [UInt64] = []
-  /// What the store's changes have made available, while claims keep their places.
+  /// The tasks that the store's changes made available, while claims keep their positions.
   private let notes: DeletedRowNotes
-  /// Where the claims of each queue begin.
+  /// The positions from which the claims of each queue read.
   private var starts: [ExactText: ClaimCursors] = [:]
   private var keepsPlaces: Bool
   private var nextCount = ContinuousClock.now
@@ -72,18 +73,18 @@ final class Claimer {
       throw failure
     }
     choose(after: start.duration(to: .now))
-    // A claim of nothing looks whether there is something.
+    // After an empty claim, finds out when to claim again.
     guard !found.isEmpty else { return Claim(tasks: [], nextDate: try nextDate(request, places)) }
     if keepsPlaces { note(found, ofQueue: request.queue) }
     return Claim(tasks: found.map(\.task), nextDate: request.now)
   }
 
-  /// Claims tasks, in all lanes or in those of which the places are known.
+  /// Claims tasks in all lanes, or from the known positions of lanes.
   private func take(
     _ request: ClaimRequest,
     from starts: ClaimCursors.Places?
   ) throws -> [(task: ClaimedTask, position: Int)] {
-    // A random number tells this claim from all others, so no counter is stored.
+    // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
     let results = try session.transactionAtOnce { tables in
       if !tokensInDoubt.isEmpty { try tables.putBack(claimedWith: tokensInDoubt) }
@@ -106,7 +107,7 @@ final class Claimer {
 
   // MARK: Places
 
-  /// Where the claim begins in each lane.
+  /// Returns the position from which a claim reads each lane.
   private func places(for request: ClaimRequest) throws -> ClaimCursors.Places {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
@@ -118,8 +119,8 @@ final class Claimer {
       let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
       return own.note(firsts, for: request, from: now, to: .now)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      // The server has given the look up, beside too many dead rows. Claims go on from where they
-      // are.
+      // The server cancelled the look because of too many dead rows. Claims continue from their
+      // current positions.
       guard let known = own.noteFailedLook(from: now, to: .now) else { throw failure }
       return known
     }
@@ -135,14 +136,14 @@ final class Claimer {
     }
   }
 
-  /// Chooses whether the next claims keep their places, after one that has taken so long.
+  /// Decides, from the duration of a claim, whether the next claims keep their positions.
   private func choose(after time: Duration) {
     let now = ContinuousClock.now
     guard keepsPlaces || time >= Self.slowClaim, now >= nextCount, !place.alwaysKeepsPlaces else {
       return
     }
     nextCount = now + .seconds(1)
-    // The claim is made, whatever becomes of this.
+    // The claim is already made, so errors are ignored here.
     guard let count = try? session.look({ try Tables.deadRowCount(in: $0) }),
       keepsPlaces != (count >= Self.manyDeadRows)
     else { return }
@@ -163,39 +164,40 @@ final class Claimer {
     return min(date ?? look, look)
   }
 
-  // MARK: Claims that are over
+  // MARK: Expired claims
 
-  /// Makes the tasks available whose claims have run out, three times in a lease.
+  /// Makes the tasks with expired claims available, three times per lease.
   ///
-  /// The clock of a test does not run: there, each claim looks.
+  /// In a test with its own clock, each claim does this.
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
     let found: [Tables.OverdueTask]
     do {
       let start = ContinuousClock.now
-      // Where many claims are over whose rows are not removed, a look takes long.
+      // If many claims have ended and the table was not vacuumed, the search takes long.
       defer {
         let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
         nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
       }
       found = try session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      // The server has given the look up, beside too many dead rows. The claim goes on without it.
+      // The server cancelled the search because of too many dead rows. The claim continues without.
       return
     }
     guard !found.isEmpty else { return }
     let left = try interrupt(found, waitsForKeys: false).filter { $0.orderKey != nil }
-    // A key for which other sessions wait in turn is free at no moment: this one waits its turn.
+    // If other sessions wait in line for a key, it is never free, so this one waits in line, too.
     let busy = Dictionary(grouping: left, by: \.orderKey).values.shuffled()
     for tasks in busy.prefix(Self.mostBusyKeys) { _ = try interrupt(tasks, waitsForKeys: true) }
     notes.noteOthers()
   }
 
-  /// Makes tasks available but for those that others have locked, which the next look finds again.
+  /// Makes tasks available, except locked ones, which the next search finds again.
   ///
-  /// The turn of an order key may go to a task that is locked: then the others do not wait for it.
+  /// The turn of an order key may go to a locked task. Then the tasks with other keys do not wait
+  /// for that task.
   ///
-  /// - Returns: The tasks that were passed over at once, since they or their order keys are locked.
+  /// - Returns: The tasks that were skipped because they or their order keys are locked.
   private func interrupt(
     _ tasks: [Tables.OverdueTask],
     waitsForKeys: Bool
@@ -219,13 +221,13 @@ final class Claimer {
   }
 }
 
-/// What extends claims on a session; one thread uses both.
+/// Extends claims on a session; one thread uses both.
 ///
-/// Claims run out while their extension waits. So it doesn't wait for other changes, which wait for
-/// locks, or for claims, which may take long. A task that another session has locked delays only
-/// the extension of its own claim.
+/// Claims can expire while their extension waits. So an extension does not wait for other changes,
+/// which wait for locks, or for new claims, which may take long. A task that another session has
+/// locked delays only the extension of its own claim.
 final class Extender {
-  /// How long a call waits for tasks that are locked, or a tenth of the lease if that is shorter.
+  /// How long a call waits for locked tasks, unless a tenth of the lease is shorter.
   private static let patience = Duration.seconds(1)
   private static let pause = DispatchTimeInterval.milliseconds(20)
 
@@ -243,9 +245,9 @@ final class Extender {
     job.continuation.resume(with: result.map { .outcomes($0) }.mapError(session.place.error))
   }
 
-  /// Extends claims, at once where no other session has locked the task.
+  /// Extends claims, at once if no other session has locked the task.
   ///
-  /// - Throws: A failure that passes if a task stays locked. The other claims are extended then.
+  /// - Throws: A transient failure if a task stays locked. The other claims are extended anyway.
   private func extend(
     _ extensions: [(lease: Lease, duration: Duration)],
     isDurable: Bool
@@ -277,7 +279,7 @@ final class Extender {
 }
 
 extension StoreJob.Call {
-  /// Whether all that the call does is to extend claims.
+  /// Whether the call only extends claims.
   var onlyExtends: Bool {
     guard case .apply(let batch, _) = self else { return false }
     return !batch.isEmpty && batch.allSatisfy { $0.extension != nil }
@@ -285,7 +287,7 @@ extension StoreJob.Call {
 }
 
 extension PreparedChange {
-  /// The claim that the change extends, if it does so.
+  /// The claim that the change extends; `nil` for other changes.
   fileprivate var `extension`: (lease: Lease, duration: Duration)? {
     if case .extend(let lease, let duration) = change { (lease, duration) } else { nil }
   }

@@ -8,23 +8,23 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Where the tables are, how they are used, and the errors that name it.
+/// The location of the tables, how they are used, and the errors that name the location.
 struct DatabaseLocation: Sendable {
-  /// The oldest version of the server whose statements the store can use.
+  /// The oldest server version that supports the store's statements.
   static let oldestServer = 13
 
   let connection: Result<ConnectionString, ConnectionString.Mistake>
   /// The schema with the tables; `nil` for the first one of the search path.
   let schema: String?
-  /// The word with which the names of the tables begin.
+  /// The word that starts the names of the tables.
   let prefix: String
   /// Whether several stores use the tables.
   let isShared: Bool
-  /// Whether the store makes its tables, and brings them to the present version.
+  /// Whether the store creates its tables, and migrates older versions.
   let migrates: Bool
   /// How much the clock of the claims is ahead of the server's, in tests.
   let clockOffset: (@Sendable () -> Duration)?
-  /// Whether claims keep their places although few rows are gone, in tests.
+  /// Whether claims keep their positions even if there are few dead rows, in tests.
   let alwaysKeepsPlaces: Bool
 
   init(
@@ -48,7 +48,7 @@ struct DatabaseLocation: Sendable {
   /// The database, for a person to read.
   var name: String { (try? connection.get().description) ?? "a database" }
 
-  /// Whether the program has named hosts of which one may take the place of another.
+  /// Whether the connection string names several hosts, which can replace each other.
   var hasSeveralHosts: Bool { (try? connection.get().hasSeveralHosts) ?? false }
 
   /// The names of the tables, for a person to read.
@@ -57,10 +57,10 @@ struct DatabaseLocation: Sendable {
   /// The schema in quotation marks, if one was chosen.
   var quotedSchema: String? { schema.map { "\"" + $0.marking(["\""], with: "\"") + "\"" } }
 
-  /// The channel on which the stores tell each other of changes.
+  /// The channel on which the stores notify each other of changes.
   var channel: String { "\(prefix)_hint" }
 
-  /// Throws if no tables can be there.
+  /// Throws if the connection string, the schema or the prefix is not valid.
   func check() throws(PostgreSQLError) {
     if case .failure(let mistake) = connection {
       throw unreadable(mistake.text)
@@ -73,12 +73,15 @@ struct DatabaseLocation: Sendable {
     guard isWord, !prefix.hasPrefix("pg_") else {
       throw PostgreSQLError(
         .invalidArgument,
-        "'\(prefix)' can't begin the names of tables; give a word of 1 to 40 small letters of "
-          + "ASCII, digits and underscores that begins with a letter, and not with pg_"
+        "'\(prefix)' is not a valid prefix for the names of tables; use 1 to 40 lowercase ASCII "
+          + "letters, digits and underscores, starting with a letter, but not with pg_"
       )
     }
     guard schema.map({ (1...63).contains($0.utf8.count) && !$0.utf8.contains(0) }) ?? true else {
-      throw PostgreSQLError(.invalidArgument, "the name of a schema has 1 to 63 bytes of UTF-8")
+      throw PostgreSQLError(
+        .invalidArgument,
+        "the name of a schema must have 1 to 63 bytes of UTF-8"
+      )
     }
   }
 
@@ -96,7 +99,7 @@ struct DatabaseLocation: Sendable {
 
   // MARK: Errors
 
-  /// The error for a caller.
+  /// Returns the error to throw to a caller.
   func error(_ error: any Error) -> any Error {
     switch error {
     case let failure as PostgreSQLFailure: described(failure)
@@ -108,7 +111,7 @@ struct DatabaseLocation: Sendable {
           + "; it was written by a newer one, or changed by another program"
       )
     case is UnknownChange:
-      PostgreSQLError(.refused, "the store in \(name) does not know a kind of change")
+      PostgreSQLError(.refused, "the store in \(name) can't make a change of an unknown kind")
     default: error
     }
   }
@@ -130,16 +133,16 @@ struct DatabaseLocation: Sendable {
     case .olderVersion(let version):
       PostgreSQLError(
         .tablesMissing,
-        "\(tables) \(version == 0 ? "are not there" : "have version \(version)"), and this store "
-          + "may not change that. Run the error's `statements`, or give the store migrates: true",
+        "\(tables) \(version == 0 ? "are missing" : "have version \(version)"), and this store may "
+          + "not change that. Run the error's `statements`, or create the store with migrates: true",
         statements: script(from: version)
       )
     }
   }
 
-  /// The statements that bring the tables to the present version.
+  /// Returns the statements that migrate the tables to the current version.
   func script(from version: Int) -> String {
-    // The function that inserts keeps the path with which it was made.
+    // The insertion function keeps the search path with which it is created.
     let path =
       quotedSchema.map { "set local search_path = \($0);\n" }
       ?? "select set_config('search_path', quote_ident(current_schema()), true);\n"
@@ -147,7 +150,7 @@ struct DatabaseLocation: Sendable {
     return "begin;\n" + path + script.replacing("steadfast_", with: "\(prefix)_") + "\ncommit;\n"
   }
 
-  /// What a call says that has failed on a connection.
+  /// Returns the error for the failure of a call on a connection.
   func described(_ failure: PostgreSQLFailure) -> PostgreSQLError {
     let reason = failure.reason
     switch failure.state {
@@ -157,13 +160,13 @@ struct DatabaseLocation: Sendable {
         "the user lacks a privilege in \(name): \(reason); the article \"Many machines on "
           + "PostgreSQL\" lists what is needed"
       )
-    // Each session has found a server that takes changes: a standby may be taking its place.
+    // Each session started on a writable server, so a standby may be replacing it now.
     case "25006": return PostgreSQLError(.unreachable, readOnly.message)
     case "26000", "42P05": return sharesSessions(reason)
     case "53100", "53200":
       return PostgreSQLError(
         .full,
-        "there is no room in \(name): \(reason). Nothing was stored; make room on the server"
+        "there is no space in \(name): \(reason). Nothing was stored; free space on the server"
       )
     case "54000":
       return PostgreSQLError(
@@ -172,7 +175,7 @@ struct DatabaseLocation: Sendable {
           + "\"Many machines on PostgreSQL\" names the limits"
       )
     case "42P01":
-      return PostgreSQLError(.tablesMissing, "\(tables) are gone: \(reason); make a new store")
+      return PostgreSQLError(.tablesMissing, "\(tables) were deleted: \(reason); make a new store")
     default: break
     }
     if failure.isConnectionLost {
@@ -187,47 +190,47 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  /// The error where a session lacks what the store has made in it before.
+  /// Returns the error if a session lacks the state that the store created in it.
   func sharesSessions(_ reason: String) -> PostgreSQLError {
     PostgreSQLError(
       .unsuitableServer,
-      "a pooler before \(name) gives each transaction another session, which does not have what the "
-        + "store needs (\(reason)). Let it pool whole sessions, as pool_mode=session does in "
-        + "PgBouncer, or connect to the server itself"
+      "a pooler in front of \(name) gives each transaction another session, which lacks the store's "
+        + "state (\(reason)). Let it pool whole sessions, as pool_mode=session does in PgBouncer, "
+        + "or connect to the server directly"
     )
   }
 
   var readOnly: PostgreSQLError {
     PostgreSQLError(
       .readOnly,
-      "\(name) takes no changes: the server is a standby, or the session is read-only. Connect to "
+      "\(name) accepts no changes: the server is a standby, or the session is read-only. Connect to "
         + "the primary, for example with target_session_attrs=read-write and all hosts"
     )
   }
 
-  /// What is said where the server does not let a user in.
+  /// Parts of messages with which a server rejects a user.
   private static let refusals = [
     "authentication failed", "no password supplied", "no pg_hba.conf entry",
     "pg_hba.conf rejects connection", "not permitted to log in", "permission denied for database",
   ]
 
-  /// What is said where a connection can't be encrypted, or the server not trusted.
+  /// Parts of messages if a connection can't be encrypted, or a server can't be trusted.
   private static let failuresOfTLS = [
     "certificate verify failed", "does not match host name", "server does not support SSL",
     "certificate file \"", "private key file \"",
   ]
 
-  /// What an attempt to connect says that has failed.
+  /// Returns the error for a failed attempt to connect.
   ///
-  /// The library gives no code for it, but its words, which are those of the server. A server whose
-  /// messages are not English counts as one that can't be reached.
+  /// The library provides no code for such a failure, only the server's message. A server whose
+  /// messages are not in English counts as unreachable.
   func describedAttempt(_ failure: PostgreSQLFailure) -> PostgreSQLError {
     let text = failure.text
     func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }
-    // Further lines, which libpq indents, give advice or tell of further hosts.
+    // libpq indents further lines, which give advice or report other hosts.
     let reason = text.split { $0.isNewline || $0 == "\t" }.joined(separator: "; ")
     let unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
-    // The server, a database and a role have a limit each.
+    // The server, a database and a role each have a limit.
     if has("too many connections", "too many clients") { return unreachable }
     if has("database \"") && has("does not exist") {
       return PostgreSQLError(
@@ -240,8 +243,8 @@ struct DatabaseLocation: Sendable {
     {
       return PostgreSQLError(
         .notAllowed,
-        "the server does not let the user in: \(reason). Check the user, the password and the "
-          + "server's pg_hba.conf"
+        "the server rejects the user: \(reason). Check the user, the password and the server's "
+          + "pg_hba.conf"
       )
     }
     if !hasSeveralHosts, Self.failuresOfTLS.contains(where: { text.contains($0) }) {
@@ -260,13 +263,13 @@ struct DatabaseLocation: Sendable {
 }
 
 extension DatabaseLocation {
-  /// Keeps other stores out for as long as the connection lasts, except shared ones if this one is
-  /// shared too.
+  /// Keeps other stores out for as long as the connection lasts.
   ///
-  /// It waits for a session that is just ending, since a process was killed.
+  /// Shared stores don't exclude each other. This waits for a session that is just ending because a
+  /// process was killed.
   ///
-  /// - Throws: ``PostgreSQLError/Code/inUse`` if a store is open that uses the tables in another
-  ///   way.
+  /// - Throws: ``PostgreSQLError/Code/inUse`` if another store has the tables open, and not both
+  ///   stores are shared.
   func use(on database: Connection) throws {
     let function = isShared ? "pg_advisory_lock_shared" : "pg_advisory_lock"
     do throws(PostgreSQLFailure) {

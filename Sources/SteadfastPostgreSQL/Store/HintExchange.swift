@@ -11,10 +11,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A thread that tells other processes of changes, and hears of theirs, on a connection of its own.
+/// A thread that notifies other processes of changes, and receives their notifications.
 ///
-/// A notification takes a lock on the whole database while it is committed. So it is part of no
-/// transaction that a caller waits for, and one is sent in 5 milliseconds at most.
+/// It has its own connection. A notification locks the whole database during its commit. So it is
+/// never part of a transaction that a caller waits for, and is sent at most every 5 milliseconds.
 final class HintExchange: Sendable {
   private struct State {
     var isWanted = false
@@ -27,7 +27,7 @@ final class HintExchange: Sendable {
   private let listeners: HintListeners
   private let state = Mutex(State())
   private let wakeUp: WakeUpPipe
-  /// What distinguishes this store's notifications.
+  /// Identifies this store's notifications.
   private let sender = String(UInt64.random(in: 0...UInt64.max), radix: 16)
 
   init(_ place: DatabaseLocation, _ listeners: HintListeners) throws(SystemCallError) {
@@ -36,7 +36,7 @@ final class HintExchange: Sendable {
     wakeUp = try WakeUpPipe()
   }
 
-  /// Tells other stores that something may have changed, now or 5 milliseconds after the last time.
+  /// Notifies other stores of a possible change, now or 5 milliseconds after the last notification.
   func tellOthers() {
     let isNew = state.withLock { state in
       defer { state.isWanted = true }
@@ -45,7 +45,7 @@ final class HintExchange: Sendable {
     if isNew { wakeUp.signal() }
   }
 
-  /// Lets the thread end, after a notification that is still wanted.
+  /// Lets the thread end after it sends a pending notification.
   func end() {
     state.withLock { $0.isEnded = true }
     wakeUp.signal()
@@ -64,7 +64,7 @@ final class HintExchange: Sendable {
           guard !now.isEnded else { return }
           database = try connect()
           pause = 100
-          // Something may have been missed.
+          // Notifications may have been missed.
           listeners.tell()
         }
         guard let database else { continue }
@@ -78,7 +78,7 @@ final class HintExchange: Sendable {
         let texts = try database.takeNotifications()
         if texts.contains(where: { $0 != sender }) { listeners.tell() }
       } catch {
-        // Without hints, queues look at each poll.
+        // Without hints, queues still poll.
         database = nil
         guard !now.isEnded else { return }
         wakeUp.wait(for: nil, milliseconds: pause)
@@ -99,7 +99,7 @@ final class HintExchange: Sendable {
   }
 }
 
-/// Ends the waiting of a thread for a connection.
+/// Wakes a thread that waits for a connection.
 final class WakeUpPipe: Sendable {
   private let receiver: Int32
   private let sender: Int32
@@ -119,14 +119,14 @@ final class WakeUpPipe: Sendable {
     _ = close(sender)
   }
 
-  /// Ends the waiting that is under way, or the next one.
+  /// Ends the current wait, or the next one.
   func signal() {
     // A full pipe wakes the thread as well.
     var byte: UInt8 = 0
     _ = unsafe write(sender, &byte, 1)
   }
 
-  /// Waits for a signal, for something to receive, or for the time to pass.
+  /// Waits for a signal or for input, until the time has passed.
   func wait(for descriptor: Int32?, milliseconds: Int32) {
     var files = [receiver, descriptor].compactMap(\.self).map {
       pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
@@ -137,23 +137,25 @@ final class WakeUpPipe: Sendable {
   }
 }
 
-/// What the thread that writes notes for the one that claims, while that one needs it.
+/// The tasks that the writer thread made available, recorded for the thread that claims.
+///
+/// They are recorded only while the claiming thread needs them.
 final class DeletedRowNotes: Sendable {
-  /// What each queue has yet to hear; `nil` if nothing is noted.
+  /// The tasks that each queue has not received yet; `nil` if recording is off.
   private let freed = Mutex<[ExactText: DeletedRows]?>(nil)
 
-  /// Begins to note, or ends it.
+  /// Turns recording on or off.
   func set(isOn: Bool) {
     freed.withLock { freed in
       if (freed != nil) != isOn { freed = isOn ? [:] : nil }
     }
   }
 
-  /// Notes what a transaction has made available, before the callers hear of it.
+  /// Records the tasks that a transaction made available, before the transaction's calls return.
   ///
   /// - Parameters:
-  ///   - group: Its changes.
-  ///   - hasFreedOthers: Whether other tasks than those that it names may have become available.
+  ///   - group: The changes of the transaction.
+  ///   - hasFreedOthers: Whether tasks may have become available that the changes do not name.
   func note(_ group: BatchGroup, hasFreedOthers: Bool) {
     freed.withLock { freed in
       guard freed != nil else { return }
@@ -170,7 +172,7 @@ final class DeletedRowNotes: Sendable {
     freed.withLock { $0?.noteForAll(DeletedRows(areAnywhere: true)) }
   }
 
-  /// What was noted for a queue since the last call.
+  /// Removes and returns the records for a queue since the last call.
   func take(forQueue queue: String) -> DeletedRows {
     freed.withLock { $0?.updateValue(DeletedRows(), forKey: ExactText(queue)) } ?? DeletedRows()
   }
@@ -192,7 +194,7 @@ extension [ExactText: DeletedRows] {
     }
   }
 
-  /// Notes for each queue what may concern tasks of any.
+  /// Adds to each queue the records that may concern tasks of any queue.
   fileprivate mutating func noteForAll(_ freed: DeletedRows) {
     guard freed.areAnywhere || freed.earliest != nil else { return }
     for queue in keys { self[queue]?.add(freed) }

@@ -22,13 +22,14 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// The code's name, as in `noDatabase`.
     public var description: String { name }
 
-    /// The connection string can't be read, the schema has no name, or the prefix is not a word.
+    /// The connection string, the schema's name or the prefix is not valid, or a statement can't
+    /// add a task.
     ///
-    /// Nothing was connected to.
+    /// No connection was made.
     public static let invalidArgument = Code("invalidArgument")
     /// The server can't be reached, is starting or stopping, or has no connection left.
     ///
-    /// A queue makes the call again.
+    /// A queue retries the call.
     public static let unreachable = Code("unreachable")
     /// The server has no database of this name.
     ///
@@ -36,59 +37,60 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let noDatabase = Code("noDatabase")
     /// The database has no schema of this name.
     public static let noSchema = Code("noSchema")
-    /// The server does not let this user in, for example because the password is wrong.
+    /// The server rejects this user, for example because the password is wrong.
     ///
     /// If its messages are in another language than English, the code is ``unreachable``.
     public static let notAllowed = Code("notAllowed")
-    /// The connection can't be encrypted or the server not trusted, as the connection string asks.
+    /// The connection can't be encrypted, or the server can't be trusted, as the connection string
+    /// requires.
     ///
     /// The server has no TLS, its certificate is not the expected one, or a file of certificates
-    /// can't be read. A store whose connection string names several hosts waits for one that can be
-    /// trusted (``unreachable``).
+    /// can't be read. If the connection string names several hosts, the store waits for one that it
+    /// can trust instead (``unreachable``).
     public static let tlsFailed = Code("tlsFailed")
     /// The user lacks a privilege in the database.
     public static let noPrivilege = Code("noPrivilege")
-    /// The server or the session takes no changes, as a standby.
+    /// The server or the session is read-only, for example because the server is a standby.
     ///
-    /// A store that has found a server that does waits for one (``unreachable``), and so does one
-    /// whose connection string names several hosts.
+    /// A store waits for a writable server instead (``unreachable``) if it was connected to one
+    /// before, or if its connection string names several hosts.
     public static let readOnly = Code("readOnly")
-    /// The server is too old, its database does not hold all characters, or a pooler before it
+    /// The server is too old, its database can't store all characters, or a pooler in front of it
     /// gives each transaction another session.
     public static let unsuitableServer = Code("unsuitableServer")
     /// The tables were made by a newer version of this library.
     ///
     /// They were not changed.
     public static let newerVersion = Code("newerVersion")
-    /// The tables are missing or of an older version, and the store may not make them.
+    /// The tables are missing or have an older version, and the store may not change that.
     ///
-    /// The error's ``PostgreSQLError/statements`` make them.
+    /// The error's ``PostgreSQLError/statements`` create or migrate them.
     public static let tablesMissing = Code("tablesMissing")
-    /// A table has the name of one of this library's, and was made by another program.
+    /// Another program made a table with a name that this library uses.
     ///
     /// It was not changed. Choose another prefix for the names of the tables.
     public static let foreignTable = Code("foreignTable")
     /// Another store uses the tables, and at least one of the two is not shared.
     public static let inUse = Code("inUse")
-    /// The server could not make the call now: other sessions were in its way, or it took too long.
+    /// The server could not complete the call: other sessions blocked it, or it took too long.
     ///
-    /// Nothing of the call was stored, but for extensions of claims, and a queue makes it again.
+    /// The call stored nothing, except extensions of claims. A queue retries it.
     public static let busy = Code("busy")
-    /// The connection was lost when a call was about to be stored, and the server could not say
-    /// whether it was.
+    /// The connection was lost while a call was being stored, and the store can't find out whether
+    /// it was stored.
     ///
-    /// A queue makes the call again.
+    /// A queue retries the call.
     public static let outcomeUnknown = Code("outcomeUnknown")
-    /// The server has no room left.
+    /// The server has no space left.
     ///
-    /// Nothing of the call was stored.
+    /// The call stored nothing.
     public static let full = Code("full")
     /// A row of a queue has a value that this version does not know.
     public static let damaged = Code("damaged")
     /// The server refused an operation for another reason, such as a payload or a key that is too
     /// long for it.
     ///
-    /// Nothing of the call was stored.
+    /// The call stored nothing.
     public static let refused = Code("refused")
     /// The store was closed or destroyed, or belongs to the parent of this forked process.
     public static let closed = Code("closed")
@@ -98,11 +100,10 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
   public let code: Code
   /// What is wrong and what to do about it, for a person to read.
   public let message: String
-  /// The statements that make the tables, or bring them to the present version, if those are
-  /// missing.
+  /// The statements that create missing tables, or migrate older ones.
   ///
-  /// It is `nil` for an error of another kind than ``Code/tablesMissing``, and if the tables were
-  /// deleted while the store was open.
+  /// The value is `nil` if the code is not ``Code/tablesMissing``, or if the tables were deleted
+  /// while the store was open.
   public let statements: String?
 
   init(_ code: Code, _ message: String, statements: String? = nil) {
@@ -111,7 +112,7 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     self.statements = statements
   }
 
-  /// Whether the same call may succeed a little later.
+  /// Whether the same call may succeed later.
   public var isTransient: Bool { [.unreachable, .busy, .outcomeUnknown].contains(code) }
 
   /// The message.

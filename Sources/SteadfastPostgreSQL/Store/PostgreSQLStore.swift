@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A store in a PostgreSQL database, which many machines may share.
+/// A store in a PostgreSQL database, which many machines can share.
 ///
 /// ```swift
 /// let queue = TaskQueue(
@@ -16,54 +16,54 @@ import Foundation
 /// )
 /// ```
 ///
-/// What was acknowledged is as durable as the server makes a commit: with its defaults, a change is
+/// Acknowledged changes are as durable as the server's commits: with its defaults, a change is
 /// flushed to the disk before the call that made it returns. Concurrent callers share one
-/// transaction and one flush. Memory does not grow with the number of tasks.
+/// transaction and one flush. Memory use does not grow with the number of tasks.
 ///
 /// ## The tables
 ///
-/// The store makes its tables in the database, and touches no others. Their names begin with
-/// `steadfast_`, or with another word that you choose, and they are in the first schema of the
-/// search path, or in one that you choose. So several stores can be in one database. Older versions
-/// of the tables are brought to the present one when the store is opened, in one transaction. A
-/// newer version, and a table of that name that another program has made, are refused and left as
-/// they are. If the store must not make tables, let a person run ``tables(schema:prefix:)``, and
-/// make the store with `migrates: false`.
+/// The store creates its tables in the database, and touches no others. Their names start with
+/// `steadfast_`, or with another prefix that you choose. They are in the first schema of the search
+/// path, or in a schema that you choose. So one database can contain several stores. Opening the
+/// store migrates older versions of the tables in one transaction. If the tables have a newer
+/// version, or another program made a table with one of these names, opening fails and changes
+/// nothing. If the store must not create tables, let a person run the statements of
+/// ``tables(schema:prefix:)``, and create the store with `migrates: false`.
 ///
 /// ## Machines
 ///
-/// With ``sharing``, as by default, the stores of several processes use the tables. Their claims
-/// are leases, which the server's clock ends, so the clocks of the machines may differ. Another
-/// store hears of a change within some milliseconds (``hints``), in addition to the looks at each
-/// poll.
+/// With ``sharing``, which is the default, the stores of several processes use the tables. Their
+/// claims are leases that expire by the server's clock, so the clocks of the machines may differ.
+/// A store checks for changes of other stores at each poll, and is also notified of them within
+/// some milliseconds (``hints``).
 ///
-/// A store without ``sharing`` is the only one to use its tables, as long as its connection lasts.
+/// A store without ``sharing`` uses its tables alone for as long as its connection lasts.
 ///
 /// ## Connections
 ///
 /// A store has up to five connections and as many threads: one each that writes, claims, extends
-/// claims, looks tasks up, and exchanges hints. None of the threads that Swift's tasks share waits
+/// claims, looks up tasks, and exchanges hints. The threads of Swift's concurrency pool never wait
 /// for the server. The sessions use advisory locks, prepared statements and notifications. So they
-/// need a connection of their own to the server, or a pooler in session mode.
+/// need direct connections to the server, or a pooler in session mode.
 ///
 /// ## Failures
 ///
-/// All errors are ``PostgreSQLError``, or errors of what a payload encodes. A connection that is
-/// lost is made again, and a transaction that has collided with another one is repeated. If the
-/// server stays away for more than some seconds, the error is transient, and a queue makes the call
-/// again. If a connection breaks while a change is being stored, the next connection reads from the
-/// database whether it was. When a call has thrown, nothing of it is stored, unless the error is
-/// ``PostgreSQLError/Code/outcomeUnknown``, or the call extends claims and does nothing else. Then
-/// those claims may have been extended whose tasks no other session has locked.
+/// All errors are ``PostgreSQLError``, or errors of a payload's encoding. The store reconnects if a
+/// connection is lost, and repeats a transaction that collided with another one. If the server is
+/// unavailable for more than some seconds, the error is transient, and a queue retries the call. If
+/// a connection breaks while a change is being stored, the next connection reads from the database
+/// whether the change was stored. A call that throws stores nothing, with two exceptions: the error
+/// ``PostgreSQLError/Code/outcomeUnknown``, and a call that only extends claims. Such a call may
+/// have extended the claims whose tasks no other session has locked.
 ///
 /// ## Privacy
 ///
-/// The payloads stand in the database as plain bytes.
+/// The database stores payloads as plain bytes.
 /// `Persistence.sealingPayloads(with:acceptsPlain:)` encrypts them.
 public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// How several stores use the tables at the same time; `nil` if one store uses them alone.
   public let sharing: StoreSharing?
-  /// 64: a queue whose attempts are short claims up to 64 tasks at once.
+  /// 64: a queue with short attempts claims up to 64 tasks at once.
   public var claimBatch: Int { 64 }
   /// The database and the server, without a password.
   public let description: String
@@ -72,21 +72,20 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   let core: StoreCore
 
-  /// Makes a store in a database that exists.
+  /// Creates a store in an existing database.
   ///
   /// This does not connect yet.
   ///
   /// - Parameters:
-  ///   - connection: Where the database is, as libpq reads it: `host=… dbname=… user=…`, or a URI
-  ///     `postgresql://user@host/database`. What it leaves out comes from libpq's environment
-  ///     variables and from its files for services and passwords.
+  ///   - connection: The connection string in libpq's format: `host=… dbname=… user=…`, or a URI
+  ///     `postgresql://user@host/database`. Missing values come from libpq's environment variables,
+  ///     and from its files for services and passwords.
   ///   - schema: The schema with the tables, which must exist; `nil` for the first one of the
   ///     search path.
-  ///   - prefix: The word with which the names of the tables begin: 1 to 40 small letters of ASCII,
-  ///     digits and underscores, the first of them a letter.
+  ///   - prefix: The word that starts the names of the tables: 1 to 40 lowercase ASCII letters,
+  ///     digits and underscores, starting with a letter.
   ///   - sharing: How several stores use the tables; `nil` if this store uses them alone.
-  ///   - migrates: Whether the store makes its tables, and brings older ones to the present
-  ///     version.
+  ///   - migrates: Whether the store creates its tables, and migrates older versions.
   public convenience init(
     _ connection: String,
     schema: String? = nil,
@@ -104,8 +103,10 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     self.init(place, sharing: sharing)
   }
 
-  /// Makes a store whose claims run out by a clock that is ahead of the server's, and read from the
-  /// places that earlier ones have come to, although few rows are gone.
+  /// Creates a store for tests.
+  ///
+  /// Its claims expire by a clock that is ahead of the server's. With `alwaysKeepsPlaces`, claims
+  /// read from the positions that earlier claims reached, even if there are few dead rows.
   package convenience init(
     _ connection: String,
     prefix: String,
@@ -132,21 +133,21 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   deinit { core.end() }
 
-  /// The statements that make the tables, for the program that makes them in place of a store.
+  /// Returns the statements that create the tables, for a program other than a store.
   ///
-  /// Run them once, as the role that is to own the tables. They begin and commit a transaction:
-  /// give them to `psql`, or take the first and the last statement away for a tool that has its
-  /// own. Stores that use the tables with `migrates: false` need `usage` on the schema and on the
-  /// sequence, `select`, `insert`, `update` and `delete` on the tables, and `execute` on the
+  /// Run them once, as the role that will own the tables. They begin and commit a transaction: run
+  /// them with `psql`, or remove the first and the last statement for a tool that has its own
+  /// transaction. Stores that use the tables with `migrates: false` need `usage` on the schema and
+  /// on the sequence, `select`, `insert`, `update` and `delete` on the tables, and `execute` on the
   /// functions.
   ///
   /// - Parameters:
-  ///   - schema: the schema with the tables, which must be there; by default the first one of the
+  ///   - schema: the schema with the tables, which must exist; by default the first one of the
   ///     search path.
-  ///   - prefix: the word with which the names of the tables begin.
+  ///   - prefix: the word that starts the names of the tables.
   /// - Returns: The statements.
-  /// - Throws: A ``PostgreSQLError`` with the code ``PostgreSQLError/Code/invalidArgument`` if no
-  ///   tables can have these names.
+  /// - Throws: A ``PostgreSQLError`` with the code ``PostgreSQLError/Code/invalidArgument`` if the
+  ///   schema or the prefix is not valid.
   public static func tables(
     schema: String? = nil,
     prefix: String = "steadfast"
@@ -162,27 +163,27 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     return place.script(from: 0)
   }
 
-  /// Tells that another store may have changed the tables, some milliseconds later.
+  /// A sequence that reports possible changes by other stores within some milliseconds.
   ///
-  /// In a store that is not shared, it tells that a statement of another connection may have added
-  /// a task. It is `nil` in virtual time.
+  /// In a store that is not shared, it reports that a statement of another connection may have
+  /// added a task. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     guard RealWork.taskExecutor == nil else { return nil }
     return core.hints()
   }
 
-  /// Connects, and makes the tables if they are missing.
+  /// Connects, and creates missing tables.
   ///
-  /// If it is open, this does nothing.
+  /// If the store is open, this does nothing.
   ///
   /// - Throws: A ``PostgreSQLError``. The next call tries again.
   public func open() async throws { try await core.open() }
 
   /// Stores a batch of changes, and returns an outcome for each.
   ///
-  /// It returns when the changes are as durable as `durability` asks for.
+  /// It returns when the changes are as durable as `durability` requires.
   ///
-  /// - Throws: A ``PostgreSQLError``, or what a payload's encoding throws.
+  /// - Throws: A ``PostgreSQLError``, or an error of a payload's encoding.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -199,8 +200,8 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   /// Returns the tasks that match a filter.
   ///
-  /// Filters with IDs, with unique keys of one queue, or with nothing but states use an index, if
-  /// all of the states are of tasks that have ended, or none. Others read the tasks in the order of
+  /// A filter uses an index if it has IDs or unique keys of one queue, or if it has only states
+  /// that are either all finished or all unfinished. Other filters read the tasks in the order of
   /// their IDs.
   ///
   /// - Throws: A ``PostgreSQLError``.
@@ -226,14 +227,14 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     try await core.contains(filter)
   }
 
-  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  /// Returns the bytes that are stored under a name; `nil` if there are none.
   ///
   /// - Throws: A ``PostgreSQLError``.
   public func value(named name: String) async throws -> [UInt8]? {
     try await core.value(named: name)
   }
 
-  /// Returns what a task remembers; nothing if it is not in the store.
+  /// Returns the memory of a task; it is empty if the task is not in the store.
   ///
   /// - Throws: A ``PostgreSQLError``.
   public func memory(of id: TaskID) async throws -> TaskMemory {
@@ -244,16 +245,16 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   ///
   /// Later calls throw.
   ///
-  /// When the last reference to a store is gone, the store does the same by itself.
+  /// When the last reference to a store is released, the store closes its connections itself.
   public func close() async throws {
     try await core.close()
   }
 
   /// Removes the tables with all tasks and values; the database and its other tables stay.
   ///
-  /// The store need not be open. Tables that this library has not made, those of a newer version,
-  /// and those that another store has open are left alone, unless both stores are shared. Later
-  /// calls of other methods throw.
+  /// The store need not be open. The call fails if another program made the tables, if they have a
+  /// newer version, or if another store has them open and not both stores are shared. Later calls
+  /// of other methods throw.
   ///
   /// - Throws: A ``PostgreSQLError``. The next call tries again.
   public func destroy() async throws {
@@ -264,9 +265,9 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 extension Persistence where Self == PostgreSQLStore {
   /// A store in a PostgreSQL database.
   ///
-  /// `connection` says where the database is, as libpq reads it. `schema` and `prefix` say how the
-  /// tables are called. `sharing` says how several stores use them at the same time; with `nil`,
-  /// one store uses them alone. With `migrates: false`, the store makes no tables.
+  /// `connection` is a connection string in libpq's format. `schema` and `prefix` set the names of
+  /// the tables. `sharing` sets how several stores use them at the same time; with `nil`, one store
+  /// uses them alone. With `migrates: false`, the store creates and migrates no tables.
   public static func postgreSQL(
     _ connection: String,
     schema: String? = nil,
@@ -285,15 +286,15 @@ extension Persistence where Self == PostgreSQLStore {
 }
 
 extension PostgreSQLStore {
-  /// Returns the statement with which a program adds a task within its own transaction.
+  /// Returns a statement that adds a task within a program's own transaction.
   ///
-  /// It calls the function `steadfast_insert`, or that of your prefix, which a store makes when it
-  /// is opened. Its one row has one value, `is_added`: whether the task was added, or another one
-  /// stands for it. Queues learn of it when your transaction is committed.
+  /// The statement calls the function `steadfast_insert`, or the function with your prefix, which a
+  /// store creates when it is opened. It returns one row with one value, `is_added`, which is
+  /// `false` if the task is a duplicate. Queues are notified when your transaction is committed.
   ///
-  /// - Throws: A ``PostgreSQLError`` for a task that a statement can't add: one that does not wait,
-  ///   or is a member of a batch. A `TaskQueueError` for one that makes no sense; what a payload's
-  ///   encoding throws.
+  /// - Throws: A ``PostgreSQLError`` for a task that a statement can't add: one that isn't waiting,
+  ///   or is a member of a batch. A `TaskQueueError` for an invalid task. An error of the payload's
+  ///   encoding.
   public func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
@@ -307,7 +308,7 @@ extension PostgreSQLStore {
 }
 
 extension InsertStatement {
-  /// Makes the statement that calls the function of the tables at a place.
+  /// Creates the statement that calls the insertion function at a location.
   init(_ record: TaskRecord, _ policy: UniquePolicy, _ place: DatabaseLocation) throws {
     let payload = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let values = Self.values(of: record, policy, payload)
@@ -321,7 +322,7 @@ extension InsertStatement {
     )
   }
 
-  /// The parameters and their types, so that texts and numbers are enough for any library.
+  /// Returns the parameters and their types, so that any library can pass texts and numbers.
   private static func values(
     of record: TaskRecord,
     _ policy: UniquePolicy,

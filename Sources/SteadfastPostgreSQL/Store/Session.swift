@@ -2,41 +2,41 @@
 import Dispatch
 import SteadfastQueue
 
-/// A connection that is made again when it is lost, and the transactions on it; one thread uses it.
+/// A connection that reconnects when it is lost, and its transactions; one thread uses it.
 ///
-/// The session has a number of its own. It holds an advisory lock of that number, and writes one
-/// row under it in each transaction that changes something. If a connection breaks while a
-/// transaction is being committed, the next connection ends the old one and waits until its lock is
-/// free: from then on, the row says for good whether the transaction was stored.
+/// Each session has a number. It holds an advisory lock with that number, and writes one row with
+/// it in each transaction with changes. If the connection breaks during a commit, the next
+/// connection terminates the old one and waits until its lock is free. From then on, the row shows
+/// reliably whether the transaction was stored.
 final class Session {
-  /// How long the server may be away before a call fails.
+  /// How long a call waits for an unavailable server before the call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
-  /// How long the server may be away before a call fails whose outcome is not known.
+  /// The same for a call whose outcome is unknown.
   static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
   let place: DatabaseLocation
   let number = Int64.random(in: 1...Int64.max)
-  /// What the first connection and each later one is asked before it is used.
+  /// Prepares each new connection before it is used.
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
   /// The number of the last transaction that has written a row.
   var requestNumber: Int64 = 0
-  /// The number of the last transaction whose row was stored, as far as is known.
+  /// The number of the last transaction whose row is known to be stored.
   var storedRequestNumber: Int64 = 0
   var tables: Tables?
-  /// The server's process of the connection, which a pooler may take away.
+  /// The server process of the connection, which a pooler may replace.
   var backend: Int64 = 0
   private var hasConnected = false
   /// Whether the store's other sessions connect after this one.
   private let isFirst: Bool
   private let pauses = DispatchSemaphore(value: 0)
 
-  /// Makes a session that connects when it is used.
+  /// Creates a session that connects when it is first used.
   ///
   /// - Parameters:
   ///   - place: The tables.
   ///   - isFirst: Whether the store's other sessions connect after this one.
-  ///   - prepare: What each new connection is asked.
+  ///   - prepare: Prepares each new connection before it is used.
   init(
     _ place: DatabaseLocation,
     isFirst: Bool = false,
@@ -47,9 +47,9 @@ final class Session {
     self.prepare = prepare
   }
 
-  /// Ends the session, in such a way that another store may use the tables at once.
+  /// Ends the session so that another store can use the tables at once.
   func close() {
-    // The server ends a session only some time after its connection was closed.
+    // The server ends a session only some time after the connection closes.
     if let database = tables?.database, !database.isLost {
       _ = try? database.has("select pg_advisory_unlock_all()")
     }
@@ -58,7 +58,7 @@ final class Session {
 
   // MARK: Connecting
 
-  /// The tables, on a connection that works as far as is known.
+  /// Returns the tables on a connection that is not known to be lost.
   func openedTables() throws -> Tables {
     if let tables, !tables.database.isLost { return tables }
     self.tables = nil
@@ -93,15 +93,15 @@ final class Session {
     return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
   }
 
-  /// The error of an attempt to connect, which is made again if a standby may become the primary.
+  /// Returns the error of an attempt to connect, as transient if a standby may become the primary.
   private func awaitingPrimary(_ error: PostgreSQLError) -> PostgreSQLError {
-    // There was a primary, or the program says that one host may take the place of another.
+    // There was a primary before, or the connection string names several hosts.
     let mayComeBack = hasConnected || !isFirst || place.hasSeveralHosts
     guard error.code == .readOnly, mayComeBack else { return error }
     return PostgreSQLError(.unreachable, error.message)
   }
 
-  /// Ends what is left of the connection that was lost, and waits until it is gone.
+  /// Terminates the server's session of the lost connection, and waits until it has ended.
   private func endEarlierSession(on database: Connection) throws {
     if hasConnected {
       try database.send(
@@ -137,18 +137,18 @@ final class Session {
     return found ?? Tables.Locks()
   }
 
-  /// Makes a look-up, again if the connection is lost.
+  /// Performs a look-up, and retries it if the connection is lost.
   func look<Success>(_ body: (Connection) throws -> Success) throws -> Success {
     try retrying { tables in try body(tables.database) }
   }
 
   // MARK: Transactions
 
-  /// Makes the changes of `body` in a transaction, again if it has collided with another one or the
-  /// connection is lost.
+  /// Makes the changes of `body` in a transaction.
   ///
-  /// A repeatable transaction is made again if the connection is lost at its end, whether it was
-  /// stored or not.
+  /// This retries the transaction if it collides with another one, or if the connection is lost. If
+  /// the connection is lost during the commit, a repeatable transaction is always retried, even if
+  /// it was stored.
   func transaction<Success>(
     isDurable: Bool,
     isRepeatable: Bool = false,
@@ -170,13 +170,14 @@ final class Session {
     }
   }
 
-  /// Sends the changes of `body` along with the commit, so that the transaction costs one round
-  /// trip; again if it has collided with another one or the connection is lost.
+  /// Sends the changes of `body` together with the commit, so that a transaction costs one round
+  /// trip.
   ///
-  /// A transaction whose connection was lost at its end may have been stored: `body` has to undo
-  /// that when it is called again.
+  /// This retries the transaction if it collides with another one, or if the connection is lost. If
+  /// the connection is lost during the commit, the transaction may have been stored: when `body` is
+  /// called again, it must undo the earlier changes.
   ///
-  /// - Returns: The results that `body` wants.
+  /// - Returns: The results that `body` needs.
   func transactionAtOnce(_ body: (Tables) throws -> Void) throws -> [Rows] {
     try retrying { tables in
       do {
@@ -199,7 +200,7 @@ final class Session {
 
   private func setClock(of database: Connection) throws(PostgreSQLFailure) {
     guard let offset = place.clockOffset else { return }
-    // An interval of text has no exponent.
+    // The text of an interval can't have an exponent.
     let (seconds, microseconds) = offset().microseconds.quotientAndRemainder(dividingBy: 1_000_000)
     let text = "\(seconds) s \(microseconds) us"
     try database.send("select set_config('steadfast.offset', $1, false)", .text(text))
@@ -207,7 +208,7 @@ final class Session {
 
   func undo(on database: Connection) {
     guard !database.isLost else { return }
-    // What was sent, and failed, is forgotten along with the transaction.
+    // Ignores errors of sent statements, because the transaction is rolled back anyway.
     _ = try? database.flush()
     do { try database.execute("rollback") } catch { tables = nil }
   }
@@ -253,13 +254,13 @@ final class Session {
 
 /// Commits whose outcome can be looked up if the answer is lost.
 extension Session {
-  /// Commits a transaction, with the row that says so if it has changed something.
+  /// Commits a transaction and, if it has changes, writes the row that proves the commit.
   ///
-  /// The row takes the place of the one before, which is named by its number: all that were there
-  /// while some transaction can see them stand under the session in the index.
+  /// The row replaces the previous one, which is found by its number. A search by session alone
+  /// would also read all earlier rows that some transaction can still see.
   ///
-  /// The row can be written only on the session that holds the lock: with a pooler that gives each
-  /// transaction another session, it would prove nothing.
+  /// The row can be written only on the session that holds the lock. With a pooler that gives each
+  /// transaction another session, the row would prove nothing.
   func commit(_ tables: Tables, isRepeatable: Bool) throws {
     let database = tables.database
     do throws(PostgreSQLFailure) {
@@ -291,9 +292,9 @@ extension Session {
     }
   }
 
-  /// Whether the last transaction was stored, by the row that it has written.
+  /// Looks for the row of the last transaction, and returns whether the transaction was stored.
   ///
-  /// A transaction that has changed nothing counts as stored.
+  /// A transaction without changes counts as stored.
   ///
   /// - Throws: ``PostgreSQLError/Code/outcomeUnknown`` if the row can't be read.
   private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
@@ -301,7 +302,7 @@ extension Session {
     tables = nil
     do {
       return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
-        // The row may be there before standbys have it. Another commit waits until they do.
+        // The row may exist before standbys have it. The commit of this update waits for them.
         try tables.database.run(
           "update steadfast_request set date = now() where session = $1 and number = $2",
           .integer(number),
@@ -317,26 +318,28 @@ extension Session {
         }
       throw PostgreSQLError(
         .outcomeUnknown,
-        "the connection to \(place.name) was lost while a change was being stored, and whether it "
-          + "was stored can't be found out: \(reason)"
+        "the connection to \(place.name) was lost while a change was being stored, and the store "
+          + "can't find out whether it was stored: \(reason)"
       )
     }
   }
 }
 
-/// What each connection is set to, and what its server must be.
+/// The settings of each connection, and the requirements for its server.
 struct SessionSettings {
   private let place: DatabaseLocation
 
   init(_ place: DatabaseLocation) { self.place = place }
 
-  /// Statements have plans that do not depend on how full the tables were when they were made.
+  /// The settings.
   ///
-  /// A plan for empty tables would read all of a full one. The time-outs end a session that hangs
-  /// on both sides, and statements for which the application has set no limit of its own. The
-  /// server ends the session of a machine that is gone, with its locks, within a minute. It does
-  /// not end one that has nothing to do, whose locks keep other stores out; before version 14, it
-  /// has no such setting.
+  /// The plans of statements do not depend on the size of the tables at the time of planning. A
+  /// plan for an empty table would read all of a full one.
+  ///
+  /// Time-outs on both sides end sessions that hang, and statements for which the application set
+  /// no limit. The server ends the session of an unreachable machine, with its locks, within a
+  /// minute. It does not end an idle session, whose locks keep other stores out. Before version 14,
+  /// the server has no setting for idle sessions.
   private static let script = """
     set client_min_messages = error;
     set default_transaction_isolation = 'read committed';
@@ -356,12 +359,13 @@ struct SessionSettings {
     select set_config(name, '0', false) from pg_settings where name = 'idle_session_timeout';
     """
 
-  /// How many milliseconds longer an answer is waited for than the server lets a statement take.
+  /// How much longer a connection waits for an answer than a statement may take, in milliseconds.
   private static let margin = 30_000
 
-  /// Sets a connection, which then waits longer for an answer than a statement may take.
+  /// Applies the settings to a connection.
   ///
-  /// A statement that was given up before the server ends it would be made again and again.
+  /// The connection then waits longer for an answer than a statement may take. If it stopped
+  /// waiting before the server ends a statement, the statement would be retried again and again.
   func apply(to database: Connection) throws {
     try check(version: database.serverVersion)
     try database.execute(Self.script)
@@ -383,8 +387,8 @@ struct SessionSettings {
     guard found.encoding == "UTF8" else {
       throw PostgreSQLError(
         .unsuitableServer,
-        "\(place.name) has the encoding \(found.encoding), which does not hold all characters; "
-          + "make one with the encoding UTF8"
+        "\(place.name) has the encoding \(found.encoding), which can't store all characters; "
+          + "create a database with the encoding UTF8"
       )
     }
     guard found.hasSchema else {
@@ -397,7 +401,7 @@ struct SessionSettings {
     guard !found.isReadOnly else { throw place.readOnly }
   }
 
-  /// Lets names without a schema mean those of the store's own, and never those of another user.
+  /// Makes names without a schema refer to the store's schema, and never to that of another user.
   private func sendPath(to database: Connection) throws(PostgreSQLFailure) {
     try database.send(
       """

@@ -7,10 +7,10 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// How many of the threads that claim, extend, read and write were started, in this order.
+    /// The number of started threads, in the order claim, extend, read and write.
     var threadCount = 0
     var hasEnded = false
-    /// Whether a queue listens, or other stores are to be told.
+    /// Whether a queue listens, or other stores must be notified.
     var needsHints: Bool
     var hints: HintExchange?
   }
@@ -37,7 +37,7 @@ final class StoreCore: StoreCalls {
     state = Mutex(State(needsHints: place.isShared))
   }
 
-  /// Lets the threads end when they have done what they were given.
+  /// Lets the threads end after they complete their jobs.
   func end() {
     writing.end()
     endOthers()
@@ -73,7 +73,7 @@ final class StoreCore: StoreCalls {
     }
     if case .claim = call {
       try await openIfClosed()
-      // The session that writes keeps others out of tables that are not shared.
+      // If the tables are not shared, the writer's session keeps others out, so it also claims.
       let queue = place.isShared ? claiming : writing
       return try await queue.perform(call, orThrow: place.closed)
     }
@@ -82,7 +82,7 @@ final class StoreCore: StoreCalls {
       return try await extending.perform(call, orThrow: place.closed)
     }
     guard call.reads else {
-      // Changes that wait before the last call may have something to tell.
+      // Changes that wait before the last call may still notify other stores.
       defer { if call.isLast { state.withLock { $0.hints }?.end() } }
       return try await writing.perform(call, orThrow: place.closed)
     }
@@ -104,7 +104,7 @@ final class StoreCore: StoreCalls {
       let starts = [
         startClaiming, startExtending, startReading, { try self.startWriting(hints) },
       ]
-      // If the system has no room for one, a later call starts those that are left.
+      // If the system can't start a thread, a later call starts the remaining ones.
       for start in starts[state.threadCount...] {
         try start()
         state.threadCount += 1
@@ -134,7 +134,9 @@ final class StoreCore: StoreCalls {
     }
   }
 
-  /// A session that changes tasks, and keeps other stores out although the writer's was lost.
+  /// Returns a session that changes tasks.
+  ///
+  /// It keeps other stores out even if the writer's session is lost.
   private static func sessionBesideWriter(_ place: DatabaseLocation) -> Session {
     Session(place) { tables, _ in try place.use(on: tables.database) }
   }
@@ -168,10 +170,10 @@ final class StoreCore: StoreCalls {
     state.hints = hints
   }
 
-  /// Begins a sequence of hints; `nil` if the system has no room for what they need.
+  /// Starts a sequence of hints; `nil` if the system can't provide a thread or descriptors for it.
   ///
-  /// A statement of another connection may add a task to a store that is not shared, too. So such a
-  /// store listens once a queue asks for hints.
+  /// A statement of another connection can add a task even to a store that is not shared. So such a
+  /// store listens once a queue requests hints.
   func hints() -> AsyncStream<Void>? {
     let stream = listeners.stream()
     do {

@@ -3,24 +3,25 @@ import Dispatch
 import SteadfastDatabases
 import SteadfastQueue
 
-/// What the thread that writes does with its session.
+/// Performs calls on the writer thread, with its session.
 ///
-/// Batches that wait together are one transaction, with one flush.
+/// Batches that wait at the same time share one transaction and one flush.
 final class Writer {
-  /// The most calls and bytes of payloads in one transaction, but for a last one.
+  /// The maximum number of calls in one transaction.
   private static let mostCalls = 500
+  /// The number of payload bytes after which a transaction gets no more calls.
   private static let mostBytes = 8_000_000
-  /// How many calls of a group may take too long, one by one, before the others are given up.
+  /// The number of slow calls after which the remaining calls of a group fail.
   private static let mostSlowCalls = 3
-  /// How many groups are looked at before they are made, after one whose tasks were not plain.
+  /// The number of groups that are checked first, after a group whose tasks were not plain.
   private static let mostCarefulGroups = 32
 
   private let place: DatabaseLocation
   private let session: Session
   private let hints: HintExchange?
-  /// The other threads of the tables, which end before the store is closed.
+  /// The other threads of the store, which end before the store is closed.
   private let others: DispatchGroup
-  /// What makes claims for a store that uses the tables alone, whose claims have no end.
+  /// Makes claims, without an end, for a store that uses the tables alone.
   private let claimer: Claimer
   private let notes: DeletedRowNotes
   private var carefulGroupCount = 0
@@ -68,7 +69,7 @@ final class Writer {
 
   // MARK: Batches
 
-  /// Performs calls in one transaction; if one must be undone, in one in which each can be.
+  /// Performs calls in one transaction, and repeats them with savepoints if one call fails.
   private func performTogether(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
@@ -79,7 +80,7 @@ final class Writer {
     }
   }
 
-  /// Performs the calls of a group that has failed in another way, if that may help some of them.
+  /// Repeats the calls of a failed group in another way, if some of them may then succeed.
   private func performAgain(
     _ jobs: [StoreJob],
     after error: any Error,
@@ -94,7 +95,7 @@ final class Writer {
     }
   }
 
-  /// Performs each call in a transaction of its own, so that one which takes too long fails alone.
+  /// Performs each call in its own transaction, so that a slow call fails alone.
   private func performOneByOne(_ jobs: [StoreJob], after error: any Error) {
     var slowCount = 0
     for job in jobs {
@@ -123,7 +124,7 @@ final class Writer {
     }
   }
 
-  /// Makes a group, again with more locks for as long as it finds more to lock.
+  /// Makes the changes of a group, and repeats this with more locks while it discovers more tasks.
   private func outcomes<Success>(
     of group: BatchGroup,
     _ jobs: [StoreJob],
@@ -198,7 +199,7 @@ final class Writer {
       return .claim(try claimer.claim(request))
     case .open:
       guard !isClosed else { throw place.closed }
-      // A session that was lost while nothing was to do is noticed here.
+      // This notices a session that was lost while it was idle.
       _ = try session.look { try $0.has("select 1") }
     case .close: close()
     case .destroy: try destroy()
@@ -215,13 +216,13 @@ final class Writer {
       try database.send("delete from steadfast_request where date < now() - interval '1 day'")
       try database.flush()
     }
-    // While the connection was lost, stores may have used the tables in the other way.
+    // While the connection was lost, stores with another kind of sharing may have used the tables.
     let claimsOfAlone = isFirst ? Tables.OverdueClaims.all : .withEnd
-    try putBackOverdueTasks(tables, place.isShared ? .withoutEnd : claimsOfAlone)
+    try requeueOverdueTasks(tables, place.isShared ? .withoutEnd : claimsOfAlone)
   }
 
-  /// Makes the tasks available that stores have left claimed which can't come back.
-  private static func putBackOverdueTasks(
+  /// Makes the tasks available that are still claimed by stores that can't come back.
+  private static func requeueOverdueTasks(
     _ tables: Tables,
     _ claims: Tables.OverdueClaims
   ) throws {
@@ -244,7 +245,7 @@ final class Writer {
   private func destroy() throws {
     guard !isDestroyed else { return }
     close()
-    // A session that makes no tables: who opens them next finds none, and loses nothing.
+    // This session creates no tables, so the next store to open them finds none, and loses nothing.
     let removing = Session(place, isFirst: true) { [place] tables, _ in
       try place.use(on: tables.database)
     }

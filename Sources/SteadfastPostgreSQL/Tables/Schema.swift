@@ -1,18 +1,18 @@
 #if PostgreSQL
 import SteadfastDatabases
 
-/// The tables, and how an older version of them becomes the present one.
+/// The tables, and the migration of older versions.
 ///
-/// The columns are those of the article "Writing a store". `position` is the place in line: a task
-/// that goes behind its equals gets the next number. The generated columns say what a claim, an
-/// order key and a look-up ask. There are no foreign keys, which look into four tables for each
-/// task that is removed; `Tables.delete(_:)` removes what belongs to a task. Texts are compared by
-/// their bytes. A long payload stands where PostgreSQL puts long values, so that a change of its
-/// task does not write it again.
+/// The article "Writing a store" describes the columns. `position` is the position in line: a task
+/// that moves behind its equals gets the next number. The generated columns contain the conditions
+/// of claims, order keys and look-ups. There are no foreign keys, because they search four tables
+/// for each removed task. Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
+/// Texts are compared by their bytes. PostgreSQL stores a long payload outside of the row, so a
+/// change of the task does not rewrite it.
 struct Schema {
-  /// What makes each version of the tables out of the one before it.
+  /// The migration steps, each from one version of the tables to the next.
   ///
-  /// A step is never changed once it was released.
+  /// A released step never changes.
   var steps = [
     Schema.first, Schema.second, Schema.third, Schema.fourth, Schema.fifth,
   ]
@@ -100,22 +100,21 @@ struct Schema {
     ) with (fillfactor = 10);
     """
 
-  /// Each transaction of a session has a row of its own, so that it is found beside those that are
-  /// gone.
+  /// Each transaction of a session has a separate row, so that a search does not read deleted rows.
   private static let third = """
     alter table steadfast_request drop constraint steadfast_request_pkey,
       add primary key (session, number), set (fillfactor = 100);
     """
 
-  /// The table that says which version the others have.
+  /// The table that stores the version of the other tables.
   ///
-  /// Its name is the only one that all versions share.
+  /// Only the name of this table is the same in all versions.
   private static let versionTable = """
     create table steadfast_schema (maker text primary key, version bigint not null);
     insert into steadfast_schema values ('Steadfast', 0);
     """
 
-  /// The statements that bring the tables from a version to the present one; from 0, all of them.
+  /// Returns the statements that migrate the tables from a version; from 0, they create the tables.
   func script(from version: Int) -> String {
     ((version == 0 ? [Self.versionTable] : []) + steps.dropFirst(version) + [
       "update steadfast_schema set version = \(self.version) where maker = 'Steadfast';"
@@ -124,16 +123,16 @@ struct Schema {
 }
 
 extension Schema {
-  /// What is wrong with the tables of a database.
+  /// The reason why the tables of a database can't be used.
   enum Refusal: Error, Equatable {
     case newerVersion(Int)
-    /// A table has a name of ours, and was made by another program.
+    /// Another program made a table with a name that this library uses.
     case foreignTable(String)
-    /// The tables have this version, which is too old, and may not be changed.
+    /// The tables have this older version, and the store may not migrate them.
     case olderVersion(Int)
   }
 
-  /// Returns which version the tables have; `nil` if there are none.
+  /// Returns the version of the tables; `nil` if there are none.
   func version(in database: Connection, prefix: String) throws -> Int? {
     let names = (Self.tables + ["schema"]).map { "\(prefix)_\($0)" }
     let found = try database.all(
@@ -154,7 +153,7 @@ extension Schema {
     return version
   }
 
-  /// Returns the version; `nil` if this library has not made the table that says it.
+  /// Returns the version; `nil` if this library did not make the table that stores it.
   private func versionIfOurs(in database: Connection) throws -> Int? {
     do {
       return try database.first(
@@ -165,11 +164,11 @@ extension Schema {
     }
   }
 
-  /// Makes the tables, or brings them to the present version, in one transaction.
+  /// Creates the tables, or migrates them to the current version, in one transaction.
   ///
-  /// A lock keeps other processes from doing the same.
+  /// A lock prevents other processes from doing the same at the same time.
   func migrate(_ database: Connection, prefix: String, changes: Bool) throws {
-    // Look first: who may not make tables needs no lock.
+    // Check first: if there is nothing to do, no lock is needed.
     guard try version(in: database, prefix: prefix) != version else { return }
     try database.send("begin")
     do {
@@ -187,7 +186,7 @@ extension Schema {
     }
   }
 
-  /// Removes the tables, if they are this library's, within a transaction.
+  /// Removes the tables within a transaction, if this library made them.
   func drop(from database: Connection, prefix: String) throws {
     guard try version(in: database, prefix: prefix) != nil else { return }
     let names = (Self.tables + ["schema"]).map { "steadfast_\($0)" }
@@ -201,17 +200,17 @@ extension Schema {
   }
 }
 
-/// The function with which a statement of another connection inserts a task.
+/// The function that inserts a task for a statement of another connection.
 ///
-/// It does what `Tables.insert(_:_:_:)` does, with the locks of a `LockPlan`. A test compares the
+/// It does the same as `Tables.insert(_:_:_:)`, with the locks of a `LockPlan`. A test compares the
 /// two.
 extension Schema {
-  /// The form of the parameters, which a statement names.
+  /// The version of the parameters, which each statement contains.
   ///
-  /// A later version of the tables keeps it, or refuses statements of this form.
+  /// A later version of the tables supports this form, or refuses its statements.
   static let insertionForm = 1
 
-  /// Those of the form, which never change.
+  /// The parameters of this form, which never change.
   private static let parameters = """
     form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
     new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
@@ -220,7 +219,7 @@ extension Schema {
     new_tags text[], new_limit bigint, expiry bigint
     """
 
-  // A step never changes, so it takes nothing from other places that may.
+  // A step never changes, so it uses no declarations that may change.
   static let second = """
     create function steadfast_date(microseconds bigint) returns timestamptz
     language sql immutable strict as $$
@@ -410,8 +409,9 @@ extension Schema {
     $$;
     """
 
-  /// A transaction that sees the tables as they were does not see that a turn has become free, nor
-  /// that a task with the key has just ended.
+  /// The function, changed to refuse transactions that work on a snapshot of the tables.
+  ///
+  /// Such a transaction misses that a turn became free, or that a task with the key just ended.
   static let fourth = """
     alter function steadfast_insert rename to steadfast_insert_task;
     create function steadfast_insert(
@@ -432,7 +432,7 @@ extension Schema {
     $$;
     """
 
-  /// The function's text, in which a task that has expired stands for no new one.
+  /// The function's text, changed so that an expired task makes no new task a duplicate.
   private static let expiringInsertion = insertion.editing([
     (
       "    select id, state, coalesce(",
@@ -471,10 +471,10 @@ extension Schema {
     ),
   ])
 
-  /// A task that has expired stands for no new one, and loses its role to it.
+  /// An expired task makes no new task a duplicate, and loses its key role to the new task.
   ///
-  /// The tables know from which dates those of tasks were counted.
-  /// A statement of an earlier version does not say whether a date was chosen, which counts as so.
+  /// The tables store the dates from which the dates of tasks were counted. A statement of an
+  /// earlier version does not say whether its date was explicit. The store assumes that it was.
   static let fifth = """
     alter table steadfast_task add column counted_from timestamptz;
     update steadfast_task set

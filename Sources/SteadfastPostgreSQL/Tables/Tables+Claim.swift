@@ -10,15 +10,15 @@ import Foundation
 
 /// Claims.
 ///
-/// The tasks with one name and one priority are a lane. Within it, tasks stand in the index in the
-/// order in which they are taken, and the lanes of a queue are found by one step in the index each.
-/// So a claim reads what it takes, and a little for each lane, however many tasks wait. It locks
-/// what it takes and nothing else, and passes over what others have locked.
+/// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
+/// the order of claiming. Each lane of a queue is found by one step in the index. So a claim reads
+/// only the tasks that it claims, and a little more for each lane, however many tasks wait. It
+/// locks only the tasks that it claims, and skips tasks that others have locked.
 extension Tables {
-  /// The lanes of the queue `$1`, of names with room, in parts of a statement.
+  /// Returns the part of a statement that finds the lanes of the queue `$1`.
   ///
-  /// Priorities are inverted so that all columns of the index ascend: a comparison of rows is then
-  /// a place in it.
+  /// Priorities are inverted so that all columns of the index ascend. Then a comparison of rows
+  /// corresponds to a position in the index.
   private static func lanes(withPlaces: Bool = false) -> String {
     let place = withPlaces ? ", available_date, position" : ""
     return """
@@ -34,9 +34,9 @@ extension Tables {
       """
   }
 
-  /// Lanes that are known, with the place in each from which it is read.
+  /// Returns the part of a statement with known lanes, each with the position to read from.
   ///
-  /// Their columns are the parameters from a number on.
+  /// The columns are the parameters from `number` to `number + 3`.
   private static func lanes(at number: Int) -> String {
     """
     with lane (name, rank, date, place) as (
@@ -54,7 +54,7 @@ extension Tables {
     )
     """
 
-  /// Which tasks of a lane are available, among all or among those from its place on.
+  /// Returns the condition that a task of a lane is available, optionally from a position on.
   private static func isAvailable(fromPlace: Bool) -> String {
     """
     is_ready and queue = $1 and name = room.name and ~priority = room.rank
@@ -63,8 +63,10 @@ extension Tables {
     """
   }
 
-  /// Takes tasks: how many of each lane come first is found without locks, and then as many are
-  /// locked that no other session has locked.
+  /// Returns the statement that claims tasks.
+  ///
+  /// It first counts, without locks, how many of the first tasks are in each lane. Then it locks
+  /// that number of tasks in each lane, and skips tasks that other sessions have locked.
   private static func claim(_ lanes: String, fromPlaces: Bool) -> String {
     let place = fromPlaces ? ", date, place" : ""
     let isAvailable = isAvailable(fromPlace: fromPlaces)
@@ -101,7 +103,9 @@ extension Tables {
   private static let claim = claim(lanes(), fromPlaces: false)
   private static let claimFromPlaces = claim(lanes(at: 10), fromPlaces: true)
 
-  /// The date from which another claim can find tasks; `$6` if others have locked some.
+  /// Returns the statement that finds the date from which another claim can find tasks.
+  ///
+  /// The date is `$6` if other sessions have locked available tasks.
   private static func next(_ lanes: String, end: String, fromPlaces: Bool) -> String {
     """
     \(lanes), \(room)
@@ -126,12 +130,13 @@ extension Tables {
       """,
     fromPlaces: false
   )
-  /// The entries of claims that are over stand before the others here, too: no end is looked for.
+  /// This reads no ends of claims: in their index, too, dead entries come before the others.
   private static let nextFromPlaces = next(lanes(at: 8), end: "null::bigint", fromPlaces: true)
 
-  /// Sends a claim, whose rows `claimedTasks(in:with:)` reads.
+  /// Sends a claim, whose rows `claimedTasks(in:with:)` then reads.
   ///
-  /// It begins at a place in each lane, or looks at all tasks.
+  /// The claim reads each lane from a position, or without `starts`, reads all lanes from the first
+  /// task.
   func sendClaim(
     _ request: ClaimRequest,
     from starts: ClaimCursors.Places? = nil,
@@ -158,9 +163,9 @@ extension Tables {
     ]
   }
 
-  /// The request, without the names and conditions that have a NUL.
+  /// Returns the values of a request, without the names and conditions that have a NUL.
   ///
-  /// The server takes no NUL, and no row has one.
+  /// The server accepts no NUL, so no row has one.
   private static func values(of request: ClaimRequest, _ limit: Int) -> [SQLValue] {
     let names = request.names.filter { !$0.key.hasNUL }
     return [
@@ -180,7 +185,7 @@ extension Tables {
     let row: UnreadableRow
   }
 
-  /// Reads the tasks that a claim has taken, in the order in which they are to be performed.
+  /// Reads the tasks of a claim, in the order in which they are performed.
   func claimedTasks(
     in rows: Rows,
     with token: UInt64
@@ -212,9 +217,9 @@ extension Tables {
     return left.position < right.position
   }
 
-  /// Parks a claimed task that this version can't read, as one for which there is no handler.
+  /// Parks a claimed task that this version can't read, like a task without a handler.
   ///
-  /// Its earlier failures stay as they are, since they may be what can't be read.
+  /// Its earlier failures stay unchanged, because they may be the unreadable value.
   func park(_ task: UnreadableTask, token: UInt64, at date: Date) throws {
     try database.send(
       """
@@ -229,7 +234,7 @@ extension Tables {
     )
   }
 
-  /// The date of the first task of a lane that is not available yet, or of a claim's end.
+  /// Returns the earliest date on which a task becomes available or a claim expires.
   static func nextDate(
     for request: ClaimRequest,
     from starts: ClaimCursors.Places? = nil,
@@ -241,7 +246,7 @@ extension Tables {
       (date: row.ifAny(0, row.date), microseconds: row.ifAny(1, row.integer))
     }.first
     guard let found else { return nil }
-    // Stored dates are rounded; what is available now is not in the past.
+    // Stored dates are rounded, so the date of a task that is available now may be in the past.
     let date = found.date.map { max($0, request.now) }
     let end = found.microseconds.map { request.now + Double(max(0, $0)) / 1e6 }
     return [date, end].compactMap(\.self).min()
@@ -249,7 +254,7 @@ extension Tables {
 
   // MARK: Places
 
-  /// How many rows of the table are gone and have not been removed yet, as far as is known.
+  /// Returns the server's estimate of the dead rows in the table, which vacuuming will remove.
   static func deadRowCount(in database: Connection) throws -> Int {
     try database.first(
       "select n_dead_tup from pg_stat_user_tables where relid = 'steadfast_task'::regclass"
@@ -258,7 +263,7 @@ extension Tables {
 
   private static let firstPlaces = lanes(withPlaces: true) + "\nselect * from lane"
 
-  /// The place of the first task of each lane of a queue.
+  /// Returns the position of the first task of each lane of a queue.
   static func firstPlaces(
     ofQueue queue: String,
     in database: Connection

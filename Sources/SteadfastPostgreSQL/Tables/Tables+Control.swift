@@ -85,7 +85,7 @@ extension Tables {
     return try done(entry, with: restartAlong(with: entry, at: date))
   }
 
-  /// Makes tasks wait as if they were new, behind their equals, in the order of their IDs.
+  /// Makes tasks wait like new ones, behind their equals, in the order of their IDs.
   func restartTasks(_ ids: [TaskID], at date: Date) throws {
     try database.send(
       """
@@ -134,7 +134,7 @@ extension Tables {
     )
     """
 
-  /// Removes tasks, and those that were cancelled along with them, which are removed too.
+  /// Removes tasks, and the tasks that were cancelled because of them.
   ///
   /// - Returns: The others, in the order of their IDs.
   private func removeWithOthers(_ ids: [TaskID]) throws -> [TaskID] {
@@ -153,7 +153,7 @@ extension Tables {
     return all.filter { !named.contains($0) }
   }
 
-  /// Removes tasks, and what belongs to them.
+  /// Removes tasks from all tables.
   func delete(_ ids: [TaskID]) throws {
     guard !ids.isEmpty else { return }
     let ids = SQLValue.ids(ids)
@@ -162,7 +162,7 @@ extension Tables {
     try database.send("delete from steadfast_task where id = any ($1)", ids)
   }
 
-  /// How many tasks one statement removes.
+  /// The maximum number of tasks that one statement removes.
   private static let mostRemovals = 1_000
 
   func prune(
@@ -196,7 +196,7 @@ extension Tables {
         .integer(count)
       )
     }
-    // Each statement has a time limit, and its locks and arrays have room.
+    // Each statement has a time limit, and limited space for its locks and arrays.
     let slices = Array(Set(leaving)).sorted()
     for start in stride(from: 0, to: slices.count, by: Self.mostRemovals) {
       try removeEnded(Array(slices[start...].prefix(Self.mostRemovals)), state)
@@ -206,7 +206,7 @@ extension Tables {
 
   private func removeEnded(_ ids: [TaskID], _ state: TaskState) throws {
     guard !ids.isEmpty else { return }
-    // Tasks that were cancelled along may hold an order key, whose turn is given then.
+    // Tasks that were cancelled because of these may hold the turn of an order key.
     let ordered = try database.ids(
       """
       \(Self.leaving)
@@ -216,7 +216,7 @@ extension Tables {
       .ids(ids)
     )
     if !ordered.isEmpty { try lockOrders(of: ordered) }
-    // Another session may have restarted some since.
+    // Another session may have restarted some of the tasks since then.
     let leaving = try database.ids(
       """
       select id from steadfast_task where id = any ($1) and state = $2 and cause is null
@@ -249,13 +249,14 @@ extension Tables {
     return .done
   }
 
-  /// Counts from `now` what was counted from a later date.
+  /// Recounts, from `now`, dates that were counted from a later date.
   ///
-  /// Where several queues use the tables, each may have a clock of its own, and nothing changes.
+  /// If several queues use the tables, each may have its own clock, so this changes nothing.
   func rebase(to now: Date) throws -> ChangeOutcome {
     guard !isShared, try database.has(Self.dateAfter, .date(now)) else { return .done }
-    try database.send(Self.countingAgain, .date(now))
-    // What is earlier than its task was counted from another date, by a task that it took over.
+    try database.send(Self.recounting, .date(now))
+    // A date before its task's creation belongs to a later task that replaced this one's content.
+    // It was counted from the date of that task.
     try database.send(
       """
       update steadfast_task set created_date = $1,
@@ -274,7 +275,7 @@ extension Tables {
     return .done
   }
 
-  /// Finds a task with a date that a rebase concerns, in one pass over the table.
+  /// Finds a task with a date that a rebase changes, in one pass over the table.
   private static let dateAfter = """
     select 1 from steadfast_task
     where created_date > $1
@@ -282,8 +283,10 @@ extension Tables {
     limit 1
     """
 
-  /// Counts again when tasks are available, or wakes them, so that their handlers do.
-  private static let countingAgain = """
+  /// Recounts when tasks become available.
+  ///
+  /// Suspended tasks wake, so that their handlers recount.
+  private static let recounting = """
     with moved as (
       select id, \(nextPlace) as place from (
         select id from steadfast_task
@@ -304,7 +307,7 @@ extension Tables {
     """
 }
 
-/// What tasks remember, and the values of the store.
+/// The memory of tasks, and the values of the store.
 extension Tables {
   func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
@@ -388,7 +391,7 @@ extension Tables {
     return .done
   }
 
-  /// Gives a suspended task that wakes the date on which it was enqueued.
+  /// Sets the available date of a waking task to the date on which it was enqueued.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.send(
       """
@@ -400,7 +403,7 @@ extension Tables {
     )
   }
 
-  /// Removes what a task remembers.
+  /// Removes the memory of a task, if it has any.
   func forget(_ entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.send("delete from steadfast_memory where task_id = $1", .id(entry.id))

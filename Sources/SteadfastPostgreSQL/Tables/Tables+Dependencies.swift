@@ -10,18 +10,18 @@ import Foundation
 
 /// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
 ///
-/// A plan may have been made when the tables were empty. Then the server takes reading a whole
-/// table for the quickest way to join it. So subqueries have `offset 0`, which keeps them apart,
-/// and tables that are changed are named by their IDs too: all are found in an index.
+/// The server may make a plan while the tables are empty. Such a plan joins a table by reading all
+/// of it. To prevent this, subqueries have `offset 0`, which keeps the server from merging them,
+/// and updates also name the IDs of their rows. So all rows are found in an index.
 extension Tables {
-  /// A task that ends along with another one.
+  /// A task that is cancelled because of another one.
   struct Other {
     let id: TaskID
     let name: String
     let uniqueKey: String?
   }
 
-  /// What a change means for others, when all of it is done.
+  /// Returns the outcome of a completed change, with its consequences for other tasks.
   func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
@@ -39,7 +39,7 @@ extension Tables {
 
   // MARK: Insertions
 
-  /// Adds what a new task names.
+  /// Stores the dependencies of a new task.
   func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
     try database.send(
       """
@@ -78,9 +78,9 @@ extension Tables {
     return .done
   }
 
-  /// Counts new tasks for the tasks that follow them.
+  /// Counts new tasks as members of their followers' batches.
   func addMembers(_ members: [TaskRecord]) throws {
-    // There is a row of an earlier task with the same ID, if it has left before the follower.
+    // A row exists if an earlier task with the same ID was removed before the follower.
     try database.send(
       """
       insert into steadfast_dependency (dependency, dependent, is_named)
@@ -117,10 +117,10 @@ extension Tables {
 
   // MARK: Ends
 
-  /// Whether a row concerns the task that it names.
+  /// The condition that a row belongs to the present task with its ID.
   ///
-  /// The row of a member of a batch stays when the member has left, as a note for the follower.
-  /// Another task may have its ID by now.
+  /// When a member of a batch is removed, its row stays for the follower. By now, another task may
+  /// have the member's ID.
   private static let isPresent = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
@@ -154,7 +154,9 @@ extension Tables {
     }
   }
 
-  /// Notes and counts, for the tasks that wait for tasks, that these end, which are still there.
+  /// Records the end of tasks for the tasks that wait for them.
+  ///
+  /// The ended tasks must not be removed yet.
   func count(_ ids: [TaskID], endedAs state: TaskState) throws {
     if state != .succeeded {
       try database.send(
@@ -194,7 +196,7 @@ extension Tables {
     )
   }
 
-  /// Cancels tasks along with one that has ended.
+  /// Cancels the tasks that depend on a task that ended.
   func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
     guard !others.isEmpty else { return }
     let ids = others.map(\.id)
@@ -225,7 +227,7 @@ extension Tables {
 
   // MARK: Restarts
 
-  /// Takes the end of a task back, and restarts those that were cancelled because of it.
+  /// Undoes the end of a task, and restarts the tasks that were cancelled because of it.
   ///
   /// - Returns: The restarted tasks, in the order of their IDs.
   func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
@@ -250,9 +252,12 @@ extension Tables {
     return restarted
   }
 
-  /// Gives keys to the tasks whose cause is one of these, and which are to be restarted.
+  /// Prepares the restart of the tasks that have one of these tasks as their cause.
   ///
-  /// The others get another cause, or none if a key of theirs is held.
+  /// The tasks that can restart become the holders of their keys. The others get another cause, or
+  /// none if another task holds their key.
+  ///
+  /// - Returns: The tasks to restart.
   private func takeKeys(causedBy ids: [TaskID]) throws -> [TaskID] {
     try database.send(Self.stillFailed, .ids(ids))
     try database.send(

@@ -66,9 +66,10 @@ extension Tables {
     return try supersede(entry, at: date) ?? .done
   }
 
-  /// Lets the successor of a task take its place at the date of a retry.
+  /// Replaces a task with its successor for a retry.
   ///
-  /// It does so if there is one that can be performed then, and nothing holds the task.
+  /// This requires a successor that has not expired by the date of the retry. The task must
+  /// remember nothing, and other tasks must not depend on it.
   private func supersede(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
       holder.memorySize == 0
@@ -137,7 +138,7 @@ extension Tables {
     return .done
   }
 
-  /// Moves a task behind its equals, in another state, and ends its claim if it has one.
+  /// Changes a task's state, moves the task behind its equals, and ends its claim if it has one.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.send(
       """
@@ -150,25 +151,25 @@ extension Tables {
     )
   }
 
-  // MARK: Claims that are over
+  // MARK: Overdue claims
 
-  /// Claims that no queue holds any more.
+  /// The kinds of claims that queues no longer use.
   enum OverdueClaims: String, CaseIterable {
-    /// Those that have run out.
+    /// Expired claims.
     case ofThePast = "state = 'running' and lease_end <= store_clock()"
-    /// Those without an end, which a store that used the tables alone has left.
+    /// Claims without an end, from a store that used the tables alone.
     ///
     /// No shared store has the tables open at the same time as such a store.
     case withoutEnd = "state = 'running' and lease_end is null"
-    /// Those of shared stores, which are gone when a store uses the tables alone again.
+    /// Claims of shared stores, which must be closed when a store uses the tables alone again.
     case withEnd = "state = 'running' and lease_end is not null"
-    /// All, for a store that uses the tables alone from now on.
+    /// All claims, for a store that starts to use the tables alone.
     case all = "state = 'running'"
 
     var statement: String { "select id, order_key from steadfast_task where \(rawValue)" }
   }
 
-  /// A task whose claim is over.
+  /// A task with an overdue claim.
   struct OverdueTask {
     let id: TaskID
     let orderKey: String?
@@ -180,7 +181,7 @@ extension Tables {
     }.compactMap(\.self)
   }
 
-  /// Locks those of the tasks that no other session has locked, nor their order keys.
+  /// Locks the tasks that no other session has locked, if their order keys are not locked either.
   ///
   /// - Returns: The tasks that are locked now.
   func lockFree(_ ids: [TaskID]) throws -> [TaskID] {
@@ -196,7 +197,9 @@ extension Tables {
     )
   }
 
-  /// Makes tasks available whose claims are over; the transaction has locked their order keys.
+  /// Makes tasks with overdue claims available.
+  ///
+  /// The transaction must have locked their order keys.
   func interrupt(_ ids: [TaskID], _ claims: OverdueClaims) throws {
     guard !ids.isEmpty else { return }
     changedOrders = try database.all(
@@ -212,7 +215,7 @@ extension Tables {
     try giveTurns()
   }
 
-  /// Makes tasks available again whose claims no queue was told of.
+  /// Makes tasks available again whose claims no queue received.
   func putBack(claimedWith tokens: [UInt64]) throws {
     let tokens = SQLValue.array(tokens.map { .token($0) }, of: .integer)
     let ids = try database.ids(

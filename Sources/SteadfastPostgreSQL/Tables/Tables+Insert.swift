@@ -4,9 +4,9 @@ import SteadfastQueue
 
 /// Insertions.
 extension Tables {
-  /// The outcome if a task has the ID already.
+  /// The outcome if a task already has the ID.
   ///
-  /// It compares what `TaskRecord.isStored(as:)` compares, with dates as they are stored.
+  /// This compares the same properties as `TaskRecord.isStored(as:)`, with the dates as stored.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     try database.first(
       """
@@ -28,7 +28,7 @@ extension Tables {
   }
 
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
-    let values = Self.definition(of: record, payload, role) + Self.life(of: record)
+    let values = Self.definition(of: record, payload, role) + Self.progress(of: record)
     return try database.rows(Self.insertion, values).changedCount > 0
   }
 
@@ -46,7 +46,7 @@ extension Tables {
     on conflict (id) do nothing
     """
 
-  /// The first values of an insertion: what was chosen for the task.
+  /// Returns the first values of an insertion: the caller's choices for the task.
   private static func definition(
     of record: TaskRecord,
     _ payload: [UInt8],
@@ -79,8 +79,8 @@ extension Tables {
     ]
   }
 
-  /// The other values: what has happened to the task.
-  private static func life(of record: TaskRecord) -> [SQLValue] {
+  /// Returns the other values of an insertion: the task's state and history.
+  private static func progress(of record: TaskRecord) -> [SQLValue] {
     [
       .text(record.state.rawValue),
       .integer(record.retryCount),
@@ -97,7 +97,7 @@ extension Tables {
 
   // MARK: Unique keys
 
-  /// The tasks that have a role for a key, which are locked.
+  /// Locks and returns the holder and the successor of a key.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
     let found = try database.all(
       """
@@ -115,7 +115,7 @@ extension Tables {
   }
 
   func displaceTwins(of record: TaskRecord, _ key: String) throws {
-    // One that was a successor is available now.
+    // A displaced successor is available now.
     hasFreedOthers = true
     try database.send(
       """

@@ -2,25 +2,25 @@
 import SteadfastDatabases
 import SteadfastQueue
 
-/// What a transaction locks before it changes anything, in one order for all sessions.
+/// The locks that a transaction acquires before its changes, in the same order in all sessions.
 ///
-/// The locks of values come first, then those of unique keys and of order keys, then the tasks by
-/// their IDs. So no two
-/// sessions wait for each other. "Writing a store" and "Storing dependencies" say why.
+/// The locks of values come first, then those of unique keys and of order keys, then those of tasks
+/// in the order of their IDs. So no two sessions wait for each other. "Writing a store" and
+/// "Storing dependencies" explain why.
 struct LockPlan {
   /// The names of values that are compared.
   var values: Set<ExactText> = []
   /// The unique keys of new tasks, with their names.
   ///
-  /// An insertion waits for another one of the same key that is not committed.
+  /// An insertion waits for an uncommitted insertion with the same key.
   var keys: Set<ExactText> = []
   /// The order keys of new tasks.
   var orders: Set<ExactText> = []
   /// The tasks that the changes name.
   var tasks: Set<TaskID> = []
-  /// Of these, those that may succeed.
+  /// The tasks in ``tasks`` that may succeed.
   var succeeding: Set<TaskID> = []
-  /// Of these, those that may end otherwise, or be restarted or removed.
+  /// The tasks in ``tasks`` that may end without success, or be restarted or removed.
   var failing: Set<TaskID> = []
 
   init() {}
@@ -68,7 +68,7 @@ struct LockPlan {
   }
 }
 
-/// More tasks are concerned than were locked: the transaction has to begin again.
+/// The changes affect tasks that are not locked, so the transaction must start again.
 struct MoreToLock: Error {
   let tasks: Set<TaskID>
 }
@@ -82,7 +82,7 @@ extension Tables {
     ) as locks
     """
 
-  /// The locks are few, since the server has room for some thousands of all sessions.
+  /// There are few locks, because the server has space for only some thousands in all sessions.
   private static let lockKeys = """
     select pg_advisory_xact_lock($2::bigint::integer, number) from (
       select distinct hashtext(key) & 1023 as number from unnest($1::text[]) as keyed (key)
@@ -128,11 +128,11 @@ extension Tables {
     select dependent from steadfast_dependency where dependency = any ($1)
     """
 
-  /// Takes the locks, with those of `others`, which an earlier transaction has found.
+  /// Acquires the locks of a plan, and locks `others`, which an earlier transaction discovered.
   ///
   /// The `plain` tasks have no order key, and no other task waits for them.
   ///
-  /// - Throws: ``MoreToLock`` if the changes concern further tasks.
+  /// - Throws: ``MoreToLock`` if the changes affect more tasks.
   func lock(_ plan: LockPlan, others: Set<TaskID> = [], plain: [TaskID] = []) throws {
     if !plan.values.isEmpty {
       try database.send(
@@ -169,7 +169,7 @@ extension Tables {
   }
 }
 
-/// Tasks of a group that were taken for plain, and are not.
+/// Tasks of a group that were treated as plain, but are not.
 struct NotPlain: Error {
   let tasks: Set<TaskID>
 }
@@ -178,8 +178,8 @@ struct NotPlain: Error {
 extension Tables {
   /// Makes the changes of a group.
   ///
-  /// - Throws: ``MoreToLock`` or ``NotPlain`` if it has to begin again with what they tell; a
-  ///   ``BatchRefusal`` if one batch is refused, after which all must be undone.
+  /// - Throws: ``MoreToLock`` or ``NotPlain`` if the group must start again with the tasks in the
+  ///   error. A ``BatchRefusal`` if one batch is refused: then all batches must be rolled back.
   func apply(_ group: BatchGroup) throws -> [[ChangeOutcome]] {
     var parts = group.parts()
     if !group.isCareful, parts.haveAll {
@@ -208,14 +208,14 @@ extension Tables {
     return outcomes
   }
 
-  /// Of claimed tasks, those that have no key, belong to no other, and have no other rows.
+  /// Finds the claimed tasks without a key, relations to other tasks, and rows in other tables.
   private static let plain = """
     select id from steadfast_task as task where id = any ($1) and \(isPlain)
     """
 
   /// Whether a task is running.
   ///
-  /// With `=`, a plan could read all of the index of claims, which has an entry of each task that
+  /// With `=`, a plan could read the whole index of claims, which has an entry for each task that
   /// was claimed since the table was vacuumed.
   private static let isRunning = "task.state is not distinct from 'running'"
 
@@ -227,9 +227,9 @@ extension Tables {
         select 1 from steadfast_task as other where other.cause = task.id offset 0)
     """
 
-  /// The statement that fails, with ``Tables/mismatch``, if it does not change a row for each ID.
+  /// Returns a statement that fails with ``Tables/mismatch`` unless it changes a row for each ID.
   ///
-  /// So the commit can go out along with it, since its rows need not be counted here.
+  /// Since the store need not count the rows, it can send the commit together with the statement.
   private static func exactly(_ statement: String) -> String {
     """
     with changed as (\(statement))
@@ -237,10 +237,10 @@ extension Tables {
     """
   }
 
-  /// The state of a statement that has not changed as many rows as it should: a division by zero.
+  /// The error state of a statement that changed too few rows: a division by zero.
   static let mismatch = "22012"
 
-  /// Makes the plain changes, whose tasks are locked.
+  /// Makes the plain changes, after their tasks were locked.
   private func makeTogether(_ parts: BatchGroup.Parts) throws {
     let statements = Self.together(parts)
     for (statement, values) in statements { try database.send(statement, values, isWanted: true) }
@@ -249,7 +249,7 @@ extension Tables {
       parts.insertions.map(\.record.id), parts.removals.map(\.lease.id),
       parts.releases.map(\.lease.id), parts.extensions.map(\.lease.id),
     ].filter { !$0.isEmpty }
-    // If a row is missing, its change is made by itself, which tells why.
+    // If a row is missing, its change is repeated by itself, to find out why.
     let made = try database.flush()
     for (ids, rows) in zip(wanted, made) where rows.changedCount < ids.count {
       let found = rows.map { $0.id(0) }.compactMap(\.self)
@@ -258,7 +258,9 @@ extension Tables {
     }
   }
 
-  /// One statement for the plain changes of each kind; the IDs are its first value.
+  /// Returns one statement for each kind of plain changes.
+  ///
+  /// The first value of each statement is the list of IDs.
   private static func together(
     _ parts: BatchGroup.Parts
   ) -> [(statement: String, values: [SQLValue])] {
@@ -279,9 +281,9 @@ extension Tables {
     return statements
   }
 
-  /// Extends those of the claims whose tasks no other session has locked.
+  /// Extends the claims whose tasks no other session has locked.
   ///
-  /// - Returns: For each claim that is there, whether it was extended.
+  /// - Returns: For each existing claim, whether it was extended.
   func extendFree(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
     let values = Self.values(of: leases) + [.duration(duration)]
     let found = try database.rows(Self.freeExtensions, values).map { row in
@@ -341,7 +343,9 @@ extension Tables {
     ]
   }
 
-  /// An array of texts as PostgreSQL writes it, since arrays of arrays have one length.
+  /// Returns an array of texts in PostgreSQL's notation.
+  ///
+  /// In an array of arrays, all inner arrays would need the same length.
   static func literal(_ texts: some Collection<String>) -> String {
     let quoted = texts.map { text in
       "\"" + text.marking(["\\", "\""], with: "\\") + "\""
@@ -349,10 +353,10 @@ extension Tables {
     return "{" + quoted.joined(separator: ",") + "}"
   }
 
-  /// Whether a task has one of the leases `$1` and `$2`.
+  /// The condition that a task has one of the leases in `$1` and `$2`.
   ///
-  /// The subquery is kept apart by `is true`, so that its rows are found by a hash: with a join, a
-  /// plan that was made for few tasks compared each of a thousand with each lease.
+  /// `is true` keeps the server from turning the subquery into a join, so it finds the leases by a
+  /// hash. A join that was planned for few tasks compares each of a thousand tasks with each lease.
   private static let hasLease = """
     task.id = any ($1) and \(isRunning) and ((task.id, task.lease_token) in (
       select id, token from unnest($1::uuid[], $2::bigint[]) as lease (id, token))) is true
@@ -387,18 +391,18 @@ extension Tables {
     """
 }
 
-/// Batches of several callers, which one transaction makes.
+/// Batches of several callers, for one transaction.
 ///
-/// Most changes are plain: a new task that has no key and waits for no other, and the end of an
-/// attempt at such a task. One statement makes all plain changes of a kind. The others are made one
-/// by one.
+/// Most changes are plain: the insertion of a task without keys and dependencies, and the end of an
+/// attempt of such a task. One statement makes all plain changes of a kind. The other changes are
+/// made one by one.
 struct BatchGroup {
   let batches: [[PreparedChange]]
-  /// The tasks that an earlier try has found to be concerned.
+  /// The affected tasks that an earlier try discovered.
   var others: Set<TaskID> = []
-  /// The tasks that an earlier try has found not to be plain.
+  /// The tasks that an earlier try found not to be plain.
   var notPlain: Set<TaskID> = []
-  /// Whether the changes are looked at before they are made; if not, all must be plain.
+  /// Whether the changes are checked before they are made; if not, all must be plain.
   var isCareful = false
 
   /// A change of a batch.
@@ -407,21 +411,22 @@ struct BatchGroup {
     let offset: Int
   }
 
-  /// Changes that one statement may make, and the parts of batches that are left.
+  /// Changes that shared statements can make, and the remaining changes of each batch.
   struct Parts {
     var insertions: [(place: Place, record: TaskRecord, payload: [UInt8])] = []
     var removals: [(place: Place, lease: Lease)] = []
     var releases: [(place: Place, lease: Lease)] = []
     var extensions: [(place: Place, lease: Lease, duration: Duration)] = []
-    /// The offsets of each batch's changes that are made one by one.
+    /// For each batch, the offsets of the changes that are made one by one.
     var offsets: [[Int]]
   }
 
   init(_ batches: [[PreparedChange]]) { self.batches = batches }
 
-  /// Sorts the changes.
+  /// Sorts the changes into parts.
   ///
-  /// Changes of which each names a lease concern different tasks, so their order does not matter.
+  /// If all changes of a batch name leases, they affect different tasks, so their order does not
+  /// matter.
   func parts() -> Parts {
     var parts = Parts(offsets: batches.map { _ in [] })
     for (number, batch) in batches.enumerated() {
@@ -443,7 +448,9 @@ struct BatchGroup {
 }
 
 extension BatchGroup {
-  /// Whether a change names a lease, so that only the database knows whether its task is plain.
+  /// Whether a change names a lease.
+  ///
+  /// Only the database knows whether the task of a lease is plain.
   var namesLeases: Bool { batches.contains { $0.contains(where: \.namesLease) } }
 
   /// Whether the changes may make a task available, or set a value, that other queues wait for.
@@ -461,7 +468,7 @@ extension BatchGroup {
 }
 
 extension BatchGroup.Parts {
-  /// Adds a change if one statement may make it.
+  /// Adds a change if a shared statement can make it, and returns whether it was added.
   fileprivate mutating func add(
     _ change: PreparedChange,
     at place: BatchGroup.Place,
@@ -479,7 +486,7 @@ extension BatchGroup.Parts {
     return true
   }
 
-  /// Whether no change is made by itself.
+  /// Whether shared statements make all changes.
   var haveAll: Bool { offsets.allSatisfy(\.isEmpty) }
 
   /// The tasks of the changes that name a lease.
@@ -487,12 +494,12 @@ extension BatchGroup.Parts {
     removals.map(\.lease.id) + releases.map(\.lease.id) + extensions.map(\.lease.id)
   }
 
-  /// Leaves these tasks' changes to be made one by one.
+  /// Moves the changes of some tasks to those that are made one by one.
   mutating func leave(_ ids: Set<TaskID>) {
     let left =
       removals.filter { ids.contains($0.lease.id) }.map(\.place)
       + releases.filter { ids.contains($0.lease.id) }.map(\.place)
-    // The end of a claim may be moved, whatever the task is.
+    // Extensions stay: a shared statement can extend the claim of any task.
     removals.removeAll { ids.contains($0.lease.id) }
     releases.removeAll { ids.contains($0.lease.id) }
     for place in left { offsets[place.batch].append(place.offset) }

@@ -2,18 +2,18 @@
 import SteadfastDatabases
 import SteadfastQueue
 
-/// The tables as a thread sees them, within a transaction.
+/// The tables within a transaction of one thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several queues use the tables, so that claims run out.
+  /// Whether several queues use the tables, so that claims expire.
   let isShared: Bool
-  /// The first numbers of the advisory locks of these tables.
+  /// The numbers that these tables' advisory locks start with: each lock has two numbers.
   struct Locks {
-    /// Those of order keys.
+    /// The number for order keys.
     var orders: Int64 = 1
-    /// Those of values.
+    /// The number for values.
     var values: Int64 = 2
-    /// Those of unique keys.
+    /// The number for unique keys.
     var keys: Int64 = 3
   }
 
@@ -22,7 +22,7 @@ final class Tables: TaskTables {
   var hasChanged = false
   /// Whether tasks may have become available that the changes do not name.
   var hasFreedOthers = false
-  /// The order keys whose turns the batch may have changed.
+  /// The order keys whose first task the batch may have changed.
   var changedOrders: [String] = []
   var newMembers: [TaskRecord] = []
 
@@ -36,7 +36,7 @@ final class Tables: TaskTables {
 
   // MARK: Order keys
 
-  /// Gives the turn of each order key that was touched to the task that it belongs to.
+  /// Gives the turn of each changed order key to the first task in line.
   func giveTurns() throws {
     for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
       try database.send(
@@ -68,11 +68,11 @@ final class Tables: TaskTables {
   }
 }
 
-/// What a change has to know of its task, and what it notes.
+/// Reading and updating the task of a change.
 extension Tables {
   func entry(of id: TaskID) throws -> TaskEntry? {
-    // A transaction has locked its tasks. A task that was not there then may be there now: another
-    // session's insertion, which a change that was sent before it can't concern.
+    // The transaction locked its tasks earlier. If a task has appeared since then, another session
+    // inserted it. A change that was sent before the insertion can't refer to that task.
     try database.first(
       """
       select \(TaskEntry.columns),
@@ -98,7 +98,7 @@ extension Tables {
     )
   }
 
-  /// Notes a failure as the last one of a task.
+  /// Stores a failure as the task's last one.
   func note(_ failure: TaskFailure, _ entry: TaskEntry) throws {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where id = $1",
@@ -123,7 +123,7 @@ extension Connection {
   /// The columns that `record(_:)` reads.
   static let columns = TaskColumns.names.map { "task.\($0)" }.joined(separator: ", ")
 
-  /// Returns the task in a row, with what it waits for.
+  /// Returns the task in a row, with its dependencies.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
   func record(_ row: Row) throws -> TaskRecord {
@@ -172,7 +172,7 @@ extension Connection: TaskLookUps {
     return try rows(statement, values).map { $0.flag(0) }.first ?? false
   }
 
-  /// The statement that tells whether a task matches a filter.
+  /// The statement that checks whether any task matches a filter.
   func containing(_ filter: TaskFilter) -> (statement: String, values: [SQLValue]) {
     let condition = condition(filter)
     let statement = "select exists (select 1 from steadfast_task where \(condition.text))"
@@ -180,7 +180,7 @@ extension Connection: TaskLookUps {
   }
 
   func value(named name: String) throws -> [UInt8]? {
-    // The server takes no NUL, and no value has such a name.
+    // The server accepts no NUL, so no value has such a name.
     guard !name.hasNUL else { return nil }
     return try first("select bytes from steadfast_value where name = $1", .text(name)) {
       $0.bytes(0)
@@ -203,15 +203,15 @@ extension Connection: TaskLookUps {
 
     var text: String { parts.isEmpty ? "true" : parts.joined(separator: " and ") }
 
-    /// Adds a part in which `$` stands for the value.
+    /// Adds a part, and replaces `$` in it with the parameter of the value.
     mutating func add(_ part: String, _ value: SQLValue) {
       values.append(value)
       parts.append(part.replacing("$", with: "$\(values.count)"))
     }
 
-    /// Adds a part in which `$` stands for texts.
+    /// Adds a part, and replaces `$` in it with the parameter of the texts.
     ///
-    /// Those with a NUL are left out: the server takes none, and no row has one.
+    /// Texts with a NUL are left out, because the server accepts none, and so no row has one.
     mutating func add(_ part: String, _ texts: some Sequence<String>) {
       add(part, .texts(texts.filter { !$0.hasNUL }))
     }
@@ -232,7 +232,7 @@ extension Connection: TaskLookUps {
     var condition = Condition()
     if let ids = filter.ids { condition.add("id = any ($)", .ids(ids)) }
     if let queue = filter.queue {
-      // As for other texts with a NUL, no row has one.
+      // No row has a text with a NUL.
       if queue.hasNUL {
         condition.parts.append("false")
       } else {
@@ -263,7 +263,7 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// The condition that a key is one of those that are given, in one queue or in any.
+  /// Returns the condition that a key is in a list, in one queue or in any.
   private static func isKey(_ column: String, in queue: String?) -> String {
     queue == nil
       ? "substr(\(column), length(queue) + 2) = any ($)" : "\(column) = any ($)"

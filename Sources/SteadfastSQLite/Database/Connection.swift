@@ -12,7 +12,7 @@ import Foundation
 /// A connection to the database; one thread uses it.
 @safe final class Connection {
   enum Access {
-    /// The database is made if it is not there.
+    /// Creates the database if it does not exist.
     case making
     case writing
     case reading
@@ -22,7 +22,7 @@ import Foundation
   static let busyTimeout = 5_000
 
   private let handle: OpaquePointer
-  /// The word with which the names of the tables begin, in place of `steadfast`.
+  /// The word that replaces `steadfast` at the start of the names of the tables.
   private let prefix: String
   private var statements: [String: Statement] = [:]
 
@@ -47,7 +47,7 @@ import Foundation
 
   deinit {
     statements = [:]
-    // It ends when its last statement is gone.
+    // The connection closes when its last statement is finalized.
     unsafe sqlite3_close_v2(handle)
   }
 
@@ -58,7 +58,7 @@ import Foundation
     )
   }
 
-  /// Whether no transaction is under way.
+  /// Whether no transaction is in progress.
   var isIdle: Bool { unsafe sqlite3_get_autocommit(handle) != 0 }
 
   /// How many rows the connection has changed since it was opened.
@@ -70,18 +70,17 @@ import Foundation
   /// The real path of the file.
   var path: String { unsafe String(cString: sqlite3_db_filename(handle, "main")) }
 
-  /// Whether the file has another name, or none, since it was opened.
+  /// Whether the file was renamed or deleted since it was opened.
   var hasMoved: Bool {
     var moved: Int32 = 0
     let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved)
     return code == SQLITE_OK && moved != 0
   }
 
-  /// The first bytes of the file, and zeros for those that it does not have; `nil` if it can't be
-  /// read.
+  /// Returns the first bytes of the file, padded with zeros; `nil` if the file can't be read.
   ///
-  /// They are read through the file that SQLite has open. If a process opens the file a second time
-  /// and closes it, the system drops all locks that SQLite has on it in this process.
+  /// This reads through SQLite's open file. If the process opened the file a second time and closed
+  /// it, the system would drop all locks that SQLite has on it in this process.
   func firstBytes(_ count: Int) -> [UInt8]? {
     var file: UnsafeMutablePointer<sqlite3_file>?
     let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
@@ -138,7 +137,7 @@ import Foundation
     }
   }
 
-  /// Runs a statement, and returns how many rows it has changed.
+  /// Runs a statement, and returns the number of rows that it changed.
   @discardableResult
   func run(_ sql: String, _ values: SQLValue...) throws -> Int { try run(sql, values) }
 
@@ -148,9 +147,9 @@ import Foundation
     return Int(unsafe sqlite3_changes(handle))
   }
 
-  /// Returns what `read` makes of the first row; `nil` if there is none.
+  /// Reads the first row with `read`; returns `nil` if there is none.
   ///
-  /// A statement that changes something changes one row.
+  /// A statement with changes must return at most one row.
   func first<Value>(
     _ sql: String,
     _ values: SQLValue...,
@@ -159,7 +158,7 @@ import Foundation
     var found: Value?
     try forEach(sql, values) { row in
       found = try read(row)
-      // What a changing statement does is done when it has run to its end.
+      // A statement with changes must run to its end.
       return !row.isReadOnly
     }
     return found
@@ -183,7 +182,7 @@ import Foundation
     try rows(of: sql, values, isCached: true, read: read)
   }
 
-  /// Returns what `read` makes of each row of a statement that is run once.
+  /// Reads each row of a statement with `read`, without caching the statement.
   func rows<Value>(
     ofOnce sql: String,
     _ values: [SQLValue],
@@ -212,7 +211,7 @@ import Foundation
   }
 }
 
-/// A prepared statement, and the row at which it is.
+/// A prepared statement, and its current row.
 @safe final class Statement: TaskRow {
   private let handle: OpaquePointer
 
@@ -220,10 +219,10 @@ import Foundation
 
   deinit { unsafe sqlite3_finalize(handle) }
 
-  /// Whether it writes nothing to the database itself.
+  /// Whether the statement does not write to the database directly.
   var isReadOnly: Bool { unsafe sqlite3_stmt_readonly(handle) != 0 }
 
-  /// Sets the parameters, from the first one on.
+  /// Sets the parameters, starting with the first one.
   ///
   /// - Returns: The result code.
   func bind(_ values: [SQLValue]) -> Int32 {
@@ -243,7 +242,7 @@ import Foundation
       return text.withUTF8 { bytes in
         guard let count = Int32(exactly: bytes.count) else { return SQLITE_TOOBIG }
         return unsafe bytes.withMemoryRebound(to: CChar.self) { characters in
-          // A text without bytes may have no address, and must not become null.
+          // An empty text may have no address, but must not become null.
           guard let base = characters.baseAddress else {
             return unsafe steadfast_bind_text(handle, index, "", 0)
           }
@@ -263,12 +262,12 @@ import Foundation
     }
   }
 
-  /// Goes on to the next row.
+  /// Advances to the next row.
   ///
   /// - Returns: The result code.
   func step() -> Int32 { unsafe sqlite3_step(handle) }
 
-  /// Makes the statement ready for other parameters, and forgets those that it had.
+  /// Resets the statement, and clears its parameters.
   func reset() {
     unsafe sqlite3_reset(handle)
     unsafe sqlite3_clear_bindings(handle)
@@ -335,8 +334,8 @@ extension SQLValue {
 
   /// The seconds since 1970.
   ///
-  /// A date that is not a number stands before all others, as in Swift's ranges; SQLite would take
-  /// it for null.
+  /// A date that is not a number comes before all others, as in Swift's ranges. SQLite would store
+  /// it as null.
   static func date(_ value: Date?) -> SQLValue {
     guard let seconds = value?.timeIntervalSince1970 else { return .null }
     return .real(seconds.isNaN ? -.infinity : seconds)
@@ -355,16 +354,16 @@ extension SQLValue {
   static func token(_ value: UInt64) -> SQLValue { .integer(Int64(bitPattern: value)) }
 }
 
-/// What the library says about a call that has failed.
+/// The library's error for a failed call.
 struct SQLiteFailure: Error, Equatable {
   /// The extended result code.
   let code: Int32
   let text: String
 
-  /// The result code without what extends it.
+  /// The primary part of the result code.
   var primaryCode: Int32 { code & 0xFF }
 
-  /// Whether a statement names a table or a column that is not there.
+  /// Whether a statement names a table or a column that does not exist.
   var namesWhatIsMissing: Bool {
     primaryCode == SQLITE_ERROR
       && (text.hasPrefix("no such table") || text.hasPrefix("no such column"))

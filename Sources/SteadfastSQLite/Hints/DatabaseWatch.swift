@@ -2,11 +2,11 @@
 import SteadfastQueue
 import SystemC
 
-/// Lets a thread look whether another connection has changed the database.
+/// A thread that triggers checks for changes by other connections.
 ///
-/// It waits for what is written to the log beside the database, and reads no database itself.
+/// It waits for writes to the log beside the database, and does not read the database itself.
 struct DatabaseWatch: Sendable {
-  /// How long nothing is looked at, while the log is watched and nothing is written to it.
+  /// The interval between checks while the watched log does not change.
   private static let longestInterval = Duration.seconds(1)
 
   private let logPath: String
@@ -18,10 +18,10 @@ struct DatabaseWatch: Sendable {
   ///
   /// - Parameters:
   ///   - logPath: The write-ahead log of the database.
-  ///   - intervalWithoutFile: How long nothing is looked at where the log can't be watched.
-  ///   - look: Makes another thread look.
-  /// - Returns: What stops it.
-  /// - Throws: The error of the system, which has no thread or no descriptor for it.
+  ///   - intervalWithoutFile: The interval between checks where the log can't be watched.
+  ///   - look: Makes another thread check for changes.
+  /// - Returns: A signal that stops the thread.
+  /// - Throws: The error of the system if it can't provide a thread or a descriptor.
   static func start(
     _ logPath: String,
     intervalWithoutFile: Duration,
@@ -52,7 +52,7 @@ struct DatabaseWatch: Sendable {
           milliseconds: max(.zero, schedule.nextLook - now()).milliseconds
         )
       } catch {
-        // The system has no memory for the call. The queue's own looks go on.
+        // The system has no memory for the call. The queue continues to poll.
         return
       }
       switch found {
@@ -61,7 +61,7 @@ struct DatabaseWatch: Sendable {
         file.clear()
         schedule.fileChanged(at: now())
       case .nothing:
-        // The log is not there before the database is opened, and may be another one later.
+        // The log does not exist before the database is opened, and may be replaced later.
         if schedule.isSlow { schedule.longest = longestInterval(file) }
         look()
         schedule.looked(at: now())
@@ -69,7 +69,7 @@ struct DatabaseWatch: Sendable {
     }
   }
 
-  /// Watches the log, if the system can, and returns how long nothing is looked at without a sign.
+  /// Watches the log if the system can, and returns the interval between checks without writes.
   private func longestInterval(_ file: borrowing FileWatch) -> Duration {
     file.follow(logPath) ? Self.longestInterval : intervalWithoutFile
   }
@@ -82,12 +82,12 @@ extension Duration {
   }
 }
 
-/// Tells when something is written to a file, where the system can: on Linux.
+/// Reports writes to a file, on Linux only.
 ///
-/// The file may be missing, and may come and go.
+/// The file may be missing, and may be created and deleted at any time.
 struct FileWatch: ~Copyable {
   #if os(Linux)
-  /// What becomes readable when something is written; `nil` if nothing tells.
+  /// A descriptor that becomes readable after a write; `nil` if writes are not reported.
   let descriptor: Int32?
 
   init() {
@@ -97,28 +97,28 @@ struct FileWatch: ~Copyable {
     let flags = IN_CLOEXEC | IN_NONBLOCK
     #endif
     let descriptor = inotify_init1(flags)
-    // A user has a limited number of them. Without one, the file is looked at more often.
+    // Each user has a limited number of descriptors. Without one, checks are more frequent.
     self.descriptor = descriptor < 0 ? nil : descriptor
   }
 
   deinit { if let descriptor { _ = close(descriptor) } }
 
-  /// Begins to watch the file with a path, or goes on, and returns whether it is watched.
+  /// Starts or continues to watch the file at a path, and returns whether it is watched.
   func follow(_ path: String) -> Bool {
     guard let descriptor else { return false }
     return unsafe inotify_add_watch(descriptor, path, UInt32(IN_MODIFY)) >= 0
   }
 
-  /// Forgets what has become readable.
+  /// Discards the reported writes.
   func clear() {
     guard let descriptor else { return }
     unsafe withUnsafeTemporaryAllocation(byteCount: 4_096, alignment: 8) { buffer in
-      // It is not read to its end: what is left ends the next wait at once.
+      // This may not read all of them. The remaining ones end the next wait at once.
       _ = unsafe read(descriptor, buffer.baseAddress, buffer.count)
     }
   }
   #else
-  /// Nothing tells.
+  /// `nil`: writes are not reported.
   var descriptor: Int32? { nil }
 
   /// Returns `false`: no file is watched.
@@ -129,24 +129,24 @@ struct FileWatch: ~Copyable {
   #endif
 }
 
-/// Decides when to look whether another connection has changed the database.
+/// Decides when to check for changes by other connections.
 ///
-/// The file tells that something is written to it before that is committed: the flush comes between
-/// the two, which may take long. So a look follows at once, and others at intervals that double,
-/// until they are as long as those without a sign. Times are durations since any one start.
+/// The system reports a write to the file before the write is committed: the flush comes in
+/// between, and may take long. So the first check follows at once. More checks follow at intervals
+/// that double up to the interval without writes. Times are durations since an arbitrary start.
 struct LookSchedule: Equatable {
-  /// The shortest interval between two looks.
+  /// The shortest interval between two checks.
   static let shortest = Duration.milliseconds(1)
 
-  /// The interval between looks without a sign of the file.
+  /// The interval between checks without writes to the file.
   var longest: Duration
-  /// The interval after the next look.
+  /// The interval after the next check.
   private var interval: Duration
   private var lastLook: Duration
-  /// When to look.
+  /// The time of the next check.
   private(set) var nextLook: Duration
 
-  /// Makes the schedule of a thread that looks for the first time now.
+  /// Creates the schedule of a thread that checks for the first time now.
   init(longest: Duration, now: Duration) {
     self.longest = longest
     interval = longest
@@ -154,19 +154,19 @@ struct LookSchedule: Equatable {
     nextLook = now
   }
 
-  /// Whether a sign of the file would bring the next look forward.
+  /// Whether a write to the file would make the next check earlier.
   var awaitsFile: Bool { nextLook > lastLook + Self.shortest }
 
-  /// Whether the file has given no sign for long.
+  /// Whether the last write to the file was long ago.
   var isSlow: Bool { interval >= longest }
 
-  /// Notes that something was written to the file.
+  /// Records a write to the file.
   mutating func fileChanged(at now: Duration) {
     interval = Self.shortest
     nextLook = min(nextLook, max(now, lastLook + Self.shortest))
   }
 
-  /// Notes that the look was made.
+  /// Records a check.
   mutating func looked(at now: Duration) {
     lastLook = now
     nextLook = now + interval

@@ -10,18 +10,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Where the tables are, and the errors that name it.
+/// The location of the tables, and the errors that name it.
 struct DatabaseLocation: Sendable {
   let url: URL
-  /// The word with which the names of the tables begin.
+  /// The word that starts the names of the tables.
   let prefix: String
 
   var path: String { url.path }
 
-  /// Throws if no database can be there.
+  /// Throws if the location can't contain the tables.
   func check() throws(SQLiteError) {
     guard url.isFileURL, !path.isEmpty, !path.utf8.contains(0) else {
-      throw SQLiteError(.invalidArgument, url, "\(url) names no file; give a file URL")
+      throw SQLiteError(.invalidArgument, url, "\(url) does not name a file; use a file URL")
     }
     let isWord =
       prefix.utf8.first.map { $0 | 0x20 >= 0x61 && $0 | 0x20 <= 0x7A } ?? false
@@ -34,8 +34,8 @@ struct DatabaseLocation: Sendable {
       throw SQLiteError(
         .invalidArgument,
         url,
-        "'\(prefix)' can't begin the names of tables; give a word of 1 to 40 letters of ASCII, "
-          + "digits and underscores that begins with a letter"
+        "'\(prefix)' is not a valid prefix for the names of tables; use 1 to 40 ASCII letters, "
+          + "digits and underscores, starting with a letter"
       )
     }
   }
@@ -53,7 +53,7 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  /// The error for a caller.
+  /// Returns the error to throw to a caller.
   func error(_ error: any Error) -> any Error {
     switch error {
     case let failure as SQLiteFailure: described(failure)
@@ -68,12 +68,12 @@ struct DatabaseLocation: Sendable {
     case let error as SystemCallError:
       SQLiteError(.cannotOpen, url, "\(path) can't be opened: \(error)")
     case is UnknownChange:
-      SQLiteError(.refused, url, "the store in \(path) does not know a kind of change")
+      SQLiteError(.refused, url, "the store in \(path) can't make a change of an unknown kind")
     default: error
     }
   }
 
-  /// Throws if the database that is there has several real names.
+  /// Throws if the database file has several names (hard links).
   func checkNames() throws(SQLiteError) {
     do throws(FileLock.Refusal) {
       try FileLock.refuseOtherNames(ofStoreIn: path)
@@ -125,8 +125,8 @@ struct DatabaseLocation: Sendable {
       SQLiteError(
         .notADatabase,
         url,
-        "\(path) is no SQLite database, or is an encrypted one. It was not changed; choose another "
-          + "file"
+        "\(path) is not a SQLite database, or is an encrypted one. It was not changed; choose "
+          + "another file"
       )
     case SQLITE_CORRUPT:
       SQLiteError(
@@ -146,13 +146,13 @@ struct DatabaseLocation: Sendable {
       SQLiteError(
         .busy,
         url,
-        "\(path) is busy: another program has kept it from being used for 5 seconds"
+        "\(path) is busy: another program has blocked it for 5 seconds"
       )
     case SQLITE_FULL:
       SQLiteError(
         .full,
         url,
-        "there is no room for \(path) to grow. Nothing was stored; make room on its disk"
+        "the disk has no space for \(path) to grow. Nothing was stored; free some space"
       )
     default:
       SQLiteError(
@@ -164,17 +164,17 @@ struct DatabaseLocation: Sendable {
   }
 }
 
-/// A file that lost its end, which SQLite takes for a new database.
+/// Checks for truncated files, which SQLite would treat as new databases.
 extension DatabaseLocation {
   private static let magic = Array("SQLite format 3\0".utf8)
   private static let largestPage: UInt64 = 65_536
 
   private var realURL: URL { url.resolvingSymlinksInPath() }
 
-  /// The write-ahead log, which stands beside the file itself.
+  /// The path of the write-ahead log, which is beside the real file.
   var logPath: String { realURL.path + "-wal" }
 
-  /// Whether no file is there; `false` if the system does not tell.
+  /// Whether the file doesn't exist; `false` if the system can't tell.
   var isMissing: Bool {
     do {
       return try FileIdentity.following(path) == nil
@@ -183,13 +183,14 @@ extension DatabaseLocation {
     }
   }
 
-  /// Throws if the file was cut, and what is left of it would be taken for a new database.
+  /// Throws if the file is empty but has a log.
   ///
-  /// A file that is empty is new: SQLite makes such a file when it opens a database, and writes it
-  /// later. But if it has a log, SQLite removes that, and with it what was stored.
+  /// An empty file is normal for a new database: SQLite creates it on opening, and writes to it
+  /// later. But if the file has a log, it was truncated. SQLite would remove the log, and the
+  /// stored changes with it.
   /// - Throws: a ``SQLiteError`` that names the log.
   func checkEmptyFile() throws(SQLiteError) {
-    // Another process that makes the database writes the log later than the file.
+    // Reads the log's size first: a process that creates the database writes to the file earlier.
     guard (byteCount(logPath) ?? 0) > 0, byteCount(realURL.path) == 0 else { return }
     throw SQLiteError(
       .damaged,
@@ -201,12 +202,12 @@ extension DatabaseLocation {
 
   /// Throws if the file is shorter than the first page of its database.
   ///
-  /// SQLite reads what is missing of the first page as zeros, which say that there are no tables.
+  /// SQLite reads the missing part of the first page as zeros, which mean that there are no tables.
   /// - Parameter database: a connection that has read nothing yet.
   /// - Throws: a ``SQLiteError`` that says how many bytes are left.
   func checkFirstPage(_ database: Connection) throws(SQLiteError) {
     let file = realURL.path
-    // A log, or the journal of a change that was not finished, may have the first page.
+    // A log, or the journal of an unfinished change, may contain the first page.
     let mayHavePage = [logPath, file + "-journal"].contains { (byteCount($0) ?? 0) > 0 }
     guard !mayHavePage, let count = byteCount(file), (1..<Self.largestPage).contains(count),
       let bytes = database.firstBytes(18), bytes.starts(with: Self.magic),
@@ -215,18 +216,18 @@ extension DatabaseLocation {
     throw SQLiteError(
       .damaged,
       url,
-      "\(path) was cut: it has \(count) bytes, and no whole page of a database. It was not "
+      "\(path) was cut: it has \(count) bytes, less than one page of a database. It was not "
         + "changed; restore a backup"
     )
   }
 
-  /// The size of the pages of a database, as its beginning says; by default the smallest one.
+  /// Returns the page size in the header of a database; at least the smallest valid size.
   private func pageSize(_ bytes: [UInt8]) -> UInt64 {
     let stored = UInt64(bytes[16]) << 8 | UInt64(bytes[17])
     return stored == 1 ? Self.largestPage : max(512, stored)
   }
 
-  /// The size of a plain file; `nil` if there is none.
+  /// Returns the size of a regular file; `nil` if there is none.
   private func byteCount(_ path: String) -> UInt64? {
     let attributes = try? FileManager.default.attributesOfItem(atPath: path)
     guard attributes?[.type] as? FileAttributeType == .typeRegular else { return nil }
@@ -234,23 +235,23 @@ extension DatabaseLocation {
   }
 }
 
-/// The file that the thread that writes has opened, and the lock that keeps other stores out.
+/// The file that the writer thread opened, and the lock that keeps other stores out.
 ///
-/// The path of a store may lead to another file later. Its real path may, too.
+/// Later, the path of the store may lead to another file. So may its real path.
 final class StoreFile: Sendable {
   private struct State {
     var path = ""
     var file: FileIdentity?
-    /// The write-ahead log and its index, which SQLite has open beside the file.
+    /// The write-ahead log and its index, which SQLite opened beside the file.
     var others: [FileIdentity?] = []
     var lock: FileLock?
   }
 
   private let state = Mutex(State())
 
-  /// Notes the file that a connection has opened.
+  /// Records the file that a connection opened.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has its name by now.
+  /// - Throws: A ``SQLiteError`` if another file has the name by now.
   func note(_ database: Connection, _ place: DatabaseLocation) throws {
     let path = database.path
     let file = try FileIdentity.following(path)
@@ -261,13 +262,12 @@ final class StoreFile: Sendable {
 
   /// Returns the log and its index beside a file.
   ///
-  /// SQLite does not notice that another program has deleted or replaced them, and loses what it
-  /// writes then.
+  /// If another program deletes or replaces them, SQLite does not notice, and loses later changes.
   private static func others(beside path: String) throws -> [FileIdentity?] {
     try ["-wal", "-shm"].map { try FileIdentity.following(path + $0) }
   }
 
-  /// Checks that what a connection has open still has its names.
+  /// Checks that the open files of a connection still have their names.
   ///
   /// - Throws: A ``SQLiteError`` if not.
   func check(_ database: Connection, _ place: DatabaseLocation) throws {
@@ -277,12 +277,12 @@ final class StoreFile: Sendable {
     }
   }
 
-  /// Opens the file for a thread that reads.
+  /// Opens the file for a reader thread.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has its name or that of its log by now.
+  /// - Throws: A ``SQLiteError`` if another file has the name of the file or of its log by now.
   func openedForReading(_ place: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
-    // A new connection would make a new log.
+    // If the log was deleted, a new connection would create another one.
     guard try Self.others(beside: path) == others else { throw place.displaced }
     let database = Result { () throws(SQLiteFailure) in
       try Connection(path, .reading, prefix: place.prefix)
@@ -300,7 +300,9 @@ final class StoreFile: Sendable {
 
   func hold(_ lock: FileLock) { state.withLock { $0.lock = lock } }
 
-  /// Returns the lock, which its last reference gives up; `nil` if there is none.
+  /// Removes and returns the lock; `nil` if there is none.
+  ///
+  /// The release of its last reference unlocks the file.
   func takeLock() -> FileLock? {
     state.withLock { state in
       defer { state.lock = nil }

@@ -24,46 +24,45 @@ public struct SQLiteError: PersistenceError, CustomStringConvertible {
 
     /// The database can't be opened or made, for example because its folder does not exist.
     public static let cannotOpen = Code("cannotOpen")
-    /// The file is no SQLite database, or is an encrypted one.
+    /// The file is not a SQLite database, or is an encrypted one.
     ///
     /// It was not changed.
     public static let notADatabase = Code("notADatabase")
     /// The database, or a row of a queue, is damaged.
     public static let damaged = Code("damaged")
-    /// The database can't be written by this user, or lies on a disk that can't be written.
+    /// This user can't write to the database, or its disk is read-only.
     public static let readOnly = Code("readOnly")
     /// The tables were made by a newer version of this library.
     ///
     /// They were not changed.
     public static let newerVersion = Code("newerVersion")
-    /// A table has the name of one of this library's, and was made by another program.
+    /// Another program made a table with a name that this library uses.
     ///
     /// It was not changed. Choose another prefix for the names of the tables.
     public static let foreignTable = Code("foreignTable")
     /// Another store uses the tables, and at least one of the two is not shared.
     public static let inUse = Code("inUse")
-    /// The database is busy: another program has kept it from being written for 5 seconds.
+    /// The database is busy: another program has blocked writes for 5 seconds.
     ///
-    /// A queue makes the call again.
+    /// A queue retries the call.
     public static let busy = Code("busy")
-    /// There is no room for the database to grow.
+    /// The disk has no space for the database to grow.
     ///
-    /// Nothing of the call was stored.
+    /// The call stored nothing.
     public static let full = Code("full")
     /// The file was deleted, moved or replaced while it was open.
     ///
-    /// Nothing of the call was stored. The store takes nothing in any more: make a new one.
+    /// The call stored nothing. The store no longer works: create a new one.
     public static let displaced = Code("displaced")
-    /// The URL names no file, the prefix of the tables is not a word, or a statement can't add a
-    /// task.
+    /// The URL does not name a file, the prefix is not valid, or a statement can't add a task.
     ///
-    /// Nothing was opened or made.
+    /// Nothing was opened or created.
     public static let invalidArgument = Code("invalidArgument")
     /// The system's library is too old, or lacks what the store needs.
     public static let unsuitableLibrary = Code("unsuitableLibrary")
     /// SQLite refused an operation for another reason.
     ///
-    /// Nothing of the call was stored.
+    /// The call stored nothing.
     public static let refused = Code("refused")
     /// The store was closed or destroyed, or belongs to the parent of this forked process.
     public static let closed = Code("closed")
@@ -82,7 +81,7 @@ public struct SQLiteError: PersistenceError, CustomStringConvertible {
     self.message = message
   }
 
-  /// Whether the same call may succeed a little later: whether the database is busy.
+  /// Whether the same call may succeed later; `true` only if the database is busy.
   public var isTransient: Bool { code == .busy }
 
   /// The message.

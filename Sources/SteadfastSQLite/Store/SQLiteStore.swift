@@ -15,51 +15,51 @@ public import Foundation
 /// let queue = TaskQueue(persistence: .sqlite(at: url))
 /// ```
 ///
-/// What was acknowledged survives a power cut: a change is committed and flushed to the disk before
+/// Acknowledged changes survive a power cut: a change is committed and flushed to the disk before
 /// the call that made it returns. Concurrent callers share one transaction and one flush. Memory
-/// does not grow with the number of tasks.
+/// use does not grow with the number of tasks.
 ///
 /// ## The tables
 ///
-/// The store makes its tables in the database, and touches no others. Their names begin with
-/// `steadfast_`, or with another word that you choose. So several stores can be in one database.
-/// Older versions of the tables are brought to the present one when the store is opened, in one
-/// transaction. A newer version, and a table of that name that another program has made, are
-/// refused and left as they are.
+/// The store creates its tables in the database, and touches no others. Their names start with
+/// `steadfast_`, or with another prefix that you choose, so one database can contain several
+/// stores. Opening the store migrates older versions of the tables in one transaction. If the
+/// tables have a newer version, or another program made a table with one of these names, opening
+/// fails and changes nothing.
 ///
-/// The database gets the journal mode WAL, which stays. Back it up while it is in use with
-/// `vacuum into`, or with SQLite's backup interface. A copy of the file alone may miss what stands
-/// in the `-wal` file beside it.
+/// The store sets the journal mode WAL, which is permanent. To back up a database that is in use,
+/// use `vacuum into` or SQLite's backup interface. A copy of the file alone may miss changes that
+/// are still in the `-wal` file beside it.
 ///
 /// ## Processes
 ///
-/// A store without ``sharing`` is the only one to use its tables. A lock file keeps others out: the
-/// real path of the database, `-steadfast` and `.lock`. When the process ends, however suddenly,
-/// the next one goes on with its tasks at once. A database with several names, hard links, is
-/// refused.
+/// A store without ``sharing`` uses its tables alone. A lock file keeps other stores out. Its path
+/// is the real path of the database, followed by `-steadfast.lock`; another prefix replaces the
+/// word `steadfast`. When the process ends, however suddenly, the next one continues with its tasks
+/// at once. The store refuses a database with several names (hard links).
 ///
-/// With ``sharing``, the stores of several processes on one machine use the tables. Their claims
-/// are leases, which the machine's clock ends. A store notices what another process has stored
-/// within some milliseconds (``hints``), in addition to the looks at each poll. One process writes
-/// at a time, so more processes do not make a queue faster.
+/// With ``sharing``, several processes on one machine use the tables. Their claims are leases that
+/// expire by the machine's clock. A store checks for changes of other processes at each poll, and
+/// also notices them within some milliseconds (``hints``). One process writes at a time, so more
+/// processes do not make a queue faster.
 ///
 /// Use a local disk. SQLite's locks do not work reliably over a network.
 ///
 /// ## Threads
 ///
-/// A store has four threads of its own: one that writes, two that look tasks up and, while a queue
-/// runs, one that waits for what others write. None of the threads that Swift's tasks share waits
-/// for the disk.
+/// A store has four threads of its own: one that writes, two that look up tasks and, while a queue
+/// runs, one that watches for changes of other processes. The threads of Swift's concurrency pool
+/// never wait for the disk.
 ///
 /// ## Failures
 ///
-/// All errors are ``SQLiteError``, or errors of what a payload encodes. If another program writes
-/// for more than 5 seconds, the error is transient, and a queue makes the call again. When a call
-/// has thrown, nothing of it is stored.
+/// All errors are ``SQLiteError``, or errors of a payload's encoding. If another program writes for
+/// more than 5 seconds, the error is transient, and a queue retries the call. A call that throws
+/// stores nothing.
 ///
 /// ## Privacy
 ///
-/// The payloads stand in the database as plain bytes.
+/// The database stores payloads as plain bytes.
 /// `Persistence.sealingPayloads(with:acceptsPlain:)` encrypts them.
 public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// The database.
@@ -68,21 +68,21 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   public let sharing: StoreSharing?
   /// `true`: the processes that share a file are on one machine.
   public var hasOneClock: Bool { true }
-  /// 64: a queue whose attempts are short claims up to 64 tasks at once.
+  /// 64: a queue with short attempts claims up to 64 tasks at once.
   public var claimBatch: Int { 64 }
   package let use: (any StoreUse)?
   package var hasTransientErrors: Bool { true }
 
   let core: StoreCore
 
-  /// Makes a store in a database that exists, or will be made.
+  /// Creates a store in an existing or a new database.
   ///
   /// This does not open the database yet. Its folder must exist.
   ///
   /// - Parameters:
   ///   - url: The database. Other programs may use its other tables.
-  ///   - prefix: The word with which the names of the tables begin: 1 to 40 letters of ASCII,
-  ///     digits and underscores, the first of them a letter.
+  ///   - prefix: The word that starts the names of the tables: 1 to 40 ASCII letters, digits and
+  ///     underscores, starting with a letter.
   ///   - sharing: How several processes use the tables; `nil` if this store uses them alone.
   public convenience init(
     at url: URL,
@@ -92,7 +92,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     self.init(at: url, prefix: prefix, sharing: sharing) { Date().timeIntervalSince1970 }
   }
 
-  /// Makes a store whose claims run out by another clock than the machine's.
+  /// Creates a store whose claims expire by another clock than the machine's.
   package init(
     at url: URL,
     prefix: String = "steadfast",
@@ -114,28 +114,28 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// The path of the database.
   public var description: String { url.path }
 
-  /// Tells that another connection has changed the database, some milliseconds later.
+  /// A sequence that reports changes by other connections within some milliseconds.
   ///
-  /// It may be that of another process, or one of yours. On Linux, a thread waits for what is
-  /// written to the `-wal` file, and looks once a second even so. Elsewhere, a store with
-  /// ``sharing`` looks 25 times a second, and another one once a second. A look reads a number in
-  /// shared memory. The sequence is `nil` in virtual time.
+  /// The connections may belong to other processes or to yours. On Linux, a thread waits for writes
+  /// to the `-wal` file, and also checks once a second. Elsewhere, a store with ``sharing`` checks
+  /// 25 times a second, and one without checks once a second. A check reads a number in shared
+  /// memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     RealWork.taskExecutor == nil ? core.hints() : nil
   }
 
-  /// Opens the database, or makes it, and makes the tables if they are missing.
+  /// Opens or creates the database, and creates missing tables.
   ///
-  /// If it is open, this does nothing.
+  /// If the store is open, this does nothing.
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
   public func open() async throws { try await core.open() }
 
   /// Stores a batch of changes, and returns an outcome for each.
   ///
-  /// It returns when the changes are as durable as `durability` asks for.
+  /// It returns when the changes are as durable as `durability` requires.
   ///
-  /// - Throws: A ``SQLiteError``, or what a payload's encoding throws.
+  /// - Throws: A ``SQLiteError``, or an error of a payload's encoding.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -153,7 +153,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// Returns the tasks that match a filter.
   ///
   /// It reads the tasks in the order of their IDs. Only filters with IDs, with unique keys, or with
-  /// nothing but states of tasks that have not ended use an index.
+  /// only states of unfinished tasks use an index.
   ///
   /// - Throws: A ``SQLiteError``.
   public func tasks(
@@ -178,14 +178,14 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     try await core.contains(filter)
   }
 
-  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  /// Returns the bytes that are stored under a name; `nil` if there are none.
   ///
   /// - Throws: A ``SQLiteError``.
   public func value(named name: String) async throws -> [UInt8]? {
     try await core.value(named: name)
   }
 
-  /// Returns what a task remembers; nothing if it is not in the store.
+  /// Returns the memory of a task; it is empty if the task is not in the store.
   ///
   /// - Throws: A ``SQLiteError``.
   public func memory(of id: TaskID) async throws -> TaskMemory {
@@ -196,17 +196,17 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// Later calls throw.
   ///
-  /// When the last reference to a store is gone, the store does the same by itself, and another one
-  /// can use the tables at once.
+  /// When the last reference to a store is released, the store closes the database itself. Another
+  /// store can then use the tables at once.
   public func close() async throws {
     try await core.close()
   }
 
   /// Removes the tables with all tasks and values; the database and its other tables stay.
   ///
-  /// The store need not be open. Tables that this library has not made, those of a newer version,
-  /// and those that another store has open are left alone, unless both stores are shared. A lock
-  /// file that was there stays. Later calls of other methods throw.
+  /// The store need not be open. The call fails if another program made the tables, if they have a
+  /// newer version, or if another store has them open and not both stores are shared. An existing
+  /// lock file stays. Later calls of other methods throw.
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
   public func destroy() async throws {
@@ -217,8 +217,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 extension Persistence where Self == SQLiteStore {
   /// A store in a SQLite database.
   ///
-  /// `prefix` is the word with which the names of its tables begin. `sharing` says how several
-  /// processes use them at the same time; with `nil`, one store uses them alone.
+  /// `prefix` is the word that starts the names of its tables. `sharing` sets how several processes
+  /// use them at the same time; with `nil`, one store uses them alone.
   public static func sqlite(
     at url: URL,
     prefix: String = "steadfast",
@@ -229,17 +229,17 @@ extension Persistence where Self == SQLiteStore {
 }
 
 extension SQLiteStore {
-  /// Returns the statement with which a program adds a task within its own transaction.
+  /// Returns a statement that adds a task within a program's own transaction.
   ///
-  /// It inserts one row into the view `steadfast_insertion`, or that of your prefix. The store must
-  /// have been opened once, by a version that makes the view. After the statement,
-  /// `select count(*) from steadfast_insertion where id = ?`, with the statement's first parameter,
-  /// tells whether the task was added, or another one stands for it. SQLite's `changes()` does not
-  /// tell: it does not count what is inserted into a view.
+  /// The statement inserts one row into the view `steadfast_insertion`, or into the view with your
+  /// prefix. The store must have been opened once, by a version that creates the view. To find out
+  /// whether the task was added or is a duplicate, then run
+  /// `select count(*) from steadfast_insertion where id = ?` with the statement's first parameter.
+  /// Don't use SQLite's `changes()`, which does not count insertions into a view.
   ///
-  /// - Throws: A ``SQLiteError`` for a task that a statement can't add: one that does not wait, or
-  ///   is a member of a batch. A `TaskQueueError` for one that makes no sense; what a payload's
-  ///   encoding throws.
+  /// - Throws: A ``SQLiteError`` for a task that a statement can't add: one that isn't waiting, or
+  ///   is a member of a batch. A `TaskQueueError` for an invalid task. An error of the payload's
+  ///   encoding.
   public func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
@@ -254,7 +254,7 @@ extension SQLiteStore {
 
 /// The system's SQLite library.
 enum Library {
-  /// The oldest version whose statements the store can use, which is of November 2021.
+  /// The oldest version that supports the store's statements, released in November 2021.
   private static let oldest: Int32 = 3_037_000
 
   static func check(_ place: DatabaseLocation) throws(SQLiteError) {
@@ -263,7 +263,7 @@ enum Library {
     throw SQLiteError(
       .unsuitableLibrary,
       place.url,
-      "the store needs SQLite 3.37 or newer that was built for threads; the system has version "
+      "the store needs a thread-safe SQLite, version 3.37 or newer; the system has version "
         + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
     )
   }

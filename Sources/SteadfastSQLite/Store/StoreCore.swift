@@ -7,17 +7,17 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// How many of the threads that write and read were started, in this order.
+    /// The number of started threads: first the writer, then the readers.
     var threadCount = 0
-    /// Stops the thread that waits for what others write; `nil` if there is none.
+    /// Stops the thread that watches for changes by other connections; `nil` if there is none.
     var watch: StopSignal?
   }
 
   private static let readerCount = 2
-  /// How long the thread that writes does not look at what others have written, where the system
-  /// does not tell when something is written.
+  /// The interval between checks for changes by other connections, where the system does not report
+  /// writes to a file.
   private static let sharedInterval = Duration.milliseconds(40)
-  /// The same in a store to which only statements of other connections add tasks.
+  /// The same interval for an unshared store, to which only statements add tasks from outside.
   private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
@@ -27,7 +27,7 @@ final class StoreCore: StoreCalls {
   private let file = StoreFile()
   private let writing = JobQueue()
   private let reading = JobQueue()
-  /// The threads that read.
+  /// The reader threads.
   private let readers = DispatchGroup()
   private let opening = OpenState()
   private let state = Mutex(State())
@@ -41,7 +41,7 @@ final class StoreCore: StoreCalls {
 
   /// Closes the database without waiting for it.
   ///
-  /// No call is under way, so nothing changes any more, and the next store need not wait either.
+  /// No call is in progress, so nothing changes from now on. The next store need not wait either.
   func end() {
     writing.end()
     endReading()
@@ -54,9 +54,10 @@ final class StoreCore: StoreCalls {
     state.withLock { $0.watch }?.stop()
   }
 
-  /// Begins a sequence of hints, for which the thread that writes looks from now on.
+  /// Starts a sequence of hints.
   ///
-  /// If the system has no thread for it, the sequence ends at once.
+  /// The writer thread checks for changes from now on. If the system can't provide a thread, the
+  /// sequence ends at once.
   func hints() -> AsyncStream<Void> {
     let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
     // A store that was closed has ended the sequence.
@@ -78,13 +79,13 @@ final class StoreCore: StoreCalls {
         writing.wake()
       }
     }
-    // Its first look may have come before there was anybody to tell.
+    // The first check may have come before there was a listener.
     writing.wake()
   }
 
   private func stopWatchIfUnused() {
     state.withLock { state in
-      // A sequence that begins now starts another thread after this.
+      // A sequence that starts now will start another thread afterwards.
       guard listeners.isEmpty else { return }
       state.watch?.stop()
       state.watch = nil

@@ -4,15 +4,15 @@ import Dispatch
 import SteadfastDatabases
 import SteadfastQueue
 
-/// What the thread that writes does with its connection.
+/// Performs calls on the writer thread, with its connection.
 ///
-/// Calls that wait together are one transaction, with one flush.
+/// Calls that wait at the same time share one transaction and one flush.
 final class Writer {
   private let place: DatabaseLocation
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file: StoreFile
-  /// The threads that read, which end before the tables are closed.
+  /// The reader threads, which end before the tables are closed.
   private let readers: DispatchGroup
   private var tables: Tables?
   private var isClosed = false
@@ -60,7 +60,7 @@ final class Writer {
   /// Performs calls in one transaction.
   ///
   /// A savepoint copies each page that changes after it, so calls are made without one. If one of
-  /// several has to be undone, all of them are, and then made again.
+  /// several calls must be rolled back, all of them are rolled back and repeated.
   private func performTogether(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
@@ -77,7 +77,9 @@ final class Writer {
     }
   }
 
-  /// Performs calls in one transaction in which each can be undone; if that fails, each in its own.
+  /// Performs calls in one transaction with a savepoint for each call.
+  ///
+  /// If that fails, each call gets its own transaction.
   private func performApart(_ jobs: [StoreJob]) {
     do {
       let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
@@ -112,7 +114,7 @@ final class Writer {
       try database.run("release call")
       return .success(answer)
     } catch {
-      // Without its transaction, the calls before it are lost as well.
+      // If the transaction ended, the earlier calls are lost as well.
       guard !database.isIdle else { throw error }
       try database.run("rollback to call")
       try database.run("release call")
@@ -158,9 +160,10 @@ final class Writer {
     }
   }
 
-  /// Chooses whether the next commit waits for the disk.
+  /// Sets whether the next commit waits for the disk.
   ///
-  /// Without that, it survives the end of the process. The next commit that waits flushes it, too.
+  /// A commit that doesn't wait survives the end of the process. The next commit that waits flushes
+  /// it, too.
   private func flush(_ isDurable: Bool, _ database: Connection) throws {
     guard isRelaxed == isDurable else { return }
     try database.execute("pragma synchronous = \(isDurable ? "full" : "normal")")
@@ -180,7 +183,7 @@ final class Writer {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
     }
     try Library.check(place)
-    // Look first: what is not ours is not changed, not even in how it is written.
+    // Check first: a foreign database must not change, not even its journal mode.
     _ = try Schema().version(in: database, prefix: place.prefix)
     let lock = try acquireLock(of: database)
     try configure(database)
@@ -202,8 +205,8 @@ final class Writer {
       throw SQLiteError(
         .cannotOpen,
         place.url,
-        "\(place.path) can't have a write-ahead log, as on a file system of another machine; choose "
-          + "a file on a local disk"
+        "\(place.path) can't have a write-ahead log, perhaps because it is on a network file "
+          + "system; choose a file on a local disk"
       )
     }
     // On Darwin, a plain flush leaves bytes in the drive's cache.
@@ -213,9 +216,9 @@ final class Writer {
     )
   }
 
-  /// Chooses the write-ahead log, and returns the mode that the database has then.
+  /// Requests the write-ahead log, and returns the resulting journal mode.
   ///
-  /// SQLite does not wait for others that choose it at the same time.
+  /// SQLite does not wait for other connections that do the same, so this retries.
   private func journalMode(_ database: Connection) throws -> String? {
     let end = ContinuousClock.now + .milliseconds(Connection.busyTimeout)
     while true {
@@ -229,7 +232,9 @@ final class Writer {
     }
   }
 
-  /// Keeps other stores out until it is closed, except shared ones if this one is shared too.
+  /// Returns a lock that keeps other stores out.
+  ///
+  /// Shared stores don't exclude each other.
   private func acquireLock(of database: Connection) throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
       return try FileLock.acquire(
@@ -242,9 +247,9 @@ final class Writer {
     }
   }
 
-  /// Closes the database, and gives it up for other stores.
+  /// Closes the database, and releases the lock.
   func close() {
-    // The last connection to a database that is closed leaves nothing beside the file.
+    // The last connection that is closed removes the log beside the file.
     readers.wait()
     isClosed = true
     tables = nil
@@ -253,11 +258,11 @@ final class Writer {
 
   private func destroy() throws {
     guard !isDestroyed else { return }
-    // Who opens the tables next finds none, and loses nothing.
+    // Keeps the lock until the tables are removed, so that the next store finds none.
     let (known, held) = (tables?.database, file.takeLock())
     close()
     if let database = try known ?? databaseToDestroy() {
-      // Another store's tables stay.
+      // Fails if another store uses the tables.
       let lock = try held ?? acquireLock(of: database)
       defer { withExtendedLifetime(lock) {} }
       try Self.transaction(on: database) {
@@ -273,7 +278,7 @@ final class Writer {
     do throws(SQLiteFailure) {
       database = try Connection(place.path, .writing, prefix: place.prefix)
     } catch {
-      // The code stands for any reason. Without a file, there is nothing to destroy.
+      // The code has many possible reasons. If the file is missing, there is nothing to destroy.
       guard error.primaryCode == SQLITE_CANTOPEN, place.isMissing else { throw error }
       return nil
     }
@@ -283,7 +288,7 @@ final class Writer {
 
   // MARK: Hints
 
-  /// Returns whether another connection has changed the database since the last look.
+  /// Returns whether another connection changed the database since the last call.
   func othersHaveChanged() -> Bool {
     guard let database = tables?.database, let version = try? readDataVersion(database),
       version != dataVersion

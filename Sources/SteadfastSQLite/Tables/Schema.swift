@@ -2,17 +2,17 @@
 import SteadfastDatabases
 import SteadfastQueue
 
-/// The tables, and how an older version of them becomes the present one.
+/// The tables, and the migration of older versions.
 ///
-/// The columns are those of the article "Writing a store". `seq` is the place in line: a task that
-/// goes behind its equals gets the next number. The generated columns compare a state with one
-/// after another: for a list of three, SQLite makes a table each time a row changes. There are no
-/// foreign keys, which look into four tables for each task that is removed; `Tables.delete(_:)`
-/// removes what belongs to a task.
+/// The article "Writing a store" describes the columns. `seq` is the position in line: a task that
+/// moves behind its equals gets the next number. The generated columns compare a state with each
+/// value separately: for a list of three, SQLite makes a table each time a row changes. There are
+/// no foreign keys, because they search four tables for each removed task. Instead,
+/// `Tables.delete(_:)` removes a task's rows from the other tables.
 struct Schema {
-  /// What makes each version of the tables out of the one before it.
+  /// The migration steps, each from one version of the tables to the next.
   ///
-  /// A step is never changed once it was released.
+  /// A released step never changes.
   var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth]
 
   var version: Int { steps.count }
@@ -98,9 +98,9 @@ struct Schema {
     create table steadfast_value (name text primary key, bytes blob not null) without rowid;
     """
 
-  /// The table that says which version the others have.
+  /// The table that stores the version of the other tables.
   ///
-  /// Its name is the only one that all versions share.
+  /// Only the name of this table is the same in all versions.
   private static let versionTable = """
     create table steadfast_schema (maker text primary key, version integer not null) without rowid;
     insert into steadfast_schema values ('Steadfast', 0);
@@ -108,14 +108,14 @@ struct Schema {
 }
 
 extension Schema {
-  /// What is wrong with the tables of a database.
+  /// The reason why the tables of a database can't be used.
   enum Refusal: Error, Equatable {
     case newerVersion(Int)
-    /// A table has a name of ours, and was made by another program.
+    /// Another program made a table with a name that this library uses.
     case foreignTable(String)
   }
 
-  /// Returns which version the tables have; `nil` if there are none.
+  /// Returns the version of the tables; `nil` if there are none.
   func version(in database: Connection, prefix: String) throws -> Int? {
     guard database.isIdle else { return try presentVersion(in: database, prefix: prefix) }
     // Another process may make or remove the tables between two statements.
@@ -146,7 +146,7 @@ extension Schema {
     throw Refusal.foreignTable(name)
   }
 
-  /// Returns the version; `nil` if this library has not made the table that says it.
+  /// Returns the version; `nil` if this library did not make the table that stores it.
   private func versionIfOurs(in database: Connection) throws -> Int? {
     do {
       return try database.first(
@@ -157,9 +157,9 @@ extension Schema {
     }
   }
 
-  /// Makes the tables, or brings them to the present version, within a transaction.
+  /// Creates the tables, or migrates them to the current version, within a transaction.
   ///
-  /// The transaction keeps other processes from doing the same.
+  /// The transaction prevents other processes from doing the same at the same time.
   func migrate(_ database: Connection, prefix: String) throws {
     let version = try version(in: database, prefix: prefix)
     guard version != self.version else { return }
@@ -171,7 +171,7 @@ extension Schema {
     )
   }
 
-  /// Removes the tables, if they are this library's, within a transaction.
+  /// Removes the tables within a transaction, if this library made them.
   func drop(from database: Connection, prefix: String) throws {
     guard try version(in: database, prefix: prefix) != nil else { return }
     try database.execute("drop view if exists steadfast_\(Self.view)")
@@ -185,9 +185,9 @@ extension Schema {
 ///
 /// Its trigger does what `Tables.insert(_:_:_:)` does. A test compares the two.
 extension Schema {
-  /// The form of the columns, which a statement names.
+  /// The version of the view's columns, which each statement contains.
   ///
-  /// A later version of the tables keeps it, or refuses statements of this form.
+  /// A later version of the tables supports this form, or refuses its statements.
   static let insertionForm = 1
 
   /// The columns of the view, in the order of `Tables.definition(of:_:role:link:)`.
@@ -198,7 +198,7 @@ extension Schema {
     "tags", "time_limit", "expiry_date",
   ]
 
-  // A step never changes, so it takes nothing from other places that may.
+  // A step never changes, so it uses no declarations that may change.
   static let second = firstView + "\n\n" + trigger
 
   private static let firstView = """
@@ -383,10 +383,10 @@ extension Schema {
     end;
     """
 
-  /// The indexes that claims, keys and batches need, and a trigger that chooses its own.
+  /// The indexes for claims, keys and batches, and a trigger that names the indexes it uses.
   ///
-  /// A program may let SQLite count the rows of the tables while they are small. From then on,
-  /// SQLite would read whole tables where that seemed to be as quick as an index.
+  /// A program may run `analyze` while the tables are small. From then on, SQLite would read whole
+  /// tables wherever that seemed as fast as an index.
   static let third = """
     drop index steadfast_lease;
     create index steadfast_lease on steadfast_task (lease_end) where state = 'running';
@@ -400,7 +400,7 @@ extension Schema {
 
   private static let steadyTrigger = steady(trigger)
 
-  /// A part of the trigger, with the way to the rows that SQLite would choose another way to.
+  /// Returns a part of the trigger, with the indexes and joins that SQLite might choose otherwise.
   private static func steady(_ part: String) -> String {
     [
       ("+ 1 from steadfast_task)", "+ 1 from steadfast_task not indexed)"),
@@ -413,7 +413,8 @@ extension Schema {
     ].reduce(part) { text, change in text.replacing(change.0, with: change.1) }
   }
 
-  /// The trigger, in which a task that has expired stands for no new one, and loses its role to it.
+  /// The trigger, changed so that an expired task makes no new task a duplicate, and loses its key
+  /// role to the new task.
   private static let expiringTrigger =
     steady(triggerHead)
     + steady(standing + payloads + takingOver).editing([
@@ -430,9 +431,10 @@ extension Schema {
 
       """ + steady(triggerTail)
 
-  /// From which dates those of tasks and claims were counted.
+  /// The dates from which the dates of tasks and claims were counted.
   ///
-  /// A statement of an earlier version does not say whether a date was chosen, which counts as so.
+  /// A statement of an earlier version does not say whether its date was explicit. The store
+  /// assumes that it was.
   static let fourth = """
     alter table steadfast_task add column counted_from real;
     alter table steadfast_task add column lease_start real;
@@ -449,7 +451,7 @@ extension Schema {
     ])
     + "\n\n" + countingTrigger
 
-  /// The trigger, with the date from which that of a task was counted.
+  /// The trigger, changed to store the date from which a task's available date was counted.
   private static let countingTrigger = expiringTrigger.editing([
     ("created_date = new.created_date\n", "created_date <= new.created_date\n"),
     (
@@ -481,9 +483,9 @@ extension Schema {
 }
 
 extension InsertStatement {
-  /// Makes the statement that inserts a task into the view of the tables with a prefix.
+  /// Creates the statement that inserts a task into the view with a prefix.
   ///
-  /// - Throws: What ``TaskChange/checkForm()`` and the payload's encoding throw.
+  /// - Throws: The errors of ``TaskChange/checkForm()`` and of the payload's encoding.
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let dependencies = record.dependencies.tasks.sorted().flatMap(\.bytes)

@@ -10,9 +10,9 @@ import Foundation
 
 /// Claims.
 ///
-/// The tasks with one name and one priority are a lane. Within it, tasks stand in the index in the
-/// order in which they are taken. So a claim reads what it takes, and a little for each lane,
-/// however many tasks wait.
+/// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
+/// the order of claiming. So a claim reads only the tasks that it claims, and a little more for
+/// each lane, however many tasks wait.
 extension Tables {
   private struct Lane {
     let name: String
@@ -40,13 +40,13 @@ extension Tables {
     let lanes = try lanes(of: request.queue)
     let candidates = try candidates(in: lanes, request)
     let taken = candidates.prefix(max(0, request.limit))
-    // A random number tells this claim from all others, so no counter is stored.
+    // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
     let duration = isShared ? request.leaseDuration.map { $0 / .seconds(1) } : nil
     var tasks: [ClaimedTask] = []
     var areAllReadable = true
     for candidate in taken {
-      // Two statements, since one with `returning` makes a table for what it returns.
+      // Uses two statements, because SQLite makes a table for the result of `returning`.
       try database.run(
         """
         update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
@@ -69,16 +69,16 @@ extension Tables {
       guard let record else { continue }
       tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
     }
-    // The limit may have left some, and so may the place of a task that can't be read.
+    // More tasks may be available, beyond the limit or instead of a task that can't be read.
     if !areAllReadable || !candidates.isEmpty && tasks.count >= request.limit {
       return Claim(tasks: tasks, nextDate: request.now)
     }
     return Claim(tasks: tasks, nextDate: try nextDate(lanes, request))
   }
 
-  /// Parks a task that this version can't read, as one for which there is no handler.
+  /// Parks a task that this version can't read, like a task without a handler.
   ///
-  /// Its earlier failures stay as they are, since they may be what can't be read.
+  /// Its earlier failures stay unchanged, because they may be the unreadable value.
   private func park(_ candidate: Candidate, _ row: UnreadableRow, at date: Date) throws {
     try database.run(
       """
@@ -92,7 +92,7 @@ extension Tables {
     )
   }
 
-  /// The lanes of a queue in which tasks are ready or will be on their dates.
+  /// Returns the lanes of a queue with tasks that are ready now or on their dates.
   private func lanes(of queue: String) throws -> [Lane] {
     var lanes: [Lane] = []
     var last = try firstLane(queue, after: nil)
@@ -139,7 +139,7 @@ extension Tables {
     ) { Lane(name: lane.name, priority: $0.integer(0)) }
   }
 
-  /// The available tasks of each lane, as many as could be taken, in the order of taking.
+  /// Returns the first available tasks of each lane, as many as the claim can use, in its order.
   private func candidates(in lanes: [Lane], _ request: ClaimRequest) throws -> [Candidate] {
     let conditions = StoredTexts.json(of: request.conditions.map(\.rawValue))
     let limit = max(1, request.limit)
@@ -175,7 +175,7 @@ extension Tables {
     return candidates
   }
 
-  /// The date of the first task of a lane that is not available yet, or of a claim's end.
+  /// Returns the earliest date on which a task becomes available or a claim expires.
   private func nextDate(_ lanes: [Lane], _ request: ClaimRequest) throws -> Date? {
     var next: Date?
     for lane in lanes {

@@ -102,7 +102,7 @@ extension Tables {
     return try done(entry, with: restartAlong(with: entry, at: date))
   }
 
-  /// Makes a task wait as if it were new, behind its equals.
+  /// Makes a task wait like a new one, behind its equals.
   func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
@@ -138,7 +138,7 @@ extension Tables {
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
-  /// Removes a task, and those that were cancelled along with it, which are removed too.
+  /// Removes a task, and the tasks that were cancelled because of it.
   ///
   /// - Returns: The others, in the order of their IDs.
   private func removeWithOthers(_ id: TaskID) throws -> [TaskID] {
@@ -219,7 +219,7 @@ extension Tables {
     return .done
   }
 
-  /// Counts from `now` what was counted from a later date, also the ends of claims.
+  /// Recounts, from `now`, dates that were counted from a later date, including the ends of claims.
   func rebase(to now: Date) throws -> ChangeOutcome {
     if try database.has(Self.dateAfter, .date(now)) { try rebaseDates(to: now) }
     try database.run(
@@ -233,7 +233,7 @@ extension Tables {
     return .done
   }
 
-  /// Finds a task with a date that a rebase concerns, in one pass over the table.
+  /// Finds a task with a date that a rebase changes, in one pass over the table.
   private static let dateAfter = """
     select 1 from steadfast_task
     where created_date > ?1
@@ -252,9 +252,10 @@ extension Tables {
       .date(now)
     ) { $0.integer(0) }
     for seq in found {
-      try database.run(Self.countingAgain, .integer(seq), .date(now))
+      try database.run(Self.recounting, .integer(seq), .date(now))
     }
-    // What is earlier than its task was counted from another date, by a task that it took over.
+    // A date before its task's creation belongs to a later task that replaced this one's content.
+    // It was counted from the date of that task.
     try database.run(
       """
       update steadfast_task set created_date = ?1,
@@ -272,8 +273,10 @@ extension Tables {
     )
   }
 
-  /// Counts again when one task is available, or wakes it, so that its handler does.
-  private static let countingAgain = """
+  /// Recounts when a task becomes available.
+  ///
+  /// A suspended task wakes, so that its handler recounts.
+  private static let recounting = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)
         else ?2 + (available_date - coalesce(counted_from, created_date)) end,
@@ -286,7 +289,7 @@ extension Tables {
     """
 }
 
-/// What tasks remember, and the values of the store.
+/// The memory of tasks, and the values of the store.
 extension Tables {
   func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
@@ -307,15 +310,18 @@ extension Tables {
     return .done
   }
 
-  /// The index is named: if SQLite took the table for small, it would read all of it.
+  /// Selects the memory of a task.
+  ///
+  /// Without the index's name, SQLite would read the whole table if its statistics said that the
+  /// table is small.
   private static let memory = """
     from steadfast_memory indexed by sqlite_autoindex_steadfast_memory_1 where task_id = ?1
     """
 
-  /// Removes all that a task remembers.
+  /// Removes the memory of a task.
   static let forgetting = "delete \(memory)"
 
-  /// What a task remembers.
+  /// Reads the memory of a task.
   static let remembered = "select name, value \(memory)"
 
   private func measure(_ id: TaskID) throws {
@@ -384,7 +390,7 @@ extension Tables {
     return .done
   }
 
-  /// Gives a suspended task the date that it has when it wakes.
+  /// Sets the available date with which a suspended task wakes.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
       """
@@ -395,7 +401,7 @@ extension Tables {
     )
   }
 
-  /// Removes what a task remembers.
+  /// Removes the memory of a task, if it has any.
   func forget(_ entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.run(Self.forgetting, .id(entry.id))

@@ -10,7 +10,7 @@ import Foundation
 
 /// Tasks that wait for others, and batches.
 extension Tables {
-  /// A task that ends or is restarted along with another one.
+  /// A task that is cancelled or restarted because of another one.
   struct Other {
     let id: TaskID
     let name: String
@@ -23,7 +23,7 @@ extension Tables {
     return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
   }
 
-  /// What a change means for others, when all of it is done.
+  /// Returns the outcome of a completed change, with its consequences for other tasks.
   func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
@@ -45,7 +45,7 @@ extension Tables {
 
   // MARK: Insertions
 
-  /// Adds what a new task names.
+  /// Stores the dependencies of a new task.
   func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
     var unmet: TaskID?
     var openCount = 0
@@ -73,11 +73,11 @@ extension Tables {
     return .done
   }
 
-  /// Counts new tasks for the tasks that follow them.
+  /// Counts new tasks as members of their followers' batches.
   func addMembers(_ members: [TaskRecord]) throws {
     for record in members {
       guard let follower = record.dependencies.follower else { continue }
-      // There is a row of an earlier task with the same ID, if it has left before the follower.
+      // A row exists if an earlier task with the same ID was removed before the follower.
       try database.run(
         """
         insert into steadfast_dependency (dependency, dependent, is_named)
@@ -103,10 +103,10 @@ extension Tables {
 
   // MARK: Ends
 
-  /// Whether a row concerns the task that it names.
+  /// The condition that a row belongs to the present task with its ID.
   ///
-  /// The row of a member of a batch stays when the member has left, as a note for the follower.
-  /// Another task may have its ID by now.
+  /// When a member of a batch is removed, its row stays for the follower. By now, another task may
+  /// have the member's ID.
   private static let isPresent = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
@@ -116,10 +116,11 @@ extension Tables {
     try database.all(Self.endingAlong, .id(id), read: other)
   }
 
-  /// It asks nothing of a dependency alone but its first task.
+  /// Finds the tasks of ``endingAlong(with:)``.
   ///
-  /// For more, SQLite may read the whole table first. So the last condition, which is that of
-  /// ``isPresent``, names the task that was reached.
+  /// The only condition on a dependency alone is its first task. With more conditions, SQLite may
+  /// read the whole table first. So the last condition, which is otherwise ``isPresent``, names the
+  /// task in `reached`.
   static let endingAlong = """
     with recursive reached (id) as (
       values (?1)
@@ -138,7 +139,9 @@ extension Tables {
     dependency_rule = 'allSucceeded' and state in ('waiting', 'suspended', 'parked', 'paused')
     """
 
-  /// Notes and counts, for the tasks that wait for a task, that it ends, which is still there.
+  /// Records the end of a task for the tasks that wait for it.
+  ///
+  /// The ended task must not be removed yet.
   func count(_ id: TaskID, endedAs state: TaskState) throws {
     if state != .succeeded {
       try database.run(
@@ -168,7 +171,7 @@ extension Tables {
     )
   }
 
-  /// Cancels tasks along with one that has ended.
+  /// Cancels the tasks that depend on a task that ended.
   func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
     let ended = Set(others.map(\.id) + [id])
     for other in others {
@@ -202,14 +205,14 @@ extension Tables {
 
   // MARK: Restarts
 
-  /// Takes the end of a task back, and restarts those that were cancelled because of it.
+  /// Undoes the end of a task, and restarts the tasks that were cancelled because of it.
   ///
   /// - Returns: The restarted tasks, in the order of their IDs.
   func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
     var round = [(id: entry.id, state: entry.state)]
     var restarted: [TaskID] = []
     while !round.isEmpty {
-      for task in round { try takeBack(task.id, task.state) }
+      for task in round { try undoEnd(of: task.id, task.state) }
       var others: [Other] = []
       for task in round {
         others += try database.all(
@@ -223,7 +226,7 @@ extension Tables {
       }
       round = []
       for other in others.sorted(by: { $0.id < $1.id })
-      where try !keepsCancelled(other) {
+      where try !staysCancelled(other) {
         round.append((other.id, .cancelled))
       }
       restarted += round.map(\.id)
@@ -233,7 +236,7 @@ extension Tables {
     return restarted
   }
 
-  private func takeBack(_ id: TaskID, _ state: TaskState) throws {
+  private func undoEnd(of id: TaskID, _ state: TaskState) throws {
     try database.run(
       "update steadfast_dependency set failed = null where dependency = ?1 and \(Self.isPresent)",
       .id(id)
@@ -241,8 +244,10 @@ extension Tables {
     try count(id, as: state, by: -1)
   }
 
-  /// Gives a cancelled task another cause if it must stay cancelled, and its key if not.
-  private func keepsCancelled(_ other: Other) throws -> Bool {
+  /// Returns whether a task must stay cancelled.
+  ///
+  /// If so, this sets the task's new cause. If not, the task becomes the holder of its key.
+  private func staysCancelled(_ other: Other) throws -> Bool {
     let cause = try database.ids(Self.firstFailure, .id(other.id)).first
     var keeps = try cause != nil || hasOtherFailures(other.id)
     if !keeps, let key = other.uniqueKey { keeps = try holder(other.name, key) != nil }
@@ -256,9 +261,9 @@ extension Tables {
     return keeps
   }
 
-  /// The first of the failed tasks that are there.
+  /// Finds the first failed dependency that still exists.
   ///
-  /// The index has them in this order, so that each restart of a large batch's failures reads one.
+  /// The index has this order. So if many failures of a batch are restarted, each reads one row.
   static let firstFailure = """
     select dependency from steadfast_dependency as failure indexed by steadfast_failed
     where dependent = ?1 and failed is not null
@@ -266,8 +271,10 @@ extension Tables {
     order by dependency limit 1
     """
 
-  /// Whether a task that is gone is noted as failed, or more tasks of the batch have failed than
-  /// are noted: those that had ended when they were added.
+  /// Returns whether a task has failures besides those of existing tasks that are recorded.
+  ///
+  /// They are recorded failures of removed tasks, and unrecorded failures of members that had
+  /// already ended when they were added to the batch.
   private func hasOtherFailures(_ id: TaskID) throws -> Bool {
     try database.has(
       """

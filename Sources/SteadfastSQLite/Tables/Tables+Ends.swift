@@ -44,10 +44,10 @@ extension Tables {
     return try done(entry, with: others.map(\.id))
   }
 
-  /// Removes a claimed task that stands alone, as most do, with one statement.
+  /// Removes a claimed task that is unrelated to others, as most are, with one statement.
   ///
-  /// - Returns: Whether it did. It does nothing to a task that has a key, belongs to others, or has
-  ///   rows in other tables, or if the lease is not the present one.
+  /// - Returns: Whether the task was removed. It stays if it has a key, is related to other tasks,
+  ///   or has rows in other tables, or if the lease is not the current one.
   private func removePlain(_ lease: Lease) throws -> Bool {
     try database.run(
       """
@@ -63,7 +63,7 @@ extension Tables {
     ) > 0
   }
 
-  /// Removes a task, what belongs to it, and the tasks that were cancelled because of it.
+  /// Removes a task from all tables, and the tasks that were cancelled because of it.
   func delete(_ id: TaskID) throws {
     var leaving = [id]
     while let id = leaving.popLast() {
@@ -99,9 +99,10 @@ extension Tables {
     return try supersede(entry, at: date) ?? .done
   }
 
-  /// Lets the successor of a task take its place at the date of a retry.
+  /// Replaces a task with its successor for a retry.
   ///
-  /// It does so if there is one that can be performed then, and nothing holds the task.
+  /// This requires a successor that has not expired by the date of the retry. The task must
+  /// remember nothing, and other tasks must not depend on it.
   private func supersede(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
       holder.memorySize == 0
@@ -169,7 +170,7 @@ extension Tables {
     return .done
   }
 
-  /// Moves a task behind its equals, in another state, and ends its claim if it has one.
+  /// Changes a task's state, moves the task behind its equals, and ends its claim if it has one.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.run(
       """
@@ -182,9 +183,11 @@ extension Tables {
     )
   }
 
-  // MARK: Claims that are over
+  // MARK: Overdue claims
 
-  /// Without an order: in that of the IDs, it would read all tasks.
+  /// Finds expired claims in any order.
+  ///
+  /// To sort by ID, SQLite would read all tasks.
   static let overdueClaims = """
     select seq, order_key from steadfast_task indexed by steadfast_lease
     where state = 'running' and lease_end <= ?1
@@ -195,7 +198,7 @@ extension Tables {
     where state = 'running' and lease_end is null
     """
 
-  /// Makes the tasks available whose claims have run out.
+  /// Makes the tasks with expired claims available.
   func endOverdueClaims() throws {
     try interrupt(
       try database.all(
@@ -205,9 +208,9 @@ extension Tables {
     )
   }
 
-  /// Makes the tasks available that an earlier process has left claimed without an end.
+  /// Makes the tasks available that an earlier process left claimed without an end.
   ///
-  /// A process that is the only one to use the tables claims them so.
+  /// A process that uses the tables alone makes such claims.
   func endClaimsWithoutEnd() throws {
     try interrupt(
       try database.all(Self.claimsWithoutEnd) { row in

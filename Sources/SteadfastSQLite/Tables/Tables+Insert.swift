@@ -4,12 +4,12 @@ import SteadfastQueue
 
 /// Insertions.
 extension Tables {
-  /// The longest payload that stands in the row of its task.
+  /// The largest payload, in bytes, that is stored in the row of its task.
   ///
-  /// Each change writes the row again, so a longer one has a row of its own.
+  /// Each change rewrites the task's row, so a larger payload has a separate row.
   static let longestInnerPayload = 2_048
 
-  /// The outcome if a task has the ID already.
+  /// The outcome if a task already has the ID.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     guard let stored = try database.record(of: record.id) else { return nil }
     return record.isStored(as: stored) ? .done : .identityTaken
@@ -37,16 +37,16 @@ extension Tables {
       role: .text(role?.rawValue),
       link: .id(record.dependencies.follower)
     )
-    let values = definition + Self.life(of: record)
+    let values = definition + Self.progress(of: record)
     guard try database.run(Self.insertion, values) > 0 else { return false }
     if case .null = inner { try setOuter(payload, of: record.id) }
     return true
   }
 
-  /// The first values of an insertion: what was chosen for the task.
+  /// Returns the first values of an insertion: the caller's choices for the task.
   ///
-  /// `role` stands behind the unique key, and `link` behind the rule of dependencies. They are
-  /// other columns in the view than in the table.
+  /// `role` follows the unique key, and `link` follows the dependency rule. In the view, their
+  /// columns differ from those of the table.
   static func definition(
     of record: TaskRecord,
     _ payload: SQLValue,
@@ -80,8 +80,8 @@ extension Tables {
     ]
   }
 
-  /// The other values: what has happened to the task.
-  private static func life(of record: TaskRecord) -> [SQLValue] {
+  /// Returns the other values of an insertion: the task's state and history.
+  private static func progress(of record: TaskRecord) -> [SQLValue] {
     [
       .text(record.state.rawValue),
       .integer(record.retryCount),
@@ -96,12 +96,12 @@ extension Tables {
     ]
   }
 
-  /// The payload as it stands in the row of its task; null if it is too long for that.
+  /// Returns the payload for the task's row; null if it is too large for that.
   static func inner(_ payload: [UInt8]) -> SQLValue {
     payload.count <= longestInnerPayload ? .blob(payload) : .null
   }
 
-  /// Keeps a long payload, or forgets the one that there was, in its own row.
+  /// Removes the separate row of an earlier payload, and adds one if the new payload is large.
   func setOuter(_ payload: [UInt8], of id: TaskID) throws {
     try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
     guard payload.count > Self.longestInnerPayload else { return }

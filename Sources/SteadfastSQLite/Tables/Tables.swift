@@ -8,14 +8,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The tables as the thread that writes sees them, within a transaction.
+/// The tables within a transaction of the writer thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several queues use the tables, so that claims run out.
+  /// Whether several queues use the tables, so that claims expire.
   let isShared: Bool
-  /// The clock that decides when a claim has run out, in seconds since 1970.
+  /// The clock that decides when claims expire, in seconds since 1970.
   let clock: @Sendable () -> Double
-  /// The order keys whose turns the batch may have changed.
+  /// The order keys whose first task the batch may have changed.
   var changedOrders: [String] = []
   var newMembers: [TaskRecord] = []
 
@@ -29,13 +29,13 @@ final class Tables: TaskTables {
 
   /// A number that is greater than every `seq`.
   ///
-  /// It is found at the end of the table. If SQLite took the table for small, it would read all of
-  /// an index instead.
+  /// SQLite finds it at the end of the table. Without `not indexed`, SQLite would read a whole
+  /// index if its statistics said that the table is small.
   static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
 
   // MARK: Order keys
 
-  /// Gives the turn of each order key that was touched to the task that it belongs to.
+  /// Gives the turn of each changed order key to the first task in line.
   func giveTurns() throws {
     for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
       try database.run(
@@ -64,7 +64,7 @@ final class Tables: TaskTables {
   }
 }
 
-/// What a change has to know of its task, and what it notes.
+/// Reading and updating the task of a change.
 extension Tables {
   func entry(of id: TaskID) throws -> TaskEntry? {
     try database.first(
@@ -92,7 +92,7 @@ extension Tables {
     )
   }
 
-  /// Notes a failure as the last one of a task.
+  /// Stores a failure as the task's last one.
   func note(_ failure: TaskFailure, _ entry: TaskEntry) throws {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where seq = ?1",
@@ -121,12 +121,12 @@ extension TaskEntry {
 extension Connection {
   /// The columns that `record(_:)` reads.
   static let columns = TaskColumns.names.map { name in
-    // A long payload has a row of its own.
+    // A long payload has a separate row.
     name == "payload"
       ? "coalesce(payload, (select bytes from steadfast_payload where task_id = id))" : name
   }.joined(separator: ", ")
 
-  /// Returns the task in a row, with what it waits for.
+  /// Returns the task in a row, with its dependencies.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
   func record(_ row: Statement) throws -> TaskRecord {
@@ -181,14 +181,14 @@ extension Connection: TaskLookUps {
     return try rows(ofOnce: statement, values) { $0.flag(0) }.first ?? false
   }
 
-  /// The statement that tells whether a task matches a filter.
+  /// The statement that checks whether any task matches a filter.
   func containing(_ filter: TaskFilter) throws -> (statement: String, values: [SQLValue]) {
     let condition = try conditionInNoOrder(filter)
     let statement = "select exists (select 1 from \(condition.table) where \(condition.text))"
     return (statement, condition.values)
   }
 
-  /// The condition of a look-up that need not read the tasks in the order of their IDs.
+  /// The condition of a look-up that can read the tasks in any order.
   private func conditionInNoOrder(_ filter: TaskFilter) throws -> Condition {
     var condition = try condition(filter)
     if filter.states?.isSubset(of: TaskState.ended) == true {
@@ -196,7 +196,7 @@ extension Connection: TaskLookUps {
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
     }
     if filter.states == [.parked] {
-      // An index of some rows is used only for a statement that names what they have.
+      // SQLite uses a partial index only if the statement contains the index's condition.
       condition.parts.append("state = 'parked'")
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_parked" }
     }
@@ -209,7 +209,7 @@ extension Connection: TaskLookUps {
     var values: [SQLValue] = []
     /// The index to use; `nil` if SQLite chooses.
     ///
-    /// It would choose another way if it counted the rows of the table while that was small.
+    /// SQLite would choose otherwise if its statistics said that the table is small.
     var index: String?
 
     var table: String { index.map { "steadfast_task indexed by \($0)" } ?? "steadfast_task" }
@@ -228,8 +228,8 @@ extension Connection: TaskLookUps {
 
   private func condition(_ filter: TaskFilter) throws -> Condition {
     var condition = Condition()
-    if let ids = filter.ids { condition.parts.append(try want(ids)) }
-    // The rows are read in the order of their IDs; the plus sign keeps an index of queues out.
+    if let ids = filter.ids { condition.parts.append(try isAny(of: ids)) }
+    // The rows are read in the order of their IDs. The plus sign prevents the use of another index.
     if let queue = filter.queue { condition.add("+queue = ?", .text(queue)) }
     let among = "in (select value from json_each(?))"
     if let names = filter.names { condition.add("+name \(among)", names) }
@@ -266,7 +266,7 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// The condition that a key is one of those that are given, in one queue or in any.
+  /// Returns the condition that a key is in a list, in one queue or in any.
   private static func isKey(_ column: String, in queue: String?) -> String {
     let given = "in (select value from json_each(?))"
     return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
@@ -277,8 +277,8 @@ extension Connection: TaskLookUps {
     return keys.map { StoredKey.text(of: $0, in: queue) }
   }
 
-  /// Lists IDs in a table of this connection alone, and returns the condition that a task is one.
-  private func want(_ ids: Set<TaskID>) throws -> String {
+  /// Stores IDs in a temporary table, and returns the condition that a task has one of them.
+  private func isAny(of ids: Set<TaskID>) throws -> String {
     try execute(
       """
       create temp table if not exists wanted (id blob primary key) without rowid;
@@ -290,16 +290,16 @@ extension Connection: TaskLookUps {
   }
 }
 
-/// Texts as a JSON array, which statements look into.
+/// Texts as a JSON array that statements can search.
 enum StoredTexts {
   /// Returns the array; `nil` if there are no texts.
   static func text(of texts: some Collection<String>) -> String? {
     texts.isEmpty ? nil : json(of: texts)
   }
 
-  /// Returns the array, without the texts that have a NUL.
+  /// Returns the array without the texts that contain a NUL.
   ///
-  /// No row has such a text. Some versions of SQLite would find what stands before the NUL.
+  /// No row has such a text, but some versions of SQLite would match the part before the NUL.
   static func json(of texts: some Collection<String>) -> String {
     let texts = texts.filter { !$0.hasNUL }
     // Texts can always be encoded.
@@ -318,9 +318,9 @@ enum StoredTexts {
 }
 
 extension StoredKey {
-  /// The key without its queue, in SQL.
+  /// Returns the SQL expression for a key without its queue.
   ///
-  /// It counts bytes, since SQLite's characters end at one that is zero.
+  /// The expression counts bytes, because SQLite stops counting characters at a NUL.
   static func key(inColumn column: String) -> String {
     "cast(substr(cast(\(column) as blob), length(cast(queue as blob)) + 2) as text)"
   }
