@@ -22,14 +22,14 @@ public import Foundation
 /// clock.advance(by: .seconds(60))
 /// ```
 /// Woken tasks are passed to their executors in order. The executors decide when they run, possibly
-/// while the code that advanced the clock goes on.
+/// while the code that advanced the clock continues.
 public final class VirtualClock: WallClock, Sendable {
   let state: Mutex<VirtualClockState>
 
-  /// Makes a clock at its beginning, where its date is `date`.
+  /// Makes a clock at the zero instant, where its date is `date`.
   ///
   /// By default the date is midnight UTC on 1 January 2001. It is the same for each test, and
-  /// `Date` holds fractions of seconds best there.
+  /// `Date` is most precise there.
   public init(date: Date = Date(timeIntervalSinceReferenceDate: 0)) {
     state = Mutex(VirtualClockState(date: date))
   }
@@ -40,20 +40,20 @@ public final class VirtualClock: WallClock, Sendable {
   /// One attosecond: deadlines are not rounded.
   public var minimumResolution: Duration { Duration(attoseconds: 1) }
 
-  /// The clock's date, which moves along with ``now`` from the date that was set last.
+  /// The clock's date, which advances with ``now`` from the date that was set last.
   public var date: Date { state.withLock { $0.date } }
 
-  /// Sets the date, forwards or backwards, and leaves ``now`` and all sleeps as they are.
+  /// Sets the date, forwards or backwards, without changing ``now`` or any sleep.
   ///
-  /// The code under test sees the same when a user sets the system's clock, or when a machine wakes
-  /// after hours of suspension.
+  /// The code under test sees the same effect when a user sets the system's clock, or when a
+  /// machine wakes after hours of suspension.
   public func setDate(_ date: Date) { state.withLock { $0.date = date } }
 
   /// Suspends until the clock is moved to `deadline` or past it.
   ///
-  /// Returns at once if the clock is there already. `tolerance` is ignored: each sleep ends at
-  /// its deadline. The cost is O(log n) with n pending sleeps.
-  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before.
+  /// Returns at once if the clock has reached the deadline. `tolerance` is ignored: each sleep ends
+  /// at its deadline. The cost is O(log n) with n pending sleeps.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is.
   public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
     try Task.checkCancellation()
     try await CancellableSuspension.suspend { continuation in
@@ -69,22 +69,22 @@ public final class VirtualClock: WallClock, Sendable {
 }
 
 extension VirtualClock {
-  /// A point in the time of a ``VirtualClock``, as an offset from the clock's beginning.
+  /// A point in the time of a ``VirtualClock``, as an offset from the clock's zero instant.
   public struct Instant: InstantProtocol, CustomStringConvertible {
-    /// The time since the clock's beginning; negative for an instant before it.
+    /// The time since the clock's zero instant; negative for an instant before it.
     public var offset: Duration
 
-    /// Makes the instant at this offset from the clock's beginning.
+    /// Makes the instant at this offset from the clock's zero instant.
     public init(offset: Duration = .zero) { self.offset = offset }
 
-    /// Returns the instant this much later; it saturates at the last and the first instant.
+    /// Returns the instant this much later, clamped to the first and the last instant.
     public func advanced(by duration: Duration) -> Instant {
       let (sum, overflow) = offset.attoseconds.addingReportingOverflow(duration.attoseconds)
       guard overflow else { return Instant(offset: Duration(attoseconds: sum)) }
       return duration < .zero ? .first : .last
     }
 
-    /// Returns the time from this instant to the other, or the nearest that a `Duration` can hold.
+    /// Returns the time from this instant to the other, clamped to the range of `Duration`.
     public func duration(to other: Instant) -> Duration {
       let (difference, overflow) =
         other.offset.attoseconds.subtractingReportingOverflow(offset.attoseconds)
@@ -108,7 +108,7 @@ extension VirtualClock {
   public struct PendingSleep: Sendable, Hashable {
     /// The instant at which the task wakes.
     public let deadline: Instant
-    /// The name of the task, if it has one and the platform can tell.
+    /// The name of the task, if it has one and the platform makes it available.
     public let taskName: String?
   }
 }
@@ -116,9 +116,9 @@ extension VirtualClock {
 extension VirtualClock {
   /// Moves the time forward by `duration` and wakes every sleeper that is due by then.
   ///
-  /// It works like ``advance(to:)``. Calls that are made at the same time may count from the same
-  /// time, so that one of them has no effect. A negative duration is a programming error: time
-  /// never runs backwards, though the clock's date may (``setDate(_:)``).
+  /// This method works like ``advance(to:)``. Concurrent calls may start from the same instant, so
+  /// that one of them has no effect. A negative duration is a programming error: time never runs
+  /// backwards, although the clock's date may (``setDate(_:)``).
   public func advance(by duration: Duration) {
     guard duration >= .zero else {
       preconditionFailure(
@@ -133,11 +133,12 @@ extension VirtualClock {
   ///
   /// Sleepers are woken in the order of their deadlines, then of their arrival, and each one at its
   /// own deadline: ``now`` never passes a pending deadline. This method does not wait for the woken
-  /// tasks. If such a task begins to sleep again after this call has moved the time to the instant,
-  /// this call does not wake it. An instant in the past has no effect: another call has moved the
+  /// tasks. If such a task goes to sleep again after this call has reached the instant, this call
+  /// does not wake it. An instant in the past has no effect, because another call has moved the
   /// time further. The cost is O(log n) for each sleeper.
   public func advance(to instant: Instant) {
-    // A sleep that begins in between is found by the next look, or sees the time that has moved.
+    // A sleep that starts between two iterations is either found by the next one, or ends at once
+    // because the time has already moved.
     while let sleeper = state.withLock({ $0.advance(to: instant) }) { sleeper.resume() }
   }
 
@@ -153,9 +154,9 @@ extension VirtualClock {
 
   /// Suspends until at least `count` sleeps are pending on this clock at once.
   ///
-  /// Returns at once if they already are. The sleeps themselves notify it; it never polls. It can't
-  /// know of a sleep that the code under test begins later, for other reasons than time.
-  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before.
+  /// Returns at once if they already are. Each new sleep notifies this method; it never polls. It
+  /// can't foresee a sleep that the code under test starts later, for other reasons than time.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is.
   public func waitForSleepers(count: Int = 1) async throws {
     try Task.checkCancellation()
     try await CancellableSuspension.suspend { continuation in
@@ -168,16 +169,16 @@ extension VirtualClock {
     }
   }
 
-  /// Moves the time to the first pending deadline, and wakes the one sleeper that is due first.
+  /// Moves the time to the first pending deadline, and wakes the first sleeper that is due then.
   ///
-  /// Returns false, and does nothing, if no deadline comes by `limit`.
+  /// Does nothing and returns false if no deadline is at or before `limit`.
   func wakeFirstSleeper(through limit: Instant) -> Bool {
     guard let sleeper = state.withLock({ $0.wakeFirst(through: limit) }) else { return false }
     sleeper.resume()
     return true
   }
 
-  /// Ends every pending sleep with a `CancellationError`, in order; the time does not move.
+  /// Ends every pending sleep with a `CancellationError`, in order, without moving the time.
   func cancelSleeps() {
     while let sleeper = state.withLock({ $0.removeFirstSleeper() }) {
       sleeper.resume(throwing: CancellationError())
@@ -185,10 +186,10 @@ extension VirtualClock {
   }
 }
 
-/// What a ``VirtualClock`` guards with its lock: the time, the date, the sleepers and the waiters.
+/// The state that a ``VirtualClock`` guards with its lock: time, date, sleepers and waiters.
 ///
-/// Each event is one method. If it returns continuations, the caller resumes each of them, once,
-/// after it releases the lock.
+/// Each event is one method. If it returns continuations, the caller resumes each of them once,
+/// after releasing the lock.
 struct VirtualClockState {
   typealias Continuation = CheckedContinuation<Void, any Error>
 
@@ -201,7 +202,7 @@ struct VirtualClockState {
   private(set) var now = VirtualClock.Instant()
   /// The thread of this clock's virtual time, while that virtual time runs jobs.
   var drivingThread: ThreadIdentity?
-  /// Whether a sleep began on any other thread.
+  /// Whether a sleep started on any other thread.
   private(set) var hasSleepsFromOutside = false
   private(set) var sleepers = DeadlineHeap<Sleeper, VirtualClock.Instant>()
   private var steppedDate: Date
@@ -211,7 +212,7 @@ struct VirtualClockState {
 
   init(date: Date) { steppedDate = date }
 
-  // The date is counted from where it was set last, so that a date just set reads back exactly.
+  // The date is counted from the last date that was set, so that it reads back exactly.
   var date: Date {
     get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
     set { (steppedDate, steppedAt) = (newValue, now) }
@@ -227,14 +228,14 @@ struct VirtualClockState {
     return sleeper.continuation
   }
 
-  /// Does so, or moves the time to `instant` if no sleeper is due by then.
+  /// Wakes the first sleeper due by `instant`, or moves the time to `instant` if there is none.
   mutating func advance(to instant: VirtualClock.Instant) -> Continuation? {
     if let sleeper = wakeFirst(through: instant) { return sleeper }
     move(to: instant)
     return nil
   }
 
-  /// Adds a sleeper; also returns the waiters for which there are now enough sleepers.
+  /// Adds a sleeper, and also returns the waiters that now have enough sleepers.
   mutating func addSleeper(
     _ sleeper: Sleeper,
     deadline: VirtualClock.Instant

@@ -7,7 +7,7 @@ import Foundation
 #endif
 
 extension TaskID {
-  /// Makes an ID with the form of a real one; IDs have the order of their numbers.
+  /// Makes an ID that has the form of a real one; IDs sort like their numbers.
   static func numbered(_ number: Int) -> TaskID {
     TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number))
   }
@@ -18,7 +18,7 @@ extension TaskID {
 extension Date {
   private static let base = 700_000_000.0
 
-  /// Returns the date this many seconds after the beginning of every check.
+  /// Returns the date this many seconds after the start date that all checks share.
   static func second(_ seconds: Double) -> Date {
     Date(timeIntervalSinceReferenceDate: base + seconds)
   }
@@ -73,7 +73,7 @@ extension TaskRecord {
     return record
   }
 
-  /// Makes a task in which every field that can be chosen has a distinctive value.
+  /// Makes a task in which every field that callers can choose has a distinctive value.
   static func full(_ number: Int) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -113,8 +113,8 @@ extension TaskRecord {
     switch (left, right) {
     case (nil, nil): true
     case (let left?, let right?):
-      // Dates of today are an eighth of a microsecond apart, dates of the year 1 eight
-      // microseconds.
+      // Adjacent representable dates are an eighth of a microsecond apart today, and eight
+      // microseconds in the year 1.
       abs(left.timeIntervalSince(right)) <= 1e-6 + 4 * right.timeIntervalSince1970.ulp
     default: false
     }
@@ -138,12 +138,12 @@ extension TaskRecord {
     return max(left, right) - min(left, right) <= .microseconds(1)
   }
 
-  /// Returns the first field in which this record differs from `other`, the expected one.
+  /// Returns the first field in which this record differs from the expected record `other`.
   func difference(
     from other: TaskRecord
   ) -> (field: String, expected: String, found: String)? {
     var difference: (field: String, expected: String, found: String)?
-    // Texts are made only for a difference, because records are compared very often.
+    // Texts are made only if there is a difference, because records are compared very often.
     func compare<Value>(
       _ field: String,
       _ value: KeyPath<TaskRecord, Value>,
@@ -192,6 +192,6 @@ extension TaskRecord {
     return difference
   }
 
-  /// The payload's bytes; empty if they can't be made, which never happens in a check.
+  /// The payload's bytes; empty if the payload can't be encoded, which never happens in a check.
   private var storedBytes: [UInt8] { (try? payload.bytes()) ?? [] }
 }

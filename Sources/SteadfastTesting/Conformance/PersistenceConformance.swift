@@ -14,40 +14,41 @@ import Synchronization
 /// Failures are values, so any test framework can report them. Each one has the steps that led to
 /// it. Dates and durations may come back less precise by a microsecond, as databases store them.
 ///
-/// The check can't see whether an acknowledged change is on the disk: that takes a power cut or the
-/// sudden end of a process. A call that never returns is a failure (``callLimit``), and the other
+/// The check can't see whether an acknowledged change is on the disk: that requires a power cut or
+/// a process crash. A call that never returns is a failure (``callLimit``), and the other
 /// requirements are still checked.
 public struct PersistenceConformance: Sendable {
   /// The requirements that are not checked: their identifiers, each with the reason.
   public var exclusions: [String: String]
-  /// How many cases of random calls are compared with a plain reference.
+  /// The number of cases of random calls that are compared with a simple reference.
   public var randomCases: Int
-  /// How many calls a random case makes, about.
+  /// The approximate number of calls in a random case.
   ///
-  /// Each case has a store of its own. Where it takes long to make one, let fewer cases make more
-  /// calls.
+  /// Each case has a store of its own. If making a store is slow, use fewer cases with more calls
+  /// each.
   public var callsPerCase: Int
   /// The seed of the random cases: the same seed draws the same cases.
   public var seed: UInt64
-  /// How long a check goes on without a call that returns, before its requirement fails.
+  /// How long a requirement's check may run without any call returning, before the requirement
+  /// fails.
   ///
-  /// The check may go on for longer, but not for less. The Swift task that waits for such a call is
-  /// cancelled and left behind: nothing can end it. In virtual time
+  /// The check may wait longer than that, but never less. The Swift task that waits for the hanging
+  /// call is cancelled and left behind, because nothing can end it. In virtual time
   /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
-  /// How long the check has gone on: what a clock that goes on by itself may have gone on by.
+  /// The time since the check started: how far a clock that runs by itself may have advanced.
   var uptime: @Sendable () -> Duration
 
   /// Makes a check.
   ///
   /// - Parameters:
   ///   - exclusions: the requirements to leave out: their identifiers, each with the reason, which
-  ///     the report repeats. An identifier that no requirement has is a failure.
-  ///   - randomCases: how many cases of random calls are made.
-  ///   - callsPerCase: how many calls each of them makes, about.
+  ///     the report repeats. An unknown identifier is a failure.
+  ///   - randomCases: the number of cases of random calls.
+  ///   - callsPerCase: the approximate number of calls in each case.
   ///   - seed: the seed of the random cases.
-  ///   - callLimit: how long a check goes on without a call that returns, before its requirement
-  ///     fails.
+  ///   - callLimit: how long a requirement's check may run without any call returning, before the
+  ///     requirement fails.
   public init(
     excluding exclusions: [String: String] = [:],
     randomCases: Int = 50,
@@ -64,9 +65,9 @@ public struct PersistenceConformance: Sendable {
     uptime = { start.duration(to: .now) }
   }
 
-  /// Moves the clock of the stores at a place forward or, by a duration below zero, back.
+  /// Moves the clock of the stores at a place forward or, if the duration is negative, back.
   ///
-  /// By this clock, a store knows when a claim has run out.
+  /// A store decides by this clock whether a claim has expired.
   public typealias AdvanceClock =
     @Sendable (_ place: String, _ duration: Duration) async throws -> Void
 
@@ -85,16 +86,16 @@ public struct PersistenceConformance: Sendable {
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameters:
-  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out, or
-  ///     back, if all queues have that clock (`Persistence.hasOneClock`). It
-  ///     is for stores that several queues share. The clock may go on by itself besides, as that of
-  ///     a database does. Without the closure, the requirements about claims that have run out are
-  ///     not checked, and the report says so.
+  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims expire, or
+  ///     back, if all queues have that clock (`Persistence.hasOneClock`). It is for stores that
+  ///     several queues share. The clock may also run by itself, as a database's clock does.
+  ///     Without the closure, the requirements about expired claims are not checked, and the report
+  ///     says so.
   ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
   ///     At a new place, the store is empty. At a place where a store was closed, it has that
   ///     store's tasks. At a place where a store is open, which happens only if stores are shared,
   ///     both have the same tasks. Each check needs places of its own, for example a folder of its
-  ///     own. Its stores are destroyed at the end, so a later check may have the same places.
+  ///     own. The check destroys its stores at the end, so a later check may use the same places.
   /// - Returns: the report.
   public func check(
     advancingClocks advanceClock: AdvanceClock? = nil,
@@ -209,9 +210,9 @@ extension PersistenceConformance {
   public struct Failure: Sendable, CustomStringConvertible {
     /// The requirement.
     public let requirement: Requirement
-    /// What the last step should have resulted in.
+    /// The expected result of the last step.
     public let expected: String
-    /// What the last step resulted in.
+    /// The actual result of the last step.
     public let found: String
     /// The calls that led to the failure, with their answers, in order.
     ///
@@ -244,7 +245,7 @@ extension PersistenceConformance.Failure {
   static func factory(_ error: any Error) -> Self {
     let requirement = PersistenceConformance.Requirement(
       "factory",
-      "The closure that is handed to the check makes a store.",
+      "The closure that is passed to the check makes a store.",
       check: { _ in }
     )
     return Self(requirement, error, steps: [])
@@ -253,18 +254,18 @@ extension PersistenceConformance.Failure {
   static func unknownExclusion(_ id: String) -> Self {
     let requirement = PersistenceConformance.Requirement(
       id,
-      "What is excluded is a requirement.",
+      "Each excluded identifier belongs to a requirement.",
       check: { _ in }
     )
     let mismatch = ConformanceMismatch(
-      expected: "an identifier among those of Requirement.all",
-      found: "'\(id)', which no requirement has"
+      expected: "an identifier of a requirement in Requirement.all",
+      found: "the unknown identifier '\(id)'"
     )
     return Self(requirement, mismatch, steps: [])
   }
 }
 
-/// The error of an answer that differs from the expected one.
+/// The error that is thrown when a store's answer differs from the expected one.
 struct ConformanceMismatch: Error {
   let expected: String
   let found: String
@@ -278,11 +279,11 @@ extension PersistenceConformance {
       case any, oneClock, shared, reopened, reopenedByOneQueue
       /// The store is shared, and the check can move its clock.
       case sharedWithClock
-      /// So can it, and all queues have that clock.
+      /// The store is shared, the check can move its clock, and all queues have that clock.
       case sharedWithOneClock
     }
 
-    /// A topic and a short name, such as `order.priority`.
+    /// The identifier: a topic and a short name, such as `order.priority`.
     public let id: String
     /// What the store must do.
     public let sentence: String
@@ -318,17 +319,17 @@ extension PersistenceConformance {
 }
 
 extension PersistenceConformance.Requirement.Condition {
-  /// Returns why a store is not checked; `nil` if it is checked.
+  /// Returns why a store is not checked for the requirement, or `nil` if it is checked.
   func reasonToSkip(
     reopens: Bool,
     isShared: Bool,
     hasOneClock: Bool,
     movesClock: Bool
   ) -> String? {
-    let notReopened = "the closure that makes stores takes no place to open again"
+    let notReopened = "the closure that makes stores has no parameter for a place to reopen"
     let notShared = "the store's sharing is nil"
     let notAlone = "several queues share the store"
-    let notOne = "the queues on the store have several clocks"
+    let notOne = "the store's queues have different clocks"
     let notMoved = "the check has no closure that moves the store's clock"
     return switch self {
     case .any: nil
@@ -350,11 +351,11 @@ extension PersistenceConformance.Requirement.Condition {
   }
 }
 
-/// The check of one requirement: the steps that it took, and the stores that it opened.
+/// The check of one requirement, with its steps and the stores that it opened.
 final class RequirementCheck: Sendable {
   private struct State {
     var steps: [String] = []
-    /// Roughly how many calls have returned.
+    /// The approximate number of calls that have returned.
     var progress = 0
     /// The call that has not returned yet.
     var pending: String?
@@ -366,9 +367,9 @@ final class RequirementCheck: Sendable {
   let randomCases: Int
   let callsPerCase: Int
   let seed: UInt64
-  /// Moves the clock of the stores at a place; `nil` if the check has no way to.
+  /// Moves the clock of the stores at a place; `nil` if the check can't move it.
   let advanceClock: PersistenceConformance.AdvanceClock?
-  /// By how much clocks that go on by themselves may have gone on.
+  /// Returns how far clocks that run by themselves may have advanced.
   let uptime: @Sendable () -> Duration
   private let state = Mutex(State())
 
@@ -388,17 +389,17 @@ final class RequirementCheck: Sendable {
     self.uptime = uptime
   }
 
-  /// The steps that were taken, and at the end the call that has not returned.
+  /// The steps so far, followed by the call that has not returned, if there is one.
   var steps: [String] {
     state.withLock { state in
       state.steps + (state.pending.map { ["\($0) does not return"] } ?? [])
     }
   }
 
-  /// How many steps were taken, including those that were forgotten.
+  /// The approximate number of calls that have returned, including those of forgotten steps.
   var progress: Int { state.withLock { $0.progress } }
 
-  /// Notes that a call begins; the next step tells how it ended.
+  /// Records that a call starts; the next step reports its result.
   func begin(_ call: String) { state.withLock { $0.pending = call } }
 
   func note(_ step: String) {
@@ -419,7 +420,7 @@ final class RequirementCheck: Sendable {
     }
   }
 
-  /// Destroys the opened stores, and ignores their errors.
+  /// Destroys the opened stores, ignoring errors.
   func cleanUp() async {
     let stores = state.withLock { state in
       defer { state.stores = [:] }

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A store under test, which records each call and its answer as a step.
+/// A wrapper of the store under test that records each call and its answer as a step.
 struct StoreProbe: Sendable {
   typealias Factory = @Sendable (_ place: String) async throws -> any Persistence
 
@@ -48,12 +48,12 @@ struct StoreProbe: Sendable {
     return try await Self.open(at: place, trial: trial, label: "second store: ", makeStore)
   }
 
-  /// Opens the next store at the same place, after this one was closed or destroyed.
+  /// Opens a new store at the same place, after this one was closed or destroyed.
   func successor() async throws -> StoreProbe {
     try await Self.open(at: place, trial: trial, makeStore)
   }
 
-  /// Makes the next store at the same place, and does not open it.
+  /// Makes a new store at the same place without opening it.
   func unopened() async throws -> StoreProbe {
     let store = try await makeStore(place)
     trial.opened(store, at: place)
@@ -62,14 +62,14 @@ struct StoreProbe: Sendable {
 
   /// Closes the store and opens it again.
   func reopened() async throws -> StoreProbe {
-    trial.note("close, and open again")
+    trial.note("close and reopen")
     try await store.close()
     return try await successor()
   }
 
   func note(_ step: String) { trial.note(label + step) }
 
-  /// Records a call, and what it returns or throws.
+  /// Makes a call, and records its result or error as a step.
   func step<Result>(
     _ call: String,
     _ answer: (Result) -> String,
@@ -110,7 +110,7 @@ extension StoreProbe {
     try expect("the outcome", outcomes[0].step, expected.step)
   }
 
-  /// Inserts tasks, and expects that all of them are stored.
+  /// Inserts tasks, and expects that all are stored.
   func insert(_ records: TaskRecord..., onDuplicate policy: UniquePolicy = .keep) async throws {
     let outcomes = try await apply(records.map { .insert($0, onDuplicate: policy) })
     try expect("the outcomes", outcomes, records.map { _ in .done })
@@ -145,7 +145,8 @@ extension StoreProbe {
     let names = request.names.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
     let others = request.otherNames > 0 ? ", others: \(request.otherNames)" : ""
     let held =
-      request.conditions.isEmpty ? "" : ", holding \(request.conditions.sorted().map(\.rawValue))"
+      request.conditions.isEmpty
+      ? "" : ", conditions met: \(request.conditions.sorted().map(\.rawValue))"
     let end = request.leaseDuration.map { ", for \($0.step)" } ?? ""
     let queue = request.queue.isEmpty ? "" : " in the queue '\(request.queue)'"
     let call =
@@ -156,21 +157,21 @@ extension StoreProbe {
     }
   }
 
-  /// Claims tasks, and expects that there is exactly one.
+  /// Claims tasks, expects exactly one, and returns its lease.
   func claimOne(at seconds: Double = 0, leaseTime: Double? = nil) async throws -> Lease {
     let claim = try await claim(at: seconds, leaseTime: leaseTime)
     try expect("the number of claimed tasks", claim.tasks.count, 1)
     return claim.tasks[0].lease
   }
 
-  /// How long claims last that must not run out, in seconds.
+  /// The duration of claims that must not expire, in seconds.
   static var longLeaseTime: Double { 1_000_000 }
-  /// How long claims last that are to run out, in seconds.
+  /// The duration of claims that are meant to expire, in seconds.
   ///
-  /// It is long beside the seconds by which a clock goes on by itself.
+  /// It is long compared with the few seconds that a clock advances by itself during a check.
   static var leaseTime: Double { 600 }
 
-  /// For how many seconds the store may leave a claim that has run out as it is.
+  /// The maximum delay, in seconds, after which the store ends an expired claim.
   var mostDelay: Double { (store.sharing?.leaseDuration ?? .zero) / .seconds(3) }
 
   /// Moves the store's clock forward.
@@ -197,7 +198,7 @@ extension StoreProbe {
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
-    let call = "is there any of \(filter.step)"
+    let call = "check whether there are any of \(filter.step)"
     return try await step(call, { "\($0)" }) { try await store.contains(filter) }
   }
 
@@ -207,7 +208,7 @@ extension StoreProbe {
     }
   }
 
-  /// Returns the task with this number, and expects that it is there.
+  /// Returns the task with this number, and expects that it exists.
   func task(_ number: Int) async throws -> TaskRecord {
     let found = try await tasks(TaskFilter(ids: [.numbered(number)], queue: nil))
     try expect("the tasks", found.map(\.id.number), [number])
@@ -215,7 +216,7 @@ extension StoreProbe {
   }
 }
 
-/// What a check expects of a store.
+/// The expectations that a check has of a store.
 extension StoreProbe {
   func expect<Value: Equatable>(_ what: String, _ found: Value, _ expected: Value) throws {
     guard found != expected else { return }
@@ -230,18 +231,19 @@ extension StoreProbe {
     )
   }
 
-  /// Expects a claim of the tasks with these numbers, in order.
+  /// Expects that a claim returned the tasks with these numbers, in order.
   func expect(_ claim: Claim, _ numbers: [Int]) throws {
     try expect("the claimed tasks", claim.tasks.map(\.record.id.number), numbers)
   }
 
-  /// Expects that a claim says to claim again at a date, or earlier.
+  /// Expects that a claim's next date is at or before the given one.
   ///
   /// - Parameters:
-  ///   - claim: a claim whose limit has left nothing.
-  ///   - seconds: when another claim can find tasks; `nil` if none will.
+  ///   - claim: a claim whose limit left no available task unclaimed.
+  ///   - seconds: the date of the next task to become available; `nil` if there is none.
   ///   - now: the date of the claim.
-  /// - Throws: a ``ConformanceMismatch`` if it does not.
+  /// - Throws: a ``ConformanceMismatch`` if the next date is later, or is not after `now` although
+  ///   the claim found nothing.
   func expectNextDate(_ claim: Claim, by seconds: Double?, at now: Double) throws {
     if let seconds {
       let isInTime = claim.nextDate.map { $0 <= .second(seconds) + 1e-6 } ?? false
@@ -252,7 +254,7 @@ extension StoreProbe {
         )
       }
     }
-    // A store that has handed out tasks need not look for the date.
+    // Only a claim that finds nothing must look for a date after `now`.
     guard claim.tasks.isEmpty, let date = claim.nextDate, date <= .second(now) else { return }
     throw ConformanceMismatch(
       expected: "the next date of a claim that finds nothing is after \(now) s",
@@ -260,21 +262,21 @@ extension StoreProbe {
     )
   }
 
-  /// Looks the task with this number up, and expects that it equals the record.
+  /// Looks up the task with this number, and expects that it equals the record.
   func expect(_ number: Int, is expected: TaskRecord) async throws {
     try expect(try await task(number), is: expected)
   }
 
   func expect(_ found: TaskRecord, is expected: TaskRecord) throws {
     var expected = expected
-    // The store gives the role. Where a check says nothing else, the task is the holder.
+    // The store assigns the role. Unless a check specifies another one, the task is the holder.
     if expected.uniqueKey != nil {
       expected.keyRole = expected.state.isFinished ? nil : expected.keyRole ?? .holder
     }
     try expect(found, equals: expected)
   }
 
-  /// Expects that two tasks are the same, with the same role.
+  /// Expects that two tasks are the same, including their roles.
   func expect(_ found: TaskRecord, equals expected: TaskRecord) throws {
     guard let difference = found.difference(from: expected) else { return }
     throw ConformanceMismatch(
@@ -283,7 +285,7 @@ extension StoreProbe {
     )
   }
 
-  /// Expects that the store holds these bytes under a name; `nil` for none.
+  /// Expects that the store has these bytes under a name, or no value if `expected` is `nil`.
   func expectValue(_ name: String, _ expected: [UInt8]?) async throws {
     let found = try await value(name)
     guard found != expected else { return }
@@ -311,25 +313,25 @@ extension StoreProbe {
       guard !check(error) else { return }
       throw ConformanceMismatch(expected: "\(what) throws another error", found: "\(error)")
     }
-    throw ConformanceMismatch(expected: "\(what) throws", found: "it returned")
+    throw ConformanceMismatch(expected: "\(what) throws", found: "it returns")
   }
 }
 
-/// Waits for a check, and gives up when none of its calls returns.
+/// Runs a check, and fails if none of its calls returns within a limit.
 ///
-/// It waits for the limit in many parts, each of which ends with a turn of the executor. So on a
-/// machine so busy that a turn takes seconds, a call that needs a few turns does not count as a
-/// call that hangs.
+/// The detector divides the limit into many short waits, and each one ends only when the executor
+/// runs it. So on a busy machine, where the executor takes seconds to run a job, a call that needs
+/// a few jobs does not count as hanging.
 struct HangDetector: Sendable {
   private static let parts = 60
 
   private let limit: Duration
   private let clock: any Clock<Duration>
 
-  /// Makes a wait with this limit.
+  /// Makes a detector.
   ///
   /// - Parameters:
-  ///   - limit: how long the check may go on without a call that returns.
+  ///   - limit: how long the check may run without any call returning.
   ///   - clock: the clock that measures the limit; by default the clock of the current virtual
   ///     time, if there is one.
   init(
@@ -342,7 +344,7 @@ struct HangDetector: Sendable {
 
   /// Runs the body and returns its result.
   ///
-  /// - Throws: what the body throws; a ``ConformanceMismatch`` if no call returns within the limit.
+  /// - Throws: the body's error, or a ``ConformanceMismatch`` if no call returns within the limit.
   func wait<Value: Sendable>(
     for trial: RequirementCheck,
     _ body: @escaping @Sendable () async throws -> Value
@@ -365,7 +367,7 @@ struct HangDetector: Sendable {
         waited = progress == last ? waited + 1 : 0
         last = progress
       }
-      let found = "for \(limit) none has returned"
+      let found = "no call has returned for \(limit)"
       answer.give(.failure(ConformanceMismatch(expected: "each call returns", found: found)))
       checking.cancel()
     }

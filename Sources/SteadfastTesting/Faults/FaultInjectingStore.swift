@@ -2,18 +2,18 @@ public import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
-/// A store that fails, hangs or is slow when a test says so, in front of another store.
+/// A store that wraps another one, and fails, hangs or slows down when a test asks it to.
 ///
-/// Without a fault, it does what the underlying store does.
+/// Without a fault, it behaves like the underlying store.
 ///
 /// ```swift
 /// let store = FaultInjectingStore()
 /// let queue = TaskQueue(persistence: store, clock: clock)
 /// store.inject(.error(DiskFull())) { $0.kind == .apply }
 /// ```
-/// Only the order of the calls decides which call meets a fault. In virtual time, a test therefore
-/// runs the same way each time. The underlying store can be any store, including one in a file. A
-/// test that holds it in a variable can use it directly, without faults.
+/// Only the order of the calls decides which call a fault affects. In virtual time, a test
+/// therefore runs the same way each time. The underlying store can be any store, including one in
+/// a file. A test can also use the underlying store directly, without faults.
 public final class FaultInjectingStore: Persistence {
   private struct Rule: Sendable {
     let fault: Fault
@@ -26,11 +26,11 @@ public final class FaultInjectingStore: Persistence {
     var calls: [Call] = []
     var rules: [Rule] = []
     var cutOffError: (any Error)?
-    /// How often ``restore()`` was called; it ends the faults of all calls that began before.
+    /// The number of calls to ``restore()``, which ends the faults of all calls that have started.
     var restoreCount = 0
   }
 
-  /// The faults that a call meets.
+  /// The faults that affect a call.
   private struct Encounter {
     let rules: [Rule]
     let restoreCount: Int
@@ -40,24 +40,23 @@ public final class FaultInjectingStore: Persistence {
   private let state = Mutex(State())
   private let held = HeldCalls()
 
-  /// Whether the store tells the queue that its ``apply(_:durability:)`` waits for nothing.
+  /// Whether the queue may assume that ``apply(_:durability:)`` never waits.
   public let appliesAtOnce: Bool
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
-  /// That of the store.
+  /// Whether all queues on the underlying store have the same clock.
   public let hasOneClock: Bool
-  /// How many tasks the store lets a queue claim ahead of its workers: as many as the underlying
-  /// store does.
+  /// The number of tasks that a queue may claim ahead of its workers, as in the underlying store.
   public var claimBatch: Int { base.claimBatch }
-  /// Those of the underlying store.
+  /// The hints of the underlying store.
   public var hints: AsyncStream<Void>? { base.hints }
 
-  /// Makes a store that does what the underlying store does, until a fault is injected.
+  /// Makes a store that behaves like the underlying store until a fault is injected.
   ///
   /// - Parameters:
-  ///   - base: the underlying store; by default one in memory.
-  ///   - appliesAtOnce: the value of ``appliesAtOnce``; by default `false`, because a store that
-  ///     can hang waits.
+  ///   - base: the underlying store; by default a store in memory.
+  ///   - appliesAtOnce: the value of ``appliesAtOnce``; by default `false`, because a call that
+  ///     hangs waits.
   public init(_ base: any Persistence = InMemoryStore(), appliesAtOnce: Bool = false) {
     self.base = base
     self.appliesAtOnce = appliesAtOnce
@@ -69,19 +68,19 @@ public final class FaultInjectingStore: Persistence {
 // MARK: - Faults
 
 extension FaultInjectingStore {
-  /// Injects a fault, which the next calls that satisfy the predicate meet.
+  /// Injects a fault into the next calls that satisfy the predicate.
   ///
-  /// A call that satisfies several predicates meets all of their faults, in the order in which they
-  /// were injected: a call that hangs may fail when it is let go. The predicate is called once for
-  /// each call, until `times` calls have met the fault. It can use the call's number. It must not
-  /// use the store.
+  /// If a call satisfies several predicates, all of their faults affect it, in the order in which
+  /// they were injected: for example, a call can hang, and fail when it is let go. The predicate is
+  /// called once for each call, until the fault has affected `times` calls. It can use the call's
+  /// number. It must not use the store.
   ///
   /// - Parameters:
-  ///   - fault: what happens.
+  ///   - fault: the fault.
   ///   - moment: whether the fault happens before or after the underlying store is called.
-  ///   - times: how many calls meet the fault, none if it is not positive; `nil` for all calls
-  ///     until ``restore()``.
-  ///   - isMet: returns whether a call meets the fault.
+  ///   - times: the number of calls that the fault affects, none if it is not positive; `nil` for
+  ///     all calls until ``restore()``.
+  ///   - isMet: returns whether the fault affects a call.
   public func inject(
     _ fault: Fault,
     _ moment: Moment = .beforeEffect,
@@ -93,17 +92,17 @@ extension FaultInjectingStore {
     state.withLock { $0.rules.append(rule) }
   }
 
-  /// Makes every call throw this error and have no effect, from now on until ``restore()``.
+  /// Makes every call throw this error without any effect, until ``restore()``.
   ///
-  /// Calls that are under way go on.
+  /// Calls that have already started continue.
   public func cutOff(throwing error: any Error) {
     state.withLock { $0.cutOffError = error }
   }
 
-  /// Removes all faults, and lets the calls go on that hang.
+  /// Removes all faults, and lets the hanging calls continue.
   ///
-  /// A call that is under way meets no more faults, either; but a delay that has begun runs to its
-  /// end.
+  /// No more faults affect a call that has already started, but a delay that has started runs to
+  /// its end.
   public func restore() {
     state.withLock { state in
       state.rules = []
@@ -113,7 +112,7 @@ extension FaultInjectingStore {
     letGo()
   }
 
-  /// Lets the calls go on that hang now, and returns their number.
+  /// Lets the calls that hang now continue, and returns their number.
   @discardableResult
   public func letGo() -> Int { held.letGo() }
 
@@ -122,11 +121,11 @@ extension FaultInjectingStore {
   /// - Throws: `CancellationError` when the task is cancelled.
   public func waitForHeldCalls(count: Int = 1) async throws { try await held.wait(for: count) }
 
-  /// The calls that were made so far, in order, including those that failed.
+  /// The calls so far, in order, including those that failed.
   public var calls: [Call] { state.withLock { $0.calls } }
 
-  /// Records a call, and returns the faults that it meets.
-  private func meet(_ kind: Call.Kind, _ changes: [TaskChange]) throws -> Encounter {
+  /// Records a call, and returns the faults that affect it.
+  private func recordCall(_ kind: Call.Kind, _ changes: [TaskChange]) throws -> Encounter {
     try state.withLock { state in
       let call = Call(number: state.calls.count + 1, kind: kind, changes: changes)
       state.calls.append(call)
@@ -141,14 +140,14 @@ extension FaultInjectingStore {
     }
   }
 
-  private func suffer(_ encounter: Encounter, _ moment: Moment) async throws {
+  private func applyFaults(_ encounter: Encounter, _ moment: Moment) async throws {
     func isOver() -> Bool { state.withLock { $0.restoreCount } != encounter.restoreCount }
     for rule in encounter.rules where rule.moment == moment {
       if isOver() { return }
       switch rule.fault {
       case .error(let error): throw error
       case .hang: await held.hold(unless: isOver)
-      // A cancelled caller waits no longer, but the call still runs to its end.
+      // If the caller is cancelled, the delay ends early, but the call still runs to its end.
       case .delay(let duration, let clock): try? await clock.wait(for: duration)
       }
     }
@@ -159,10 +158,10 @@ extension FaultInjectingStore {
     _ changes: [TaskChange] = [],
     _ body: () async throws -> Result
   ) async throws -> Result {
-    let encounter = try meet(kind, changes)
-    try await suffer(encounter, .beforeEffect)
+    let encounter = try recordCall(kind, changes)
+    try await applyFaults(encounter, .beforeEffect)
     let result = try await body()
-    try await suffer(encounter, .afterEffect)
+    try await applyFaults(encounter, .afterEffect)
     return result
   }
 }
@@ -172,12 +171,12 @@ extension FaultInjectingStore {
 extension FaultInjectingStore {
   /// Opens the underlying store.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func open() async throws { try await perform(.open) { try await base.open() } }
 
   /// Applies a batch of changes to the underlying store.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -187,14 +186,14 @@ extension FaultInjectingStore {
 
   /// Claims the first available tasks of the underlying store.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
     try await perform(.claim) { try await base.claim(request) }
   }
 
   /// Returns the tasks of the underlying store that match a filter.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -205,35 +204,35 @@ extension FaultInjectingStore {
 
   /// Returns the number of tasks of the underlying store that match a filter.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await perform(.count) { try await base.count(matching: filter) }
   }
 
   /// Returns whether any task of the underlying store matches a filter.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await perform(.contains) { try await base.contains(filter) }
   }
 
-  /// Returns the bytes that the underlying store holds under a name.
+  /// Returns the bytes that the underlying store has under a name.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func value(named name: String) async throws -> [UInt8]? {
     try await perform(.value) { try await base.value(named: name) }
   }
 
   /// Returns what a task of the underlying store remembers.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func memory(of id: TaskID) async throws -> TaskMemory {
     try await perform(.memory) { try await base.memory(of: id) }
   }
 
-  /// Returns the statement of the underlying store; no fault concerns it.
+  /// Returns the statement of the underlying store; faults don't affect it.
   ///
-  /// - Throws: what the underlying store throws.
+  /// - Throws: the underlying store's error.
   public func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
@@ -243,17 +242,17 @@ extension FaultInjectingStore {
 
   /// Closes the underlying store.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func close() async throws { try await perform(.close) { try await base.close() } }
 
   /// Destroys the underlying store.
   ///
-  /// - Throws: an injected error; what the underlying store throws.
+  /// - Throws: an injected error; the underlying store's error.
   public func destroy() async throws { try await perform(.destroy) { try await base.destroy() } }
 }
 
 extension FaultInjectingStore {
-  /// What goes wrong in a call.
+  /// A fault of a call.
   @nonexhaustive
   public enum Fault: Sendable {
     /// The call throws this error.
@@ -267,17 +266,17 @@ extension FaultInjectingStore {
     public static var transientError: Fault { .error(TransientFault()) }
   }
 
-  /// When in a call a fault happens.
+  /// The moment of a call at which a fault happens.
   @nonexhaustive
   public enum Moment: Sendable, Hashable {
     /// Before the underlying store is called.
     ///
-    /// A call that throws has changed nothing, as when the disk is full.
+    /// If the call throws, it has changed nothing, as when the disk is full.
     case beforeEffect
     /// After the underlying store has returned, so that only the answer is affected.
     ///
-    /// A call that throws has made its changes, but the caller can't know, as when a connection
-    /// breaks.
+    /// If the call throws, it has made its changes, but the caller can't know that, as when a
+    /// connection breaks.
     case afterEffect
   }
 
@@ -308,7 +307,7 @@ extension FaultInjectingStore {
       case destroy
     }
 
-    /// The call's place among the calls to the store; the first call is 1.
+    /// The call's position among the calls to the store; the first call is 1.
     public let number: Int
     /// The requirement that was called.
     public let kind: Kind
@@ -320,14 +319,14 @@ extension FaultInjectingStore {
   }
 }
 
-/// The calls that hang until they are let go, and the watchers that wait for such calls.
+/// The calls that hang, and the watchers that wait for such calls.
 final class HeldCalls: Sendable {
   private struct State {
     var held: [CheckedContinuation<Void, Never>] = []
     var watchers: [Int: (count: Int, continuation: CancellableSuspension<Int>.Continuation)] = [:]
     var lastTicket = 0
 
-    /// Removes and returns the watchers for which enough calls are held.
+    /// Removes and returns the watchers that now have enough hanging calls.
     mutating func takeSatisfied() -> [CancellableSuspension<Int>.Continuation] {
       let satisfied = watchers.filter { $0.value.count <= held.count }.keys.sorted()
       return satisfied.compactMap { watchers.removeValue(forKey: $0)?.continuation }
@@ -336,7 +335,7 @@ final class HeldCalls: Sendable {
 
   private let state = Mutex(State())
 
-  /// Holds a call until it is let go, unless `check`, called under the lock, returns true.
+  /// Suspends a call until ``letGo()``, unless `check`, called under the lock, returns true.
   func hold(unless check: () -> Bool) async {
     await withCheckedContinuation { call in
       let satisfied: [CancellableSuspension<Int>.Continuation]? = state.withLock { state in
@@ -358,7 +357,7 @@ final class HeldCalls: Sendable {
     return calls.count
   }
 
-  /// Waits until at least `count` calls are held.
+  /// Waits until at least `count` calls hang.
   func wait(for count: Int) async throws {
     try await CancellableSuspension<Int>.suspend { continuation in
       state.withLock { state in

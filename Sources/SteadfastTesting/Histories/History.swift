@@ -6,19 +6,19 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What several processes asked of one store, and what they were answered.
+/// The calls of several processes to one store, with the store's answers.
 ///
-/// ``HistoryRecorder`` writes it, a file for each process.
+/// ``HistoryRecorder`` writes a history, one file for each process.
 ///
 /// ```swift
 /// let report = try History(contentsOf: files).check()
 /// #expect(report.passes, "\(report)")
 /// ```
-/// The check knows nothing of how the store works. It looks for answers that no sound store could
-/// have given, whatever happened to the calls without an answer. So it reports nothing by mistake,
-/// but may miss what calls that overlap would hide.
+/// The check does not depend on how the store works. It looks for answers that no correct store
+/// could have given, whatever happened to the calls without an answer. So it reports no false
+/// violations, but may miss violations that overlapping calls hide.
 public struct History: Sendable {
-  /// The lines that one file has, or that were recorded together.
+  /// The lines of one file, or lines that were recorded together.
   struct Source: Sendable {
     let name: String
     let lines: [HistoryLine]
@@ -28,11 +28,10 @@ public struct History: Sendable {
 
   /// Reads a history.
   ///
-  /// A process that was killed may have left half a line at the end of its file. That line is left
-  /// out.
+  /// A killed process may have left half a line at the end of its file. That line is ignored.
   /// - Parameter files: the files, one for each process.
-  /// - Throws: A ``HistoryError`` that names the file and the line if anything else can't be read;
-  ///   the error of a file that can't be read.
+  /// - Throws: A ``HistoryError`` that names the file and the line if any other line can't be
+  ///   decoded; the error of a file that can't be read.
   public init(contentsOf files: [URL]) throws {
     sources = try files.map { file in
       let name = file.lastPathComponent
@@ -40,19 +39,19 @@ public struct History: Sendable {
     }
   }
 
-  /// Makes a history of lines that were recorded one after another, whatever their processes are.
+  /// Makes a history of lines in the order in which they were recorded, whatever their processes.
   package init(_ lines: [HistoryLine]) { sources = [Source(name: "history", lines: lines)] }
 
   package static func lines(of data: Data, named name: String) throws -> [HistoryLine] {
     let decoder = JSONDecoder()
     let texts = data.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-    // Behind the last line break there is nothing, or half a line.
+    // The last line break is followed by nothing, or by half a line.
     return try texts.dropLast().enumerated().map { index, text in
       do {
         return try decoder.decode(HistoryLine.self, from: Data(text))
       } catch {
         throw HistoryError(
-          "line \(index + 1) of \(name) is not a line of a history, or one of a later version"
+          "line \(index + 1) of \(name) is not a history line, or has the format of a later version"
         )
       }
     }
@@ -67,14 +66,14 @@ public struct History: Sendable {
   }
 }
 
-/// A line's place in a history, and its date.
+/// The position of a line in a history, with its date.
 struct HistoryPlace: Sendable {
   /// Microseconds since 1970.
   let date: Int64
   let source: Int
   let line: Int
 
-  /// Whether what happened here is certain to have happened earlier.
+  /// Returns whether this line was certainly written before the other one.
   ///
   /// Lines of different files with the same date may have been written in either order.
   func isCertainlyBefore(_ other: HistoryPlace) -> Bool {
@@ -83,19 +82,19 @@ struct HistoryPlace: Sendable {
 }
 
 extension HistoryPlace: Comparable {
-  /// An order to sort by; it is arbitrary for lines of two files with the same date.
+  /// The order for sorting; it is arbitrary for lines of two files with the same date.
   static func < (left: HistoryPlace, right: HistoryPlace) -> Bool {
     (left.date, left.source, left.line) < (right.date, right.source, right.line)
   }
 }
 
 extension History {
-  /// Something that a store promises, and that a history can show to be broken.
+  /// A promise of a store that a history can show to be broken.
   @nonexhaustive
   public enum Promise: String, Sendable, Hashable, CaseIterable {
     /// No acknowledged task is missing.
     case nothingIsLost = "H1"
-    /// Nothing is performed that was not enqueued, and nothing twice that was enqueued once.
+    /// Only enqueued tasks are performed, and none that was enqueued once is performed twice.
     case nothingIsAdded = "H2"
     /// A task ends once, by its latest lease.
     case oneEnd = "H3"
@@ -105,43 +104,43 @@ extension History {
     case exactCounts = "H5"
     /// Tasks with one order key are performed in their order.
     case orderOfKeys = "H6"
-    /// Of the tasks with one order key, one is performed at a time.
+    /// Tasks with the same order key are performed one at a time.
     case oneRunnerForKey = "H7"
     /// A task that waits for others is performed after all of them, and ends once.
     case waitingTasksAreLast = "H8"
-    /// No more attempts begin within an interval than a limit allows.
+    /// At most as many attempts start within an interval as a limit allows.
     case limitsHold = "H9"
-    /// Everything ends once the faults have ended.
+    /// All tasks end after the faults have ended.
     case everythingEnds = "H10"
 
-    /// What is promised.
+    /// The promise in words.
     public var sentence: String {
       switch self {
       case .nothingIsLost: "No acknowledged task is missing: it has ended, or is in the store."
       case .nothingIsAdded:
-        "Nothing is handed out that was not enqueued, and what was enqueued once ends once."
+        "Only enqueued tasks are claimed, and a task that was enqueued once ends once."
       case .oneEnd: "A task has one accepted end, which names the latest lease handed out."
-      case .oneHolder: "A task is handed out again only if its claim has ended or run out."
-      case .exactCounts: "A task has as many retries and interruptions as it has had."
-      case .orderOfKeys: "A task with an order key is handed out after those that came before it."
-      case .oneRunnerForKey: "Of the tasks with one order key, only one is held at a time."
+      case .oneHolder: "A task is claimed again only after its claim has ended or expired."
+      case .exactCounts: "A task's counts of retries and interruptions are exact."
+      case .orderOfKeys: "A task with an order key is claimed after the tasks before it."
+      case .oneRunnerForKey: "Only one of the tasks with the same order key is claimed at a time."
       case .waitingTasksAreLast:
-        "A task is handed out after those that it waits for, and what follows a batch ends once."
-      case .limitsHold: "No more attempts begin within an interval than the limit allows."
-      case .everythingEnds: "Once the faults have ended, every task ends within a bound."
+        "A task is claimed after the tasks that it waits for, and a batch's follower ends once."
+      case .limitsHold: "At most as many attempts start within an interval as the limit allows."
+      case .everythingEnds: "After the faults have ended, every task ends within a time limit."
       }
     }
   }
 
-  /// What a check takes into account besides the history.
+  /// The conditions of a run that a check considers besides the history.
   public struct Expectations: Sendable {
-    /// How many attempts may begin within an interval.
+    /// A limit on the attempts that may start within an interval.
     public struct StartLimit: Sendable {
-      /// The greatest number of attempts.
+      /// The maximum number of attempts.
       public var count: Int
       /// The length of the interval.
       public var interval: Duration
-      /// The names of the tasks that the limit concerns; `nil` for all.
+      /// The names of the tasks to which the limit applies; `nil` for all.
       public var names: Set<String>?
 
       /// Makes a limit.
@@ -152,17 +151,17 @@ extension History {
       }
     }
 
-    /// The limits that the queues have (``Promise/limitsHold``).
+    /// The limits of the queues (``Promise/limitsHold``).
     public var limits: [StartLimit]
-    /// Within what time after ``HistoryRecorder/recordEndOfFaults()`` everything ends; `nil` if
-    /// that is not checked.
+    /// The time after ``HistoryRecorder/recordEndOfFaults()`` within which all tasks must end;
+    /// `nil` if that is not checked.
     ///
-    /// Allow for leases that run out, and for the delays before retries.
+    /// Allow for leases that must expire first, and for the delays before retries.
     public var endsWithin: Duration?
-    /// How far the recorders' clocks, and the store's own, may differ; by default not at all.
+    /// How far the recorders' clocks and the store's own clock may differ; by default not at all.
     ///
-    /// Claims that run out too early by less than this are not found. Lines of two files are
-    /// ordered by their dates all the same: keep the clocks of several machines in step.
+    /// The check does not find claims that expire too early by less than this. Lines of two files
+    /// are still ordered by their dates, so keep the clocks of several machines synchronized.
     public var clockTolerance: Duration
 
     /// Makes expectations.
@@ -181,16 +180,16 @@ extension History {
 extension History {
   /// The result of a check.
   public struct Report: Sendable, CustomStringConvertible {
-    /// The number of tasks that the history knows.
+    /// The number of tasks in the history.
     public internal(set) var taskCount = 0
     /// The broken promises, each with the tasks and lines that show it.
     public internal(set) var violations: [Violation] = []
     /// The promises that were not checked, each with the reason.
     public internal(set) var skipped: [(promise: Promise, reason: String)] = []
-    /// How often what seldom happens did happen.
+    /// The counts of rare events in the history.
     public internal(set) var rarePaths = RarePaths()
 
-    /// Whether no promise is broken that was checked.
+    /// Whether all promises that were checked are kept.
     public var passes: Bool { violations.isEmpty }
 
     /// The broken promises.
@@ -213,9 +212,9 @@ extension History {
   public struct Violation: Sendable, CustomStringConvertible {
     /// The promise.
     public let promise: Promise
-    /// What was found.
+    /// A description of the violation.
     public let found: String
-    /// The tasks that it concerns.
+    /// The affected tasks.
     public let tasks: [TaskID]
     /// The lines that show it, each after its file and its number.
     public let lines: [String]
@@ -233,29 +232,29 @@ extension History {
     }
   }
 
-  /// How often what seldom happens did happen.
+  /// The counts of rare events in a history.
   ///
-  /// A run in which none of it happens says little. Demand a number of each.
+  /// A run without these events proves little. Require a minimum of each.
   public struct RarePaths: Sendable, Hashable, CustomStringConvertible {
-    /// Claims that ran out while their attempts were under way.
+    /// Claims that expired while their attempts were running.
     public internal(set) var lostLeases = 0
-    /// Changes that were carried out although the call had no answer.
+    /// Changes that were made although the call had no answer.
     public internal(set) var unansweredButDone = 0
-    /// Changes that were not carried out, and whose call had no answer.
+    /// Changes that were not made, and whose call had no answer.
     public internal(set) var unansweredAndNotDone = 0
     /// Batches whose last two tasks ended within a millisecond.
     public internal(set) var closeLastMembers = 0
-    /// Attempts that began when the task had been handed out again.
+    /// Attempts that started after the task had been claimed again.
     ///
-    /// A process that is stopped right before an attempt begins can't know it.
+    /// A process that is suspended right before an attempt starts can't know this.
     public internal(set) var lateBegins = 0
 
-    /// The numbers in words.
+    /// The counts in words.
     public var description: String {
-      "\(lostLeases) claims lost while running, \(unansweredButDone) changes without an answer that "
-        + "were done and \(unansweredAndNotDone) that were not, \(closeLastMembers) batches whose "
-        + "last two tasks ended together, \(lateBegins) attempts that began with a claim that had "
-        + "run out"
+      "\(lostLeases) claims that expired while running, \(unansweredButDone) changes without an "
+        + "answer that were made and \(unansweredAndNotDone) that were not, \(closeLastMembers) "
+        + "batches whose last two tasks ended together, \(lateBegins) attempts that started with "
+        + "an expired claim"
     }
   }
 }

@@ -13,11 +13,12 @@ public struct QueueTestError: Error, Sendable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// A payload can't be decoded from its stored bytes: after a restart, its task would be parked.
+    /// A payload can't be decoded from its stored bytes; after a restart, its task would be
+    /// parked.
     public static let unreadablePayload = Code(description: "unreadablePayload")
-    /// A queue was not empty after the greatest number of attempts that was allowed.
+    /// A queue was not empty after the maximum number of attempts.
     public static let limitReached = Code(description: "limitReached")
-    /// Tasks are left that nothing will ever perform.
+    /// Some remaining tasks will never be performed.
     public static let tasksLeft = Code(description: "tasksLeft")
   }
 
@@ -36,9 +37,9 @@ extension QueueTestError {
     QueueTestError(
       code: .limitReached,
       description: """
-        the queue '\(queue.name)' is not empty after \(limit) attempts, \(list(left)). If it fills \
-        itself or retries for ever, that is never done: run it for as long as the test needs, with \
-        run() and advance(by:). Else allow more attempts
+        the queue '\(queue.name)' is not empty after \(limit) attempts, \(list(left)). If tasks \
+        keep enqueuing or retrying forever, run it for as long as the test needs, with run() and \
+        advance(by:). Otherwise allow more attempts
         """
     )
   }
@@ -49,12 +50,12 @@ extension QueueTestError {
       obstacles.append(obstacle)
     }
     if obstacles.isEmpty {
-      obstacles = ["give the queue this virtual time's clock, and let what they wait for end"]
+      obstacles = ["give the queue this virtual time's clock, and finish what the tasks wait for"]
     }
     return QueueTestError(
       code: .tasksLeft,
       description: """
-        the queue '\(queue.name)' is not empty, and nothing performs what is left, \(list(left)): \
+        the queue '\(queue.name)' is not empty, and nothing performs the rest, \(list(left)): \
         \(obstacles.prefix(5).joined(separator: "; "))
         """
     )

@@ -16,10 +16,10 @@ extension TaskQueue {
   /// #expect(comments[0].record.availableDate == clock.date + 60)
   /// ```
   /// The tasks come in the order in which they were enqueued. Running, paused and parked tasks are
-  /// included, and so are tasks under the type's former names. Payloads are decoded from the bytes
-  /// that a store would store, so they are what a queue finds after a restart.
-  /// - Throws: a ``QueueTestError`` for a payload that can't be decoded; a `TaskQueueError` for one
-  ///   that its `PayloadSeal` can't open; what the store throws.
+  /// included, and so are tasks under the type's former names. Payloads are decoded from their
+  /// stored bytes, so they are the payloads that a queue would find after a restart.
+  /// - Throws: a ``QueueTestError`` for a payload that can't be decoded; a `TaskQueueError` for a
+  ///   payload that its `PayloadSeal` can't open; the store's errors.
   public nonisolated func pendingTasks<Payload: TaskPayload>(
     of type: Payload.Type
   ) async throws -> [PendingTask<Payload>] {
@@ -31,7 +31,7 @@ extension TaskQueue {
     }
   }
 
-  /// Looks up the tasks that have not ended, page by page; `nil` stands for all names.
+  /// Looks up the tasks that have not ended, page by page; `nil` means all names.
   nonisolated func unfinishedTasks(named names: [String]? = nil) async throws -> [TaskRecord] {
     var filter = TaskFilter.unfinished
     filter.names = names.map { Set($0) }
@@ -39,7 +39,7 @@ extension TaskQueue {
     while true {
       let page = try await tasks(matching: filter, after: records.last?.id, limit: 1000)
       records += page
-      // A store may return fewer than it was asked for, so only an empty page is the last one.
+      // A store may return fewer tasks than requested, so only an empty page marks the end.
       guard !page.isEmpty else { return records }
     }
   }
@@ -47,7 +47,7 @@ extension TaskQueue {
 
 /// A task that has not ended, with its decoded payload.
 public struct PendingTask<Payload: TaskPayload>: Sendable, Identifiable {
-  /// The payload that its handler will get.
+  /// The payload that the handler will get.
   public let payload: Payload
   /// The task's record in the store, such as its state, its dates and its priority.
   public let record: TaskRecord
@@ -67,17 +67,17 @@ extension PendingTask: Equatable where Payload: Equatable {
 extension TaskQueue {
   /// Expects that a task with this payload was enqueued and has not ended.
   ///
-  /// Otherwise it records an issue that lists the tasks of this type in the queue.
+  /// If there is none, the method records an issue that lists the queue's tasks of this type.
   ///
   /// ```swift
   /// let later = PostComment(text: "later")
   /// try await queue.expectEnqueued(later, availableDate: clock.date + 60)
   /// ```
   /// - Parameters:
-  ///   - payload: the payload that its handler is to get.
+  ///   - payload: the payload that the handler will get.
   ///   - availableDate: the date from which the task may be performed, to the microsecond; `nil`
   ///     for any date.
-  ///   - sourceLocation: where an issue is recorded.
+  ///   - sourceLocation: the location at which an issue is recorded.
   /// - Returns: the first such task; `nil` if there is none.
   /// - Throws: the errors of ``pendingTasks(of:)``.
   @discardableResult
@@ -88,7 +88,7 @@ extension TaskQueue {
   ) async throws -> PendingTask<Payload>? {
     let tasks = try await pendingTasks(of: Payload.self)
     let task = tasks.first { task in
-      // A store may store dates a little less precisely than memory holds them.
+      // A store may store dates a little less precisely than they are in memory.
       task.payload == payload
         && availableDate.map { abs($0.timeIntervalSince(task.record.availableDate)) < 1e-6 } ?? true
     }
@@ -97,8 +97,8 @@ extension TaskQueue {
       let found = tasks.map { "\($0.payload) at \($0.record.availableDate)" }
       Issue.record(
         """
-        \(wanted) is not in the queue '\(name)'. Of \(Payload.taskName) it has \
-        \(found.isEmpty ? "nothing" : found.joined(separator: ", "))
+        \(wanted) is not in the queue '\(name)'. Its \(Payload.taskName) tasks: \
+        \(found.isEmpty ? "none" : found.joined(separator: ", "))
         """,
         sourceLocation: sourceLocation
       )
@@ -106,24 +106,24 @@ extension TaskQueue {
     return task
   }
 
-  /// Not here: a payload is expected, and not a type.
+  /// Unavailable: `expectEnqueued(_:)` needs a payload, not a type.
   @available(*, unavailable, message: "give the payload, or look at pendingTasks(of:)")
   public nonisolated func expectEnqueued<Payload: TaskPayload>(_ type: Payload.Type) async throws {}
 }
 #endif
 
 extension TaskPayload {
-  /// Decodes a payload from its bytes, as for a handler after a restart.
+  /// Decodes a payload from its bytes, as a queue does for a handler after a restart.
   ///
-  /// It uses the bytes even if the value is still in memory, so that a lossy `Codable` conformance
-  /// shows.
+  /// The method uses the bytes even if the value is still in memory, to reveal a `Codable`
+  /// conformance that loses data.
   static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
     guard !stored.format.isSealed else {
       throw QueueTestError(
         code: .unreadablePayload,
         description: """
-          the payload of \(task) is sealed, and the queue's store has no seal to open it with: give \
-          the queue its store with sealingPayloads(with:)
+          the payload of \(task) is sealed, and the queue's store has no seal to open it: give the \
+          queue its store with sealingPayloads(with:)
           """
       )
     }
@@ -135,8 +135,8 @@ extension TaskPayload {
       throw QueueTestError(
         code: .unreadablePayload,
         description: """
-          the payload of \(task) can't be read as \(Self.self) from what is stored of it, so that \
-          after a restart it would never be performed: \(error). Mend the type's Codable conformance
+          the payload of \(task) can't be decoded as \(Self.self) from its stored bytes, so that \
+          the task would be parked after a restart: \(error). Fix the type's Codable conformance
           """
       )
     }

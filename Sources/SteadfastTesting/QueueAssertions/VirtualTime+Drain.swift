@@ -7,7 +7,7 @@ import Foundation
 #endif
 
 extension VirtualTime {
-  /// Performs all tasks in a queue, and moves the time from date to date, until the queue is empty.
+  /// Performs all tasks in a queue, advancing the time from date to date, until the queue is empty.
   ///
   /// ```swift
   /// try await queue.enqueue(PostComment(text: "later"), delay: .seconds(86_400))
@@ -16,15 +16,15 @@ extension VirtualTime {
   /// Retries are performed at their dates, and so are the tasks that handlers enqueue. The queue
   /// must use this virtual time's clock and must not be running. A handler that sleeps on the clock
   /// needs an automatic virtual time; in a manual one it is stuck, and the test fails at once. When
-  /// the caller is cancelled, so are the attempts under way, and their tasks are released.
+  /// the caller is cancelled, so are the running attempts, and their tasks are released.
   /// - Parameters:
   ///   - queue: the queue.
-  ///   - limit: how many attempts are allowed. An attempt beyond the limit is cancelled, and its
-  ///     task is released. The limit can't stop a handler that never suspends and enqueues its
-  ///     successor for the same date, over and over. Only cancelling can.
+  ///   - limit: the maximum number of attempts. An attempt beyond the limit is cancelled, and its
+  ///     task is released. The limit can't stop a handler that never suspends and keeps enqueuing
+  ///     another task for the same date. Only cancellation can.
   /// - Returns: the number of attempts.
-  /// - Throws: a ``QueueTestError`` if tasks are left when the limit is reached, or tasks that
-  ///   nothing performs; `CancellationError`; what `runAvailable()` throws.
+  /// - Throws: a ``QueueTestError`` if tasks remain when the limit is reached, or if nothing
+  ///   performs the remaining tasks; `CancellationError`; the errors of `runAvailable()`.
   @discardableResult
   public func drain(_ queue: TaskQueue, limit: Int = 10_000) async throws -> Int {
     var attempts = 0
@@ -39,7 +39,7 @@ extension VirtualTime {
     }
   }
 
-  /// Performs the available tasks, and cancels that if more attempts begin than are allowed.
+  /// Performs the available tasks, and cancels the pass if it exceeds the limit of attempts.
   private func performAvailable(in queue: TaskQueue, atMost limit: Int) async throws -> Int {
     let events = queue.events
     return try await withThrowingTaskGroup(of: Int?.self) { group in
@@ -48,13 +48,13 @@ extension VirtualTime {
       let attempts = try await group.next() ?? nil
       group.cancelAll()
       if let attempts { return attempts }
-      // The pass was cut short. The attempts that it performed are within the limit.
+      // The pass was cancelled. The attempts that it performed are within the limit.
       try? await group.waitForAll()
       return limit
     }
   }
 
-  /// Returns whether more attempts began than are allowed; `false` when cancelled.
+  /// Returns `true` as soon as more attempts than the limit have started; `false` when cancelled.
   private static func count(_ events: TaskEvents, upTo limit: Int) async -> Bool {
     var begun = 0
     for await event in events {
@@ -66,8 +66,8 @@ extension VirtualTime {
 
   /// Returns the first date at which one of the tasks becomes available.
   ///
-  /// It is `nil` if all of them wait for something else, or for longer than some 6,000 years. A
-  /// retry that is to come later than any date comes at the end of the year 9999.
+  /// Returns `nil` if all of them wait for something else, or for longer than about 6,000 years. A
+  /// retry whose date would be out of range has a date at the end of the year 9999.
   private func nextDate(of tasks: [TaskRecord]) -> Date? {
     let now = clock.date
     return
@@ -80,10 +80,10 @@ extension VirtualTime {
       .min()
   }
 
-  /// Moves the time until the clock's date is `date`, unless the caller is cancelled.
+  /// Advances the time until the clock's date is `date`, unless the caller is cancelled.
   private func advance(toDate date: Date) async {
     while clock.date < date, !Task.isCancelled {
-      // At least a nanosecond: less may be lost in the conversion of dates to durations.
+      // Advance by at least a nanosecond: converting dates to durations may round less to zero.
       await advance(by: .seconds(max(date.timeIntervalSince(clock.date), 1e-9)))
     }
   }

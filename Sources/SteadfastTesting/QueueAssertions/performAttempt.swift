@@ -7,7 +7,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Performs a task once, in this call, and returns what a queue would do then.
+/// Performs a task once, in this call, and returns what a queue would do next.
 ///
 /// ```swift
 /// let attempt = try await performAttempt(
@@ -18,13 +18,14 @@ public import Foundation
 /// }
 /// #expect(attempt.ending == .abandoned(reason: "offline"))
 /// ```
-/// It decides as a queue with this configuration does, but uses none of your queues or stores. The
-/// handler gets the payload as it is decoded after a restart. The default backoff has jitter. If
-/// the exact retry date matters, pass a configuration with a backoff without jitter.
+/// The function decides as a queue with this configuration does, but uses none of your queues or
+/// stores. The handler gets the payload as decoded after a restart. The default backoff has jitter.
+/// If the exact retry date matters, pass a configuration with a backoff without jitter.
 ///
-/// An argument that is left out is taken from `options`, then from the payload's type, then from
-/// the `taskDefaults` of the configuration, as when the task is enqueued. Options that decide when
-/// an attempt may begin, such as a delay or a dependency, have no effect: this one begins now.
+/// An omitted argument defaults to the value in `options`, then to that of the payload's type, then
+/// to the `taskDefaults` of the configuration, as when the task is enqueued. Options that decide
+/// when an attempt may start, such as a delay or a dependency, have no effect: this attempt starts
+/// now.
 /// - Parameters:
 ///   - payload: the payload that the handler gets.
 ///   - retryCount: how many attempts have failed before this one.
@@ -63,7 +64,7 @@ public func performAttempt<Payload: TaskPayload, Output: Sendable>(
   )
 }
 
-/// Performs a performable task once, in this call, and returns what a queue would do then.
+/// Performs a performable task once, in this call, and returns what a queue would do next.
 ///
 /// It works like the function of this name that takes a closure.
 /// - Parameters:
@@ -101,8 +102,8 @@ public func performAttempt<Payload: PerformableTask>(
   }
 }
 
-/// Performs a task once, in this call, by a handler with hooks, and returns what a queue would do
-/// then.
+/// Performs a task once, in this call, with a handler that has hooks, and returns what a queue
+/// would do next.
 ///
 /// It works like the function of this name that takes a closure. The hooks are called as a queue
 /// calls them: the handler may choose the date of a retry, and restart a task whose retries are
@@ -198,11 +199,11 @@ extension AttemptResult.Ending {
   }
 }
 
-/// A task of which one attempt is made, by a queue of its own.
+/// A task that is attempted once, by a temporary queue.
 struct AttemptedTask<Payload: TaskPayload> {
   let payload: Payload
   let retryCount: Int
-  /// The options, with those that are chosen elsewhere filled in.
+  /// The options, completed with those of the payload and the defaults.
   let options: TaskOptions
   let memory: TaskMemory
 
@@ -229,7 +230,7 @@ struct AttemptedTask<Payload: TaskPayload> {
     throw CancellationError()
   }
 
-  /// The task, without what would keep the attempt from beginning.
+  /// Returns the task's record, without the options that would delay the attempt.
   private func record(at date: Date) throws(TaskQueueError) -> TaskRecord {
     try options.check(path: "")
     return TaskRecord(
@@ -249,7 +250,7 @@ struct AttemptedTask<Payload: TaskPayload> {
   }
 }
 
-/// A handler that calls a closure, and has no hooks.
+/// A handler that calls a closure and has no hooks.
 struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
   let closure: @Sendable (Payload, TaskContext) async throws -> Output
 
@@ -258,14 +259,14 @@ struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
   }
 }
 
-/// Calls a handler with the payload of the attempt, for one attempt.
+/// A handler that passes the payload of the attempt to another handler, for one attempt.
 private struct StandIn<Handler: TaskHandler>: TaskHandler {
-  /// Takes the place of the payload in the store, so that the handler is called whatever that is.
+  /// A placeholder that the store has instead of the payload, so that it can always be decoded.
   struct Payload: TaskPayload {
     static var taskName: String { Handler.Payload.taskName }
   }
 
-  /// The error that the handler has thrown.
+  /// The error that the handler threw.
   final class Thrown: Sendable {
     private let thrown = Mutex<(any Error)?>(nil)
 
@@ -280,7 +281,7 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
   let thrown = Thrown()
 
   func perform(_: Payload, in context: TaskContext) async throws -> Handler.Output {
-    // No attempt follows this one, even if a retry is due at once.
+    // Shut down so that no attempt follows this one, even if a retry is due at once.
     queue.beginShutDown()
     do {
       return try await handler.perform(payload, in: context)
@@ -309,7 +310,7 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
 }
 
 extension InMemoryStore {
-  /// Has a task remember this, as if earlier attempts had stored it.
+  /// Makes a task remember this memory, as if earlier attempts had stored it.
   fileprivate func remember(_ memory: TaskMemory, of task: TaskRecord) async throws {
     guard !memory.isEmpty else { return }
     let request = ClaimRequest(limit: 1, names: [task.name: 1], now: task.availableDate)
@@ -323,9 +324,9 @@ extension InMemoryStore {
   }
 }
 
-/// What a task remembers in a test, as if an earlier attempt had stored it.
+/// Memories for tests, as if earlier attempts had stored them.
 extension TaskMemory {
-  /// Makes a memory in which steps have ended, each with its value.
+  /// Makes a memory of completed steps with their values.
   ///
   /// ```swift
   /// let attempt = try await performAttempt(
@@ -336,11 +337,11 @@ extension TaskMemory {
   /// #expect(attempt.memory.steps == ["charge", "label"])
   /// ```
   /// - Parameters:
-  ///   - steps: the values of the steps, by their names, with what they are for in brackets, as in
-  ///     `pick[7]`. A step without a value has `true`.
-  ///   - interrupted: the steps that are not repeated, and that were interrupted.
-  ///   - checkpoint: the checkpoint that was saved last; by default none.
-  /// - Throws: What encoding a value throws.
+  ///   - steps: the values of the steps, by name. A name may have an argument in brackets, as in
+  ///     `pick[7]`. Use `true` for a step without a value.
+  ///   - interrupted: the names of interrupted steps that must not be repeated.
+  ///   - checkpoint: the last saved checkpoint; by default none.
+  /// - Throws: the error of encoding a value.
   public init(
     steps: [String: any Encodable & Sendable] = [:],
     interrupted: [String] = [],

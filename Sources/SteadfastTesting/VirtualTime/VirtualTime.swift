@@ -4,11 +4,11 @@ import Synchronization
 
 /// A world for one test, with its own clock and one thread, on which tasks run in a fixed order.
 ///
-/// The tasks take turns on the thread, and their order is the same each time.
+/// The tasks share the thread, and their order is the same each time.
 /// ``withVirtualTime(_:order:date:limit:encodesPayloads:_:)`` and the test trait `.virtualTime`
 /// make a virtual time. Child tasks, `async let`, task groups and default actors stay inside it.
 /// The main actor, detached tasks, `Task { }`, actors with executors of their own and system calls
-/// run outside. The time stands still for them only inside ``withRealWork(_:)``.
+/// run outside. The time waits for them only inside ``withRealWork(_:)``.
 public final class VirtualTime: Sendable {
   /// The virtual time in which the current task runs; nil outside of a virtual time.
   @TaskLocal public static var current: VirtualTime?
@@ -48,7 +48,8 @@ public final class VirtualTime: Sendable {
 
   /// The executor of this virtual time.
   ///
-  /// Use it to start an unstructured task inside: `Task(executorPreference: time.executor) { … }`.
+  /// Use it to start an unstructured task inside the virtual time:
+  /// `Task(executorPreference: time.executor) { … }`.
   public var executor: any TaskExecutor { jobs }
 
   /// Moves the time forward by `duration`, like ``advance(to:)``.
@@ -63,12 +64,12 @@ public final class VirtualTime: Sendable {
 
   /// Moves the time forward to `instant`, and returns when everything due by then has been done.
   ///
-  /// All other tasks run until none can. Then the sleepers that are due next are woken at their own
-  /// deadline, and so on. The caller goes on last. With an instant in the past, the other tasks run
-  /// at the present instant. The method waits for real work in flight. When the task is cancelled,
-  /// it returns at once, and the time stays where it is.
+  /// All other tasks run until none of them can continue. Then the next sleepers are woken at their
+  /// deadline, and so on. The caller continues last. If the instant is in the past, the other tasks
+  /// run at the present instant. The method waits for real work in flight. When the task is
+  /// cancelled, it returns at once without moving the time further.
   public func advance(to instant: VirtualClock.Instant) async {
-    // The only error is a cancellation, which the caller notices at its next step.
+    // The only possible error is a cancellation, which the caller detects by itself.
     try? await CancellableSuspension.suspend { continuation in
       let (ticket, driver) = jobs.state.withLock { $0.addAdvance(continuation, to: instant) }
       driver?.resume()
@@ -78,12 +79,12 @@ public final class VirtualTime: Sendable {
     }
   }
 
-  /// Performs work that takes real time, and holds this virtual time still until it ends.
+  /// Performs work that takes real time, and stops this virtual time until the work ends.
   ///
-  /// Wrap what happens outside of this virtual time: a request, access to a file, a process, a
-  /// detached task. The work must not sleep on ``clock``: the clock stands still, so that sleep
-  /// could not end. Several pieces of work in flight end in any order. Work in
-  /// `RealWork.performInTurn` takes turns; the stores of a task queue use it by themselves.
+  /// Wrap everything that happens outside of this virtual time: a request, access to a file, a
+  /// process, a detached task. The work must not sleep on ``clock``: the clock is stopped, so that
+  /// sleep would never end. Several pieces of work in flight may end in any order. Work in
+  /// `RealWork.performInTurn` runs one piece at a time; the stores of a task queue use it.
   nonisolated(nonsending)
     public func withRealWork<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -101,27 +102,27 @@ extension VirtualTime {
   public enum Mode: Sendable, Hashable {
     /// When nothing else can run, the time moves to the next deadline by itself.
     case automatic
-    /// The time moves only in ``VirtualTime/advance(by:)``, and no further than that call asks.
+    /// The time moves only in ``VirtualTime/advance(by:)``, and only as far as that call says.
     case manual
   }
 
-  /// The order in which the tasks of a virtual time run when several of them can.
+  /// The order in which a virtual time runs tasks that are ready at the same time.
   @nonexhaustive
   public enum Order: Sendable, Hashable {
-    /// Tasks run in the order in which they became able to run.
+    /// Tasks run in the order in which they became ready.
     ///
-    /// Sleepers due at the same instant are woken one after another. Everything that one of them
-    /// starts runs before the next one is woken.
+    /// Sleepers due at the same instant are woken one after another. Everything that a sleeper
+    /// starts runs before the next sleeper is woken.
     case inOrder
     /// Tasks run in an order drawn from a seed, and sleepers due at the same instant wake together.
     ///
-    /// Other seeds explore other interleavings; the same seed repeats its own.
+    /// Each seed always gives the same interleaving; different seeds explore different ones.
     case shuffled(seed: UInt64)
   }
 }
 
 extension VirtualTime {
-  /// Runs `body` in this virtual time until it has ended, and closes the virtual time.
+  /// Runs `body` in this virtual time until it ends, and then closes the virtual time.
   @concurrent
   func run<Success: Sendable>(
     mayBeginOnMainActor: Bool,
@@ -158,7 +159,7 @@ extension VirtualTime {
 }
 
 extension VirtualTime {
-  /// The step to take now that no job can run.
+  /// The step to take when no job can run.
   var nextStep: IdleStep {
     let firstDeadline = clock.nextDeadline
     return jobs.state.withLock { state in
@@ -172,36 +173,36 @@ extension VirtualTime {
     }
   }
 
-  /// Whether an advance is under way, to whose target each step of the time leads.
+  /// Whether an advance is in progress, so that steps lead to its target.
   var isAdvancing: Bool { jobs.state.withLock { $0.advances.firstDeadline != nil } }
 
   /// Whether code outside of the virtual time has slept on its clock, or has made its tasks ready
-  /// without being announced as real work.
+  /// without being registered as real work.
   var isUsedFromOutside: Bool {
     jobs.state.withLock { $0.hasCallsFromOutside }
       || clock.state.withLock { $0.hasSleepsFromOutside }
   }
 
-  /// Returns what tasks wait for and why it may never come, as far as that is known.
+  /// Describes the known waits of tasks, with the reasons why they may never end.
   func knownWaits() async -> [String] {
     var texts: [String] = []
     for wait in jobs.state.withLock({ $0.waits.all }) { texts.append(await wait.describe(clock)) }
     return texts
   }
 
-  /// Runs `wake`, then jobs until none is left, and returns the number of jobs.
+  /// Runs `wake`, then jobs until none remain, and returns the number of jobs.
   ///
-  /// It stops early if the caller is cancelled and the body has ended, so that a task that spins
-  /// can't keep it running for ever.
+  /// The method stops early if the caller is cancelled and the body has ended, so that a spinning
+  /// task can't keep it running forever.
   @discardableResult func runJobs(wake: () -> Void = {}) -> Int {
     clock.state.withLock { $0.drivingThread = .current }
     defer { clock.state.withLock { $0.drivingThread = nil } }
     return jobs.run(wake: wake) { Task.isCancelled && jobs.bodyHasEnded }
   }
 
-  /// Moves the time to the first deadline, and wakes what is due there.
+  /// Moves the time to the first deadline, and wakes what is due then.
   ///
-  /// That is one sleeper, or all of them if their order is to be shuffled.
+  /// It wakes one sleeper, or all of them if the order is shuffled.
   func wakeSleepers() {
     guard let deadline = clock.nextDeadline else { return }
     switch order {
@@ -217,10 +218,10 @@ extension VirtualTime {
     advance.resume()
   }
 
-  /// Closes the virtual time; returns an error if its body has left tasks asleep.
+  /// Closes the virtual time, and returns an error if tasks still sleep.
   ///
-  /// Sleeps that are left end as if they were cancelled, and remaining jobs run on the global pool,
-  /// so that every task that can end does.
+  /// The remaining sleeps end as if they were cancelled, and the remaining jobs run on the global
+  /// pool, so that every task that can end does.
   func close() -> VirtualTimeError? {
     let error = VirtualTimeError.sleepersLeft(self)
     jobs.close()
@@ -233,10 +234,10 @@ extension VirtualClock {
   /// Suspends for a duration of this clock, like ``sleep(until:tolerance:)``.
   ///
   /// In a task that belongs to a ``VirtualTime`` but does not run on it, because it was started
-  /// with `Task { }`, this method throws at once: it would depend on chance whether the time moves
-  /// before or after the sleep begins. Tasks on the main actor may sleep, because the virtual time
-  /// waits for them.
-  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before; a
+  /// with `Task { }`, this method throws at once. Otherwise chance would decide whether the time
+  /// moves before or after the sleep starts. Tasks on the main actor may sleep, because the virtual
+  /// time waits for them.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is; a
   ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside`` in a task that
   ///   does not run on its virtual time, which then ends with that error, too.
   public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
@@ -257,24 +258,24 @@ extension VirtualClock {
   }
 }
 
-/// How far a virtual time may move by itself before the test fails.
+/// The limit on how far a virtual time may move by itself before the test fails.
 struct VirtualTimeLimit {
-  /// How far the time may move.
+  /// The duration by which the time may move.
   let duration: Duration
-  /// How often the time may still move further, so that a single sleep may have any length.
+  /// The remaining steps beyond the duration, which allow a few sleeps of any length.
   private var stepsLeft: Int
   private var excluded = Duration.zero
 
   /// Makes a limit.
   ///
-  /// A given duration is exact. The default is ten years, and 1,000 steps beyond.
+  /// A given duration is exact. The default is ten years and 1,000 steps beyond them.
   init(_ duration: Duration?) {
-    // A few days longer than any ten years.
+    // Ten years have at most 3,653 days.
     self.duration = duration ?? .seconds(86_400 * 3_660)
     stepsLeft = duration == nil ? 1_000 : 0
   }
 
-  /// Notes that the time has moved because of an advance, and not by itself.
+  /// Excludes a duration by which an advance has moved the time.
   mutating func exclude(_ advance: Duration) { excluded += advance }
 
   /// Returns whether the time may move to this instant, and counts a step beyond the duration.

@@ -3,11 +3,11 @@ import Synchronization
 
 /// Runs one virtual time step by step until its body has ended.
 struct VirtualTimeDriver {
-  /// What to do with a body that is stuck and does not end when it is cancelled.
+  /// What to do with a stuck body that does not end when it is cancelled.
   enum LastResort {
-    /// Leave it behind, suspended for ever.
+    /// Leave it behind, suspended forever.
     case abandon
-    /// Report the error and go on waiting, because the body must not outlive the call.
+    /// Report the error and keep waiting, because the body must not outlive the call.
     case report((VirtualTimeError) -> Void)
   }
 
@@ -21,8 +21,8 @@ struct VirtualTimeDriver {
 
   /// Makes a driver.
   ///
-  /// With `mayBeginOnMainActor`, it first gives the main actor a chance to run, because the body
-  /// may have moved there.
+  /// With `mayBeginOnMainActor`, the driver first lets the main actor run, because the body may
+  /// have moved there.
   init(
     time: VirtualTime,
     mayBeginOnMainActor: Bool,
@@ -48,12 +48,12 @@ struct VirtualTimeDriver {
     case reported
   }
 
-  /// Runs the virtual time until its body has ended, or can't end.
+  /// Runs the virtual time until its body has ended, or is left behind.
   mutating func drive() async -> Ending {
     time.runJobs()
     while !time.jobs.bodyHasEnded {
-      // Each wait for the main actor is a switch of threads. It is left out in a virtual time that
-      // nothing outside has touched.
+      // Each wait for the main actor switches threads. Skip it in a virtual time that outside code
+      // has not used.
       mayBeOnMainActor = mayBeOnMainActor || time.isUsedFromOutside
       if mayBeOnMainActor, await mainActorAddsJobs() { continue }
       mayBeOnMainActor = false
@@ -70,14 +70,14 @@ struct VirtualTimeDriver {
       case .endAdvance: advance(time.endAdvance)
       case .waitForRealWork: await wait(forRealWork: true)
       case .stuck:
-        if let abandoned = await giveUp() { return .abandoned(abandoned) }
+        if let abandoned = await cancelStuckBody() { return .abandoned(abandoned) }
       }
     }
     if isReported { return .reported }
     return error.map { .stuck($0) } ?? .ended
   }
 
-  /// Takes a step of an advance, which the limit does not concern.
+  /// Takes a step of an advance, to which the limit does not apply.
   private mutating func advance(_ step: () -> Void) {
     var moved = Duration.zero
     time.runJobs {
@@ -88,13 +88,13 @@ struct VirtualTimeDriver {
     limit.exclude(moved)
   }
 
-  /// Cancels a body that is stuck.
+  /// Cancels a stuck body.
   ///
-  /// - Returns: the error to throw for a body that is left behind, if it was cancelled before
-  ///   without effect.
-  private mutating func giveUp() async -> VirtualTimeError? {
-    // Real work may begin on the main actor and end before the next look, while its job has not
-    // arrived here. If nothing came from outside during a visit there, nothing will.
+  /// - Returns: the error to throw for a body that is left behind because an earlier cancellation
+  ///   had no effect; otherwise `nil`.
+  private mutating func cancelStuckBody() async -> VirtualTimeError? {
+    // Real work may start and end on the main actor before its job arrives here. If nothing came
+    // from outside while the main actor ran its jobs, nothing will.
     let signals = time.jobs.signalsFromOutside
     let addsJobs = await mainActorAddsJobs()
     guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded,
@@ -106,7 +106,8 @@ struct VirtualTimeDriver {
 
   /// Cancels the body.
   ///
-  /// - Returns: the error to throw for a body that is left behind, if it was cancelled before.
+  /// - Returns: the error to throw for a body that is left behind, if it was cancelled earlier;
+  ///   otherwise `nil`.
   private mutating func end(
     _ makeError: (_ outcome: String?) -> VirtualTimeError
   ) async -> VirtualTimeError? {
@@ -116,19 +117,19 @@ struct VirtualTimeDriver {
       return nil
     }
     switch lastResort {
-    case .abandon: return makeError("and was left behind")
+    case .abandon: return makeError("so it was left behind")
     case .report(let report):
-      if !isReported { report(makeError("and is waited for")) }
+      if !isReported { report(makeError("so the test keeps waiting for it")) }
       isReported = true
       await wait(forRealWork: false)
       return nil
     }
   }
 
-  /// Lets the main actor run its jobs, then runs the jobs that these made ready.
+  /// Lets the main actor run its jobs, then runs the jobs that those made ready here.
   ///
-  /// The main actor runs its jobs in order, so the jobs before this one have run by then. A few
-  /// more rounds let the jobs run that those jobs started there.
+  /// The main actor runs its jobs in order, so all earlier jobs there have run by then. A few more
+  /// rounds also run the jobs that those jobs started there.
   /// - Returns: Whether there were any jobs to run.
   private func mainActorAddsJobs() async -> Bool {
     await RealWork.perform { await VirtualTimeDriver.passThroughMainActor(rounds: 8) }
@@ -139,9 +140,9 @@ struct VirtualTimeDriver {
     for _ in 0..<rounds { await Task.yield() }
   }
 
-  /// Suspends until something outside has made a job ready, and runs it.
+  /// Suspends until outside code has made a job ready, then runs jobs.
   ///
-  /// For a virtual time around this one, the wait is real work.
+  /// For an enclosing virtual time, the wait is real work.
   private func wait(forRealWork: Bool) async {
     await RealWork.perform { await time.jobs.waitForSignal(forRealWork: forRealWork) }
     time.runJobs()

@@ -4,30 +4,30 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Why a virtual time could not go on, or did not end as it should.
+/// The reason why a virtual time could not continue, or did not end as it should.
 public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
   /// The kind of a ``VirtualTimeError``; later versions may add more.
   public struct Code: Sendable, Hashable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// The body has not ended, and nothing in its virtual time can ever go on.
+    /// The body has not ended, and nothing in its virtual time can ever continue.
     public static let stuck = Code(description: "stuck")
-    /// The time has moved as far as its limit allows, and the body has not ended.
+    /// The time has reached its limit, and the body has not ended.
     public static let limitReached = Code(description: "limitReached")
     /// A task that the virtual time does not run sleeps on its clock, or runs a queue on it.
     public static let sleepOutside = Code(description: "sleepOutside")
     /// The code that asked for a virtual time does not run in one.
     public static let missing = Code(description: "missing")
-    /// The body has ended, and tasks still sleep on its clock.
+    /// The body has ended, but tasks still sleep on the clock.
     public static let sleepersLeft = Code(description: "sleepersLeft")
   }
 
   /// The kind of the error.
   public let code: Code
-  /// The instant at which the clock stood.
+  /// The clock's instant when the error occurred.
   public let now: VirtualClock.Instant
-  /// The sleeps that had not ended, in the order in which they would have ended.
+  /// The pending sleeps at that instant, in the order of their deadlines.
   public let pendingSleeps: [VirtualClock.PendingSleep]
   /// What is wrong and what to do about it.
   public let description: String
@@ -44,11 +44,11 @@ extension VirtualTimeError {
     var text = "nothing can run at \(now): "
     if sleeps.isEmpty {
       text += """
-        nothing sleeps on the virtual clock and no real work is in flight, so what the body \
-        awaits would never come. \(waits.isEmpty ? "" : "Awaited: \(list(waits)). ")If \
-        \(waits.isEmpty ? "it" : "something else is awaited that") comes from outside (an \
-        unstructured task without the executorPreference time.executor, the network, a callback, \
-        another clock), wrap the wait in withRealWork
+        nothing sleeps on the virtual clock and no real work is in flight, so the body would wait \
+        forever. \(waits.isEmpty ? "" : "It awaits: \(list(waits)). ")If it awaits something \
+        \(waits.isEmpty ? "" : "else that comes ")from outside (an unstructured task without the \
+        executorPreference time.executor, the network, a callback, another clock), wrap the wait \
+        in withRealWork
         """
     } else {
       text += list(sleeps, after: now)
@@ -60,13 +60,13 @@ extension VirtualTimeError {
           """
         case .automatic:
           """
-          , in a task that the virtual time does not run and that came too late. Make it a child \
-          task, or give the Task that starts it the executorPreference time.executor
+          , in a task that the virtual time does not run and that went to sleep too late. Make it \
+          a child task, or give the Task that starts it the executorPreference time.executor
           """
         }
       text += advice
     }
-    if let outcome { text += ". The body did not end when it was cancelled for this, \(outcome)" }
+    if let outcome { text += ". The body did not end when it was cancelled, \(outcome)" }
     return VirtualTimeError(code: .stuck, now: now, pendingSleeps: sleeps, description: text)
   }
 
@@ -74,11 +74,11 @@ extension VirtualTimeError {
     let now = time.clock.now
     let sleeps = time.clock.pendingSleeps
     var text = """
-      the time stands at \(now), the body has not ended, and the limit is \(time.limit.duration): \
-      \(list(sleeps, after: now)). Something that sleeps over and over, such as a task that is \
-      retried for ever, must be ended by the test; else give the virtual time a greater limit
+      the body has not ended at \(now), and the limit is \(time.limit.duration): \
+      \(list(sleeps, after: now)). If something sleeps again and again, such as a task that is \
+      retried forever, end it in the test. Otherwise give the virtual time a greater limit
       """
-    if let outcome { text += ". The body did not end when it was cancelled for this, \(outcome)" }
+    if let outcome { text += ". The body did not end when it was cancelled, \(outcome)" }
     return VirtualTimeError(
       code: .limitReached,
       now: now,
@@ -93,9 +93,9 @@ extension VirtualTimeError {
       now: time.clock.now,
       pendingSleeps: time.clock.pendingSleeps,
       description: """
-        a task sleeps on the clock of a virtual time that does not run it: whether the time moves \
-        before or after that is left to chance. Make it a child task, or give \
-        the Task that starts it the executorPreference time.executor
+        a task sleeps on the clock of a virtual time that does not run it, so the time might move \
+        before or after the sleep starts. Make it a child task, or give the Task that starts it \
+        the executorPreference time.executor
         """
     )
   }
@@ -106,9 +106,9 @@ extension VirtualTimeError {
       now: time.clock.now,
       pendingSleeps: time.clock.pendingSleeps,
       description: """
-        the queue '\(queue)' has the clock of a virtual time, but runs in a task that the virtual \
-        time does not run: what it does before the time moves is left to chance. Run it with \
-        'async let', in a task group, or give the Task that runs it the executorPreference \
+        the queue '\(queue)' uses the clock of a virtual time, but runs in a task that the \
+        virtual time does not run, so the time might move at any point of its work. Run it with \
+        'async let' or in a task group, or give the Task that runs it the executorPreference \
         time.executor
         """
     )
@@ -131,8 +131,8 @@ extension VirtualTimeError {
     let sleeps = time.clock.pendingSleeps
     guard !sleeps.isEmpty else { return nil }
     let text = """
-      the body has returned at \(now), but left \(list(sleeps, after: now)). Await or cancel \
-      the tasks that sleep before the body returns
+      the body has returned at \(now), but left \(list(sleeps, after: now)). Await or cancel the \
+      sleeping tasks before the body returns
       """
     return VirtualTimeError(code: .sleepersLeft, now: now, pendingSleeps: sleeps, description: text)
   }

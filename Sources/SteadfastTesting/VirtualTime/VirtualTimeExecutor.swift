@@ -1,13 +1,13 @@
 import SteadfastQueue
 import Synchronization
 
-/// Runs the jobs of one virtual time, all on the thread of the driver that calls it.
+/// Runs the jobs of one virtual time, all on the driver's thread.
 ///
-/// After it is closed, the jobs of tasks that outlive their virtual time run on the global pool,
-/// because a job must never be lost.
+/// After the executor is closed, the jobs of tasks that outlive their virtual time run on the
+/// global pool, because a job must never be lost.
 final class VirtualTimeExecutor: TaskExecutor {
-  // An UnownedJob does not own its job. Each one is removed from the queue once, and run or passed
-  // on once.
+  // An UnownedJob does not own its job, so each one must be removed from the queue, and run or
+  // forwarded, exactly once.
   let state: Mutex<VirtualTimeState<UnownedJob>>
   let encodesPayloads: Bool
 
@@ -26,9 +26,9 @@ final class VirtualTimeExecutor: TaskExecutor {
     driver?.resume()
   }
 
-  /// Runs `wake`, then jobs until none is left or `isInterrupted` returns true.
+  /// Runs `wake`, then jobs until none remain or `isInterrupted` returns true.
   ///
-  /// Jobs that `wake` makes ready count as made ready inside the virtual time.
+  /// Jobs that `wake` makes ready count as jobs from inside the virtual time.
   /// - Returns: The number of jobs that ran.
   @discardableResult func run(wake: () -> Void = {}, until isInterrupted: () -> Bool = { false })
     -> Int
@@ -51,7 +51,7 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   func endBody() { state.withLock { $0.endBody() }?.resume() }
 
-  /// Suspends the driver until a job arrives, the body ends, or the last real work ends.
+  /// Suspends the driver until a job or a turn is ready, the body ends, or no real work remains.
   func waitForSignal(forRealWork: Bool) async {
     await withCheckedContinuation { driver in
       let waits = state.withLock { $0.letDriverWait(driver, forRealWork: forRealWork) }
@@ -112,7 +112,7 @@ extension VirtualTimeExecutor: RealWorkObserver {
     }
   }
 
-  /// Lets the next work that takes turns begin, or lets its caller go on; false if there is none.
+  /// Starts the next work in turn, or resumes the caller of the last one; false if there is none.
   @discardableResult func takeTurn() -> Bool {
     guard let turn = state.withLock({ $0.popTurn() }) else { return false }
     turn.resume()
@@ -120,11 +120,11 @@ extension VirtualTimeExecutor: RealWorkObserver {
   }
 }
 
-/// The jobs that can run, and the order in which they do.
+/// The jobs that are ready, and the order in which they run.
 ///
 /// Jobs that other jobs of the same virtual time made ready run in order, or in an order drawn from
 /// a seed. Jobs from outside, made ready by a thread whose speed is unknown, wait until no other
-/// job is left, and then run one at a time. So the speed of such threads doesn't change the order.
+/// job remains, and then run one at a time. So the speed of such threads doesn't change the order.
 struct RunQueue<Job> {
   private var ready = FIFOQueue<Job>()
   private var outside = FIFOQueue<Job>()
@@ -150,10 +150,11 @@ struct RunQueue<Job> {
   }
 }
 
-/// The real work that takes turns: the piece of work whose turn it is, and those that wait.
+/// The real work that runs one piece at a time: the current piece, and those that wait.
 ///
-/// Each piece of work waits twice: to begin, and, after it has ended, for its caller to go on. Both
-/// times ``popNext()`` lets it go on. The driver calls that method when nothing else can run.
+/// Each piece of work waits twice: before it starts, and after it ends, before its caller
+/// continues. Both times, ``popNext()`` ends the wait. The driver calls that method when nothing
+/// else can run.
 struct Turns<Waiter> {
   private enum Stage {
     case free
@@ -164,7 +165,7 @@ struct Turns<Waiter> {
   private var stage = Stage.free
   private var waiting = FIFOQueue<Waiter>()
 
-  /// Whether a piece of work has begun and not ended.
+  /// Whether a piece of work has started and not ended.
   var isUnderWay: Bool {
     switch stage {
     case .underWay: true
@@ -172,7 +173,7 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Whether ``popNext()`` has a waiter to let go on.
+  /// Whether ``popNext()`` has a waiter to return.
   var hasNext: Bool {
     switch stage {
     case .free: !waiting.isEmpty
@@ -181,16 +182,16 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Adds a piece of work that waits to begin.
+  /// Adds a piece of work that waits to start.
   mutating func append(_ work: Waiter) { waiting.append(work) }
 
-  /// Notes that the work whose turn it was has ended, and that its caller waits.
+  /// Records that the current work has ended, and that its caller waits.
   mutating func end(_ caller: Waiter) {
-    guard isUnderWay else { preconditionFailure("a work ended whose turn it was not") }
+    guard isUnderWay else { preconditionFailure("work ended out of turn") }
     stage = .ended(caller)
   }
 
-  /// Removes and returns what goes on: the caller of the work that has ended, else the next work.
+  /// Removes and returns the next waiter: the caller of work that has ended, or else the next work.
   mutating func popNext() -> Waiter? {
     switch stage {
     case .underWay: return nil
@@ -211,22 +212,22 @@ struct Turns<Waiter> {
   }
 }
 
-/// What a virtual time does when none of its jobs can run.
+/// The step that a virtual time takes when none of its jobs can run.
 enum IdleStep: Equatable {
-  /// Lets real work that takes turns begin, or lets its caller go on after it has ended.
+  /// Starts the next real work in turn, or resumes its caller after it has ended.
   case takeTurn
   /// Moves the time to the first deadline and wakes what sleeps until then.
   case wake
   /// Moves the time to the target of the first advance and ends that advance.
   case endAdvance
-  /// Waits for real work: the time stands still.
+  /// Waits for real work, without moving the time.
   case waitForRealWork
-  /// Gives up: no step of the virtual time can make a job run.
+  /// No step of the virtual time can make a job run.
   case stuck
 
   /// Decides on the step.
   ///
-  /// Sleeps that are due at the target of an advance end before the advance.
+  /// Sleeps that are due at the target of an advance end before the advance does.
   init(
     mode: VirtualTime.Mode,
     firstDeadline: VirtualClock.Instant?,
@@ -235,7 +236,7 @@ enum IdleStep: Equatable {
     isHeld: Bool
   ) {
     if hasTurn {
-      // Even while other real work is in flight: it may be waiting for this turn.
+      // Take the turn even while other real work is in flight, which may be waiting for it.
       self = .takeTurn
     } else if isHeld {
       self = .waitForRealWork

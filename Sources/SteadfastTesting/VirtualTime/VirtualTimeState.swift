@@ -1,10 +1,10 @@
 import SteadfastQueue
 import SteadfastRetry
 
-/// What a ``VirtualTimeExecutor`` guards with its lock: the jobs, and what the driver waits for.
+/// The state that a ``VirtualTimeExecutor`` guards with its lock: the jobs, and the driver's waits.
 ///
-/// Each event is one method. If it returns a continuation, the caller resumes it, once, after it
-/// releases the lock.
+/// Each event is one method. If it returns a continuation, the caller resumes it once, after
+/// releasing the lock.
 struct VirtualTimeState<Job> {
   typealias Driver = CheckedContinuation<Void, Never>
   typealias Advance = CheckedContinuation<Void, any Error>
@@ -13,18 +13,17 @@ struct VirtualTimeState<Job> {
   private(set) var jobs: RunQueue<Job>
   private(set) var advances = DeadlineHeap<Advance, VirtualClock.Instant>()
   private(set) var turns = Turns<Turn>()
-  /// What tasks wait for, as far as that is known.
+  /// The known waits of tasks.
   var waits = KnownWaits()
-  /// The error of the first sleep that began in a task that the virtual time does not run.
+  /// The error of the first task that used the clock without running on the virtual time.
   private(set) var mistake: VirtualTimeError?
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
-  /// Whether a job, or work that takes turns, came from another thread without being announced as
-  /// real work.
+  /// Whether a job or work in turn came from another thread without being registered as real work.
   private(set) var hasCallsFromOutside = false
-  /// How often something has come from outside: a job, or the beginning or end of real work.
+  /// The number of signals from outside: a job, or the start or end of real work.
   ///
-  /// While this number grows, finding nothing to do does not prove that the body is stuck.
+  /// While this number grows, having nothing to do does not prove that the body is stuck.
   private(set) var signalsFromOutside: UInt64 = 0
   private var realWork = 0
   private var hasStarted = false
@@ -35,14 +34,14 @@ struct VirtualTimeState<Job> {
 
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
-  /// Returns whether code on this thread runs neither inside the virtual time nor as real work.
+  /// Returns whether the code on a thread runs neither inside the virtual time nor as real work.
   func isLeft(by thread: ThreadIdentity) -> Bool {
     !isClosed && !isHeld && thread != drivingThread
   }
 
   mutating func note(_ mistake: VirtualTimeError) { self.mistake = self.mistake ?? mistake }
 
-  /// Adds a job, and returns the driver if it waits.
+  /// Adds a job, and returns the driver if it is waiting.
   mutating func enqueue(_ job: Job, from thread: ThreadIdentity) -> Driver? {
     if thread == drivingThread {
       jobs.append(job)
@@ -55,7 +54,7 @@ struct VirtualTimeState<Job> {
     return waitingDriver.take()
   }
 
-  /// Marks jobs from `thread` as jobs from inside, which run in order, until ``stopDriving()``.
+  /// Treats jobs from `thread` as jobs from inside until ``stopDriving()``; they run in order.
   mutating func startDriving(on thread: ThreadIdentity) {
     drivingThread = thread
     hasStarted = true
@@ -76,13 +75,15 @@ struct VirtualTimeState<Job> {
   }
 
   mutating func endRealWork() -> Driver? {
-    precondition(realWork > 0, "real work ended that had not begun")
+    precondition(realWork > 0, "real work ended that had not started")
     signalsFromOutside += 1
     realWork -= 1
     return realWork == 0 ? waitingDriver.take() : nil
   }
 
-  /// Adds work that waits for its turn; false if the virtual time is closed and no turn is needed.
+  /// Adds work that waits for its turn.
+  ///
+  /// `isTaken` is false if the virtual time is closed, so that the work needs no turn.
   mutating func beginTurn(
     _ work: Turn,
     from thread: ThreadIdentity
@@ -93,7 +94,9 @@ struct VirtualTimeState<Job> {
     return (true, waitingDriver.take())
   }
 
-  /// Ends the work whose turn it is; false if the virtual time is closed and its caller can go on.
+  /// Ends the work whose turn it is.
+  ///
+  /// `isTaken` is false if the virtual time is closed, so that the caller can continue at once.
   mutating func endTurn(_ caller: Turn) -> (isTaken: Bool, driver: Driver?) {
     guard !isClosed else { return (false, nil) }
     turns.end(caller)
@@ -120,7 +123,7 @@ struct VirtualTimeState<Job> {
     advances.popFirst(through: .last).map { ($0.deadline, $0.element) }
   }
 
-  /// Lets the driver wait; false if what it waits for has happened already.
+  /// Stores the driver until the next signal; returns false if it has no need to wait.
   mutating func letDriverWait(_ driver: Driver, forRealWork: Bool) -> Bool {
     guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !forRealWork || isHeld
     else { return false }
@@ -128,7 +131,7 @@ struct VirtualTimeState<Job> {
     return true
   }
 
-  /// Closes the virtual time: it takes no more jobs.
+  /// Closes the virtual time, so that it accepts no more jobs.
   mutating func close() { isClosed = true }
 
   private mutating func noteCallFromOutside() {
@@ -136,7 +139,7 @@ struct VirtualTimeState<Job> {
   }
 }
 
-/// The waits under way that can be described, in the order in which they began.
+/// The current waits that can be described, in the order in which they started.
 struct KnownWaits {
   private var waits: [(number: UInt64, wait: KnownWait)] = []
   private var lastNumber: UInt64 = 0

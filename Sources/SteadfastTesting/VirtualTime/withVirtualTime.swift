@@ -19,23 +19,23 @@ public import Foundation
 ///   #expect(time.clock.now.offset < .seconds(3_600))
 /// }
 /// ```
-/// All tasks of the virtual time take turns on one thread. When none can run, the time moves to the
-/// next deadline on ``VirtualTime/clock``. In ``VirtualTime/Mode/manual`` mode, it moves only as
-/// far as ``VirtualTime/advance(by:)`` asks. Cancelling the caller cancels the body.
+/// All tasks of the virtual time share one thread. When none can run, the time moves to the next
+/// deadline on ``VirtualTime/clock``. In ``VirtualTime/Mode/manual`` mode, it moves only as far as
+/// ``VirtualTime/advance(by:)`` says. Cancelling the caller cancels the body.
 /// - Parameters:
 ///   - mode: What moves the time.
-///   - order: The order of tasks that could run at the same time.
-///   - date: The date at the beginning; by default the same one each time.
+///   - order: The order of tasks that are ready at the same time.
+///   - date: The date at the start; by default the same date each time.
 ///   - limit: How far the time may move by itself before the body is cancelled and an error is
 ///     thrown. By default it is ten years, and the time may move further a thousand times.
 ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
 ///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
 ///     in the test.
 ///   - body: The test. No task may still sleep on the clock when it returns.
-/// - Returns: What the body returns.
-/// - Throws: What the body throws; a ``VirtualTimeError`` if nothing can run before the body has
-///   ended, or if tasks are left asleep after it. A body that can't go on is cancelled. If it does
-///   not end then, it is left behind.
+/// - Returns: The body's result.
+/// - Throws: The body's error; a ``VirtualTimeError`` if nothing can run before the body has ended,
+///   or if tasks still sleep after it. A body that can't continue is cancelled. If it still does
+///   not end, it is left behind.
 @concurrent
 public func withVirtualTime<Success: Sendable>(
   _ mode: VirtualTime.Mode = .automatic,
@@ -75,8 +75,8 @@ public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
 
   /// Runs `function` in a new virtual time.
   ///
-  /// It ends when the test does. A test that is stuck is cancelled and fails. If the test ignores
-  /// the cancellation, the issue is recorded at once, and the method waits for the test.
+  /// The virtual time ends when the test does. A stuck test is cancelled and fails. If the test
+  /// ignores the cancellation, the issue is recorded at once, and the method waits for the test.
   /// - Throws: What `function` throws, or a ``VirtualTimeError``.
   public func provideScope(
     for test: Test,
@@ -108,7 +108,7 @@ extension Trait where Self == VirtualTimeTrait {
   /// Runs each test case in a virtual time of its own.
   /// - Parameters:
   ///   - mode: What moves the time.
-  ///   - order: The order of tasks that could run at the same time.
+  ///   - order: The order of tasks that are ready at the same time.
   ///   - limit: How far the time may move by itself. A test that needs more fails. By default it is
   ///     ten years, and the time may move further a thousand times.
   ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for

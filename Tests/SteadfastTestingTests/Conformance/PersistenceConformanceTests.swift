@@ -124,7 +124,7 @@ import Testing
     let report = await check(behaviour, PersistenceConformance(randomCases: 1))
     let failure = report.failures.first { $0.requirement.id == "concurrency.claims" }
     #expect(failure?.expected == "each task is handed out once")
-    #expect(failure?.found == "task 1 was handed out again")
+    #expect(failure?.found == "task 1 was claimed again")
   }
 
   @Test(.virtualTime, arguments: FaultInjectingStore.Call.Kind.allCases)
@@ -150,7 +150,7 @@ import Testing
     #expect(hung.isEmpty == notAsked.contains(kind), "\(report)")
     for failure in report.failures {
       #expect(failure.expected == "each call returns")
-      #expect(failure.found == "for 5.0 seconds none has returned")
+      #expect(failure.found == "no call has returned for 5.0 seconds")
       if kind == .claim { #expect(failure.steps.last?.hasPrefix("claim ") == true) }
     }
     for store in stores.entries { store.restore() }

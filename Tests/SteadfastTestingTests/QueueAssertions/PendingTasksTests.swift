@@ -129,7 +129,7 @@ import Testing
 
   @Test(arguments: [
     ("b", 0.0, "Letter(text: \"b\")"),
-    ("a", 60.0, "Of Letter it has Letter(text: \"a\")"),
+    ("a", 60.0, "Its Letter tasks: Letter(text: \"a\")"),
   ])
   func `a task that is missing is an issue that says what is there`(
     text: String,

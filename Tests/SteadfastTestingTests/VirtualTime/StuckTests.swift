@@ -107,7 +107,7 @@ import Testing
       // Only what is reported here lets the case end.
       gate.open()
       let error = issue.error as? VirtualTimeError
-      return error?.description.hasSuffix("and is waited for") == true && trace.entries.isEmpty
+      return error?.description.hasSuffix("keeps waiting for it") == true && trace.entries.isEmpty
     }
     #expect(trace.entries == ["ended"])
   }

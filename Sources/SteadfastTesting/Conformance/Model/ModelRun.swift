@@ -7,27 +7,27 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Performs random steps on a store and on a reference, and expects the same answers.
+/// Performs random steps on a store and on a reference, and compares the answers.
 struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
-  /// By how much clocks may have gone on by themselves when a task's lease began, or was extended.
+  /// For each leased task, the check's uptime when its lease started or was last extended.
   private var leaseStarts: [TaskID: Duration] = [:]
-  /// The insertions so far, stored or not.
+  /// All insertions so far, whether they were stored or not.
   private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
-  /// The tasks that have remembered something.
+  /// The tasks that have ever remembered something.
   private var remembering: Set<TaskID> = []
-  /// The date of the next step; each step has a date of its own.
+  /// The date of the current step; each step has its own date.
   private var now = 0.0
 
   private var isShared: Bool { store.store.sharing != nil }
 
   init(_ store: StoreProbe) { self.store = store }
 
-  /// Performs steps, each of which has a number that gives its date.
+  /// Performs steps, on dates that their numbers determine.
   ///
-  /// So a step has the same date when others are left out.
+  /// So a step keeps its date when other steps are removed.
   mutating func perform(_ steps: [(number: Int, step: ModelStep)]) async throws {
     var last = -1
     for (number, step) in steps {
@@ -70,7 +70,7 @@ struct ModelRun {
       )
     case .rebase(let seconds):
       guard store.store.hasOneClock else { return }
-      // When the dates at which tasks end go back, it is not clear which of them ended last.
+      // Once the clock has gone back, the end dates no longer show which task ended last.
       for queue in ["", "other"] {
         for state: TaskState in [.succeeded, .abandoned, .cancelled] {
           try await apply(
@@ -111,7 +111,7 @@ struct ModelRun {
   private mutating func apply(_ changes: [ModelStep.Change]) async throws {
     var batch = ModelBatch(reference)
     for change in changes {
-      // Each task that ends has a date of its own.
+      // Each change has its own date, so no two tasks end at the same time.
       let date = now + Double(batch.changes.count) / 4
       switch change {
       case .insert(let task):
@@ -145,14 +145,14 @@ struct ModelRun {
     let refusal = ReferenceTable.firstRefusal(of: batch.changes, expected)
     let found = try await store.apply(batch.changes, durability: .relaxed)
     for (index, (found, expected)) in zip(found, expected).enumerated() where found != expected {
-      // Changes after the insertion that refuses the batch need no outcome of their own.
+      // After the insertion that refuses the batch, any change may have the outcome `batchRefused`.
       let mayBeAny = expected != .valueDiffers && found == .batchRefused
       if let refusal, refusal < index, mayBeAny { continue }
       try store.expect("outcome \(index + 1)", found.step, expected.step)
     }
   }
 
-  /// Returns a lease by its place among all leases so far; negative places count from the end.
+  /// Returns the lease at an index among all leases so far; negative indices count from the end.
   private func lease(_ claim: Int) -> Lease? {
     guard !leases.isEmpty else { return nil }
     let place = claim % leases.count
@@ -161,23 +161,23 @@ struct ModelRun {
 
   // MARK: Claims
 
-  /// How long claims last: a few steps, or for ever if the store's clock can't be moved.
+  /// The duration of claims: a few steps, or practically forever if the clock can't be moved.
   private var leaseDuration: Duration {
     .seconds(store.trial.advanceClock == nil ? StoreProbe.longLeaseTime : 30)
   }
 
-  /// Moves the store's clock on to the date of the step, so that claims run out.
+  /// Moves the store's clock forward to the date of the step, so that claims expire.
   ///
-  /// Just after a claim has run out, the store may have ended it or not; just before, too, if its
-  /// clock goes on by itself. The clock moves past that time. So at each claim, it is known which
-  /// ones are over.
+  /// Shortly after a claim expires, the store may or may not have ended it. The same is true
+  /// shortly before, if its clock runs by itself. So the clock skips these periods: at each step,
+  /// the reference knows which claims have ended.
   private mutating func advanceClock() async throws {
     guard isShared, store.trial.advanceClock != nil else { return }
     var date = max(reference.clock, .second(now))
     let uptime = store.trial.uptime()
     let ends = reference.entries.compactMap { entry in
       entry.leaseEnd.map { end in
-        // Three seconds are for this claim.
+        // This claim itself may take up to three seconds.
         let advance = 3 + (uptime - leaseStarts[entry.record.id, default: uptime]) / .seconds(1)
         return end - advance...end + store.mostDelay + 3
       }
@@ -238,9 +238,9 @@ struct ModelRun {
   ) throws {
     let isDue = claim.nextDate.map { $0 <= request.now } ?? false
     if hasMore { return try store.expect("whether the next date has come", isDue, true) }
-    // A claim that reached its limit need not look for more, even if that is none.
+    // A claim that reached its limit need not look for more tasks, even if the limit is zero.
     if isDue, request.limit <= 0 { return }
-    // The date of a task that this claim does not accept may count or not.
+    // A store may or may not consider the dates of tasks that this claim does not accept.
     let dates = reference.waiting.map(\.record).filter { record in
       record.availableDate > request.now && record.queue == request.queue
         && (request.names[record.name] ?? request.otherNames) > 0
@@ -270,7 +270,7 @@ struct ModelRun {
     for id in remembering.sorted() {
       var expected = TaskMemory()
       for (name, value) in reference.memory(of: id) { expected[name.text] = value }
-      // The report shows only the look-up that finds a difference.
+      // Look up directly, so that the report shows only the look-up that finds a difference.
       guard try await store.store.memory(of: id) != expected else { continue }
       try await store.expectMemory(id.number, expected)
     }
@@ -283,7 +283,7 @@ struct ModelRun {
   }
 }
 
-/// Removes elements from a list that fails, as long as it still fails.
+/// Removes elements from a failing list, as long as the rest still fails.
 ///
 /// - Returns: the smallest failing list that was found, with its failure.
 package func shrunk<Element, Failure>(
@@ -309,12 +309,12 @@ package func shrunk<Element, Failure>(
   }
 }
 
-/// The requirement that a store answers random calls as a plain reference does.
+/// The requirement that a store answers random calls as a simple reference does.
 extension PersistenceConformance.Requirement {
   static let model: [Self] = [
     Self(
       "model.random",
-      "Random calls are answered, and leave the same tasks, as those of a plain reference.",
+      "Random calls have the same answers and leave the same tasks as with a simple reference.",
       check: answersAsReference
     )
   ]
@@ -332,7 +332,7 @@ extension PersistenceConformance.Requirement {
       }
       // The report shows the steps of the last run.
       let last = await self.failure(of: smallest, store, "\(number)-last")
-      store.trial.note("(the random case of the seed \(seed), with as few steps as still fail)")
+      store.trial.note("(the random case of seed \(seed), reduced to the fewest steps that fail)")
       throw last ?? smallestFailure
     }
     store.trial.forgetSteps()

@@ -9,8 +9,8 @@ import Foundation
 
 /// A random step in the check of a store against a reference.
 ///
-/// Steps name tasks and claims by numbers, so that a step keeps a meaning when earlier steps are
-/// left out.
+/// Steps refer to tasks and claims by number, so that a step stays meaningful when earlier steps
+/// are removed.
 enum ModelStep: Sendable {
   struct NewTask: Sendable {
     var number: Int
@@ -44,14 +44,14 @@ enum ModelStep: Sendable {
   /// One change.
   enum Change: Sendable {
     case insert(NewTask)
-    /// One of the latest insertions is sent again.
+    /// Repeats one of the latest insertions.
     case insertAgain(back: Int)
     case end(claim: Int, End, retains: Bool, delay: Double, awaiting: [String])
     case remember(claim: Int, [String: [UInt8]])
-    /// A value is completed if it is open, which it need not be.
+    /// Completes a value, which may or may not be open.
     case complete(task: Int, String, [UInt8])
     case control(task: Int, Control, retains: Bool)
-    /// A value is set if it is the present one, or one that it seldom is.
+    /// Sets a value, comparing it with the present value or with one that it seldom has.
     case value(String, isPresent: Bool, to: [UInt8]?)
   }
 
@@ -78,7 +78,7 @@ struct ModelDrawing {
   private var random: SplitMix64
   private var lastNumber = 0
   let names = ["A", "B", "C"]
-  /// Most tasks are in one queue, so that much happens there.
+  /// Most tasks are in one queue, so that they interact.
   private let queues = ["", "", "", "other"]
 
   init(seed: UInt64) { random = Randomness.seeded(seed).makeGenerator() }
@@ -109,12 +109,12 @@ struct ModelDrawing {
   }
 
   private mutating func claim() -> ModelStep {
-    var room: [String: Int] = [:]
-    for name in names where below(3) > 0 { room[name] = draw([0, 1, 2, .max]) }
+    var limits: [String: Int] = [:]
+    for name in names where below(3) > 0 { limits[name] = draw([0, 1, 2, .max]) }
     return .claim(
       limit: below(5),
       queue: draw(queues),
-      names: room,
+      names: limits,
       otherNames: draw([0, 0, 1, 3]),
       conditions: draw([[], ["a"], ["a", "b"], ["a", "b"]])
     )
@@ -124,7 +124,7 @@ struct ModelDrawing {
     switch below(12) {
     case 0..<4: return below(8) == 0 ? .insertAgain(back: below(4)) : .insert(newTask())
     case 4..<7:
-      // One of the latest claims, because earlier ones are mostly stale.
+      // Choose one of the latest claims, because earlier ones are mostly stale.
       return .end(
         claim: -1 - below(6),
         draw(ModelStep.End.allCases + [.suspend, .suspendEndlessly]),
@@ -154,7 +154,7 @@ struct ModelDrawing {
     }
   }
 
-  /// Mostly one of the latest tasks, which others wait for or that wait for others.
+  /// Returns the number of a task, usually of a recent one, which likely has dependencies.
   private mutating func recentTask() -> Int {
     below(3) > 0 ? max(1, lastNumber - below(8)) : below(lastNumber + 2)
   }
@@ -165,7 +165,7 @@ struct ModelDrawing {
 
   private mutating func newTask() -> ModelStep.NewTask {
     lastNumber += 1
-    // Sometimes an ID that is taken.
+    // Sometimes use an ID that is already taken.
     let number = below(20) == 0 ? below(lastNumber) + 1 : lastNumber
     let dependencies = drawDependencies(of: number)
     let follower = drawFollower(of: number)
@@ -187,19 +187,19 @@ struct ModelDrawing {
       dependencies: dependencies,
       rule: below(3) == 0 ? .allEnded : .allSucceeded,
       follower: follower,
-      // A task that waits replaces none.
+      // A task that has dependencies or a follower can't replace another one.
       policy: policy == .replace && !isPlain ? .keep : policy
     )
   }
 
-  /// Some of the latest tasks, which may have left.
+  /// Returns the numbers of some recent tasks, which may no longer be stored.
   private mutating func drawDependencies(of number: Int) -> Set<Int> {
     guard below(2) == 0 else { return [] }
     let numbers = Set((0...below(2)).map { _ in lastNumber - 1 - below(6) })
     return numbers.filter { $0 > 0 && $0 != number }
   }
 
-  /// One of the latest tasks, or the next one.
+  /// Returns the number of a recent task, or of the next one.
   private mutating func drawFollower(of number: Int) -> Int? {
     guard below(4) == 0 else { return nil }
     let follower = below(3) == 0 ? lastNumber + 1 : lastNumber - 1 - below(5)
@@ -207,7 +207,7 @@ struct ModelDrawing {
   }
 }
 
-/// The texts of a check's steps, with tasks as numbers and dates as seconds.
+/// The descriptions of a check's steps, with tasks as numbers and dates as seconds.
 extension TaskChange {
   var step: String {
     switch self {
@@ -264,7 +264,7 @@ extension Date? {
 }
 
 extension Bool {
-  fileprivate var step: String { self ? ", keeping it" : "" }
+  fileprivate var step: String { self ? ", retaining it" : "" }
 }
 
 extension TaskUpdate {
@@ -282,7 +282,7 @@ extension TaskUpdate {
 }
 
 extension [UInt8]? {
-  /// The bytes of a value, or their number if there are many.
+  /// The bytes of a value, or their count if there are many.
   var step: String {
     guard let self else { return "none" }
     return self.count > 20 ? "\(self.count) bytes" : "\(self)"
@@ -318,7 +318,7 @@ extension ChangeOutcome {
     case .superseded(let id): "superseded by \(id.number)"
     case .unmetDependency(let id): "unmet dependency \(id.number)"
     case .doneWithConsequences(let consequences):
-      "done, with \(consequences.tasks.map(\.number)) along\(consequences.batch.step)"
+      "done, cascading to \(consequences.tasks.map(\.number))\(consequences.batch.step)"
     case .done, .identityTaken, .stale, .batchRefused, .valueDiffers: "\(self)"
     @unknown default: "\(self)"
     }
@@ -336,7 +336,7 @@ extension TaskRecord {
     if let latestDate { text += " at the latest at \(latestDate.step)" }
     if let expiryDate { text += " expires at \(expiryDate.step)" }
     if let orderKey {
-      text += " order '\(orderKey)'\(blocksOrderOnFailure ? ", which it holds" : "")"
+      text += " order '\(orderKey)'\(blocksOrderOnFailure ? " (blocks it on failure)" : "")"
     }
     text += dependencies.step
     if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
@@ -345,13 +345,13 @@ extension TaskRecord {
 }
 
 extension TaskDependencies {
-  /// The parts of the text, or that there is none.
+  /// The description without its leading space, or `none` if it is empty.
   var summary: String {
     let step = step
     return step.isEmpty ? "none" : String(step.drop { $0 == "," || $0 == " " })
   }
 
-  /// What was chosen, and what has happened since, each with a space before it.
+  /// The chosen dependencies and what has happened since, each with a space before it.
   var step: String {
     var text = ""
     if !tasks.isEmpty || rule != .allSucceeded {
@@ -360,7 +360,7 @@ extension TaskDependencies {
     if let follower { text += " before \(follower.number)" }
     if !failed.isEmpty {
       let failed = failed.sorted { $0.key < $1.key }.map { "\($0.key.number) \($0.value)" }
-      text += failed.count > 20 ? " noting \(failed.count) tasks" : " noting \(failed)"
+      text += failed.count > 20 ? " failed: \(failed.count) tasks" : " failed: \(failed)"
     }
     if let cause { text += " because of \(cause.number)" }
     return text + batch.step
@@ -395,7 +395,7 @@ extension TaskFilter {
     if let orderKeys { criteria.append("order keys \(list(orderKeys) { $0 })") }
     if let unmetBy { criteria.append("unmet by \(list(unmetBy) { $0.rawValue })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
-    if let isPostponed { criteria.append(isPostponed ? "put off" : "not put off") }
+    if let isPostponed { criteria.append(isPostponed ? "postponed" : "not postponed") }
     if let remembers { criteria.append(remembers ? "remembering" : "remembering nothing") }
     if let availableDates {
       let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
@@ -405,32 +405,33 @@ extension TaskFilter {
   }
 }
 
-/// Gathers changes into a batch, as a queue does.
+/// Collects changes into a batch, as a queue does.
 ///
 /// A batch has at most one change for each task and each value, and no change that depends on the
-/// outcome of another one. What would break this, or what no queue would do, is left out.
+/// outcome of another one. Changes that would break this rule are skipped, and so are changes that
+/// no queue would make.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
   private let reference: ReferenceTable
-  /// The tasks that changes name, new ones too.
+  /// The tasks that the batch changes directly, including new ones.
   private var touched: Set<TaskID> = []
-  /// The tasks that changes concern: those that wait for the changed ones, and so on.
+  /// The tasks that the changes may affect: the changed tasks, those that wait for them, and so on.
   private var concerned: Set<TaskID> = []
   private var added: Set<TaskID> = []
-  /// The tasks that new tasks name.
+  /// The dependencies of new tasks.
   private var named: Set<TaskID> = []
-  /// The followers of new tasks, each with these.
+  /// The new members of each follower's batch.
   private var members: [TaskID: Set<TaskID>] = [:]
   /// The unique keys of the changed tasks, with their queues and names.
   private var keys: Set<[String]> = []
-  /// The unique keys of all tasks that changes concern.
+  /// The unique keys of all tasks that the changes may affect.
   private var concernedKeys: Set<[String]> = []
   /// The names of the batch's values.
   private var names: Set<ExactText> = []
 
   init(_ reference: ReferenceTable) { self.reference = reference }
 
-  /// The tasks for which new tasks wait, or that wait for them.
+  /// The dependencies and followers of new tasks.
   private var awaited: Set<TaskID> { named.union(members.keys) }
 
   mutating func add(_ change: TaskChange, of id: TaskID) {
@@ -474,9 +475,9 @@ struct ModelBatch {
     changes.append(.insert(record, onDuplicate: policy))
   }
 
-  /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower.
+  /// Returns whether a new task may have its dependencies and its follower.
   ///
-  /// Nor may tasks wait for each other in a circle.
+  /// No other change in the batch may affect those tasks, and the new task must not create a cycle.
   private func mayWait(_ record: TaskRecord) -> Bool {
     let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
     let others = tasks.union(follower.map { [$0] } ?? [])
@@ -488,14 +489,14 @@ struct ModelBatch {
       .isDisjoint(with: tasks.union(members[record.id] ?? []))
   }
 
-  /// Lets a task remember values, in an order of the names that is always the same.
+  /// Lets a task remember values, in the order of their names, so that runs are reproducible.
   mutating func remember(_ lease: Lease, _ values: [String: [UInt8]]) {
     let changes = values.sorted { $0.key < $1.key }.map { name, value in
       TaskChange.remember(lease, named: name, value: value)
     }
     let count = self.changes.count
     add(changes[0], of: lease.id)
-    // A task has either several of these changes in a batch, or one other change.
+    // In a batch, a task may have several of these changes, or one other change.
     if self.changes.count > count { self.changes += changes.dropFirst() }
   }
 
@@ -511,7 +512,7 @@ extension TaskRecord {
 }
 
 extension Date {
-  /// Rounds to one of a few dates, so that tasks often have the same date.
+  /// Rounds down to a multiple of 40 seconds, so that tasks often have the same date.
   fileprivate static func coarse(_ seconds: Double) -> Date {
     .second((seconds / 40).rounded(.down) * 40)
   }

@@ -8,26 +8,26 @@ import Foundation
 
 /// Dependencies in the reference.
 extension ReferenceTable {
-  // MARK: Who waits for whom
+  // MARK: Dependents
 
-  /// The tasks that name a task, or follow its batch, in the order of their IDs.
+  /// Returns the tasks that depend on a task or follow its batch, in the order of their IDs.
   private func dependents(of record: TaskRecord) -> [TaskRecord] {
     let (id, follower) = (record.id, record.dependencies.follower)
     return sorted { $0.id == follower || $0.dependencies.tasks.contains(id) }
   }
 
-  /// Some of the tasks, in the order of their IDs.
+  /// Returns the tasks that satisfy a predicate, in the order of their IDs.
   private func sorted(_ isWanted: (TaskRecord) -> Bool) -> [TaskRecord] {
     entries.map(\.record).filter(isWanted).sorted { $0.id < $1.id }
   }
 
-  /// Whether the end of a task is answered with its consequences.
+  /// Returns whether the outcome of the task's end includes consequences.
   func concernsOthers(_ record: TaskRecord) -> Bool {
     record.dependencies.follower != nil
       || entries.contains { $0.record.dependencies.tasks.contains(record.id) }
   }
 
-  /// Whether a task in the store names this one, or has it as its follower.
+  /// Returns whether a stored task depends on this one, or has it as its follower.
   func isAwaited(_ id: TaskID) -> Bool {
     entries.contains { entry in
       let dependencies = entry.record.dependencies
@@ -35,7 +35,7 @@ extension ReferenceTable {
     }
   }
 
-  /// The tasks that wait for one that has not ended.
+  /// The tasks that wait for an unfinished task.
   var waitingForOthers: Set<TaskID> {
     let unfinished = entries.map(\.record).filter { !$0.state.isFinished }
     let ids = Set(unfinished.map(\.id))
@@ -43,7 +43,7 @@ extension ReferenceTable {
     return Set(naming + unfinished.compactMap(\.dependencies.follower))
   }
 
-  /// The tasks that a change to a task may change: it, those that wait for it, and so on.
+  /// Returns the tasks that a change to a task may affect: it, its dependents, and theirs in turn.
   package func concerned(by id: TaskID) -> Set<TaskID> {
     var (found, next): (Set<TaskID>, [TaskID]) = ([id], [id])
     while let id = next.popLast() {
@@ -64,7 +64,7 @@ extension ReferenceTable {
     }.min()
   }
 
-  /// Counts a new task for its batch, and returns it with what has happened to those it waits for.
+  /// Counts a new task in its batch, and returns it with the failures of its dependencies.
   mutating func joined(_ record: TaskRecord) -> TaskRecord {
     var record = record
     record.dependencies = record.dependencies.asChosen
@@ -110,10 +110,10 @@ extension ReferenceTable {
 
   // MARK: Changes
 
-  /// Changes what a change to a task means for others, which wait for it.
+  /// Applies the consequences of a change for the tasks that wait for the changed one.
   ///
-  /// `before` is the task before the change, which has been applied to it.
-  /// - Returns: What has changed; `nil` if such a change never concerns others.
+  /// The change itself has already been applied; `before` is the task as it was before.
+  /// - Returns: The consequences; `nil` if a change of this kind never affects other tasks.
   mutating func consequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
     switch change {
     case .succeed: end(before, .succeeded, at: .distantPast, retains: true)
@@ -187,7 +187,7 @@ extension ReferenceTable {
     return Consequences(tasks: restarted.sorted(), batch: batch(before: record))
   }
 
-  /// Takes back, for the tasks that wait for a task, that it has ended.
+  /// Reverts the effects of a task's end on its batch and its dependents.
   private mutating func reopen(_ record: TaskRecord) {
     count(record.dependencies.follower) { batch in
       if record.state == .succeeded { batch.succeeded -= 1 } else { batch.failed -= 1 }
@@ -202,7 +202,7 @@ extension ReferenceTable {
       || holder(insteadOf: record) != nil
   }
 
-  /// Removes the tasks that were cancelled because of another one.
+  /// Removes the tasks whose cancellation a task caused, directly or indirectly.
   ///
   /// - Returns: Their IDs, in order.
   @discardableResult
@@ -219,7 +219,9 @@ extension ReferenceTable {
 }
 
 extension TaskChange {
-  /// The task that the change concerns, if it is there and the change is for it alone.
+  /// The task that the change is for.
+  ///
+  /// It is `nil` for an insertion, and for a change that isn't for exactly one task.
   package var taskID: TaskID? {
     switch self {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),

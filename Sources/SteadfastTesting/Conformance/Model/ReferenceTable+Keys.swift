@@ -13,7 +13,7 @@ extension ReferenceTable {
     case outcome(ChangeOutcome)
   }
 
-  /// The tasks with the name and the unique key of another one.
+  /// Returns the indices of the other tasks with the same name and unique key.
   private func twins(of record: TaskRecord) -> [Int] {
     entries.indices.filter { index in
       let other = entries[index].record
@@ -25,7 +25,7 @@ extension ReferenceTable {
     twins(of: record).first { entries[$0].record.keyRole == role }
   }
 
-  /// The task with a role, unless it can't be performed any more when a new one is made.
+  /// Returns the index of the twin with a role, unless it has expired by the new task's creation.
   private func lastingTwin(of record: TaskRecord, _ role: UniqueKeyRole) -> Int? {
     twin(of: record, role).flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
   }
@@ -34,7 +34,7 @@ extension ReferenceTable {
     entries[index].record.state != .running && entries[index].record.hasExpired(by: date)
   }
 
-  /// Decides that a new task has a role, which expired tasks lose.
+  /// Gives a new task a role, and removes the roles of expired twins.
   private mutating func give(_ role: UniqueKeyRole, to record: TaskRecord) -> KeyDecision {
     for index in twins(of: record)
     where entries[index].record.keyRole != nil && hasExpired(index, by: record.createdDate) {
@@ -78,8 +78,7 @@ extension ReferenceTable {
     return .outcome(.replaced(id))
   }
 
-  /// The date from which a task may be performed that another one has replaced, and the one from
-  /// which that was counted.
+  /// Returns the available date of a task that was replaced, and the date from which it is counted.
   private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> (Date, from: Date?) {
     let (kept, taken) = (
       (old.availableDate, from: old.countedFrom), (new.availableDate, from: new.countedFrom)
@@ -134,9 +133,9 @@ extension ReferenceTable {
     }
   }
 
-  /// Removes a task whose attempt has failed, if it has a successor, which takes its place.
+  /// Replaces a task whose attempt failed with its successor, if it has one that has not expired.
   ///
-  /// - Returns: The successor.
+  /// - Returns: The successor; `nil` if the task stays.
   mutating func supersede(_ id: TaskID) -> TaskID? {
     guard let index = index(id) else { return nil }
     let holder = entries[index].record
@@ -178,7 +177,7 @@ extension ReferenceTable {
     return old.id
   }
 
-  /// Makes each successor whose holder has ended the holder.
+  /// Promotes each successor whose holder has ended to holder.
   mutating func promoteSuccessors() {
     for index in entries.indices
     where entries[index].record.keyRole == .successor
@@ -193,7 +192,7 @@ extension ReferenceTable {
     entries[index].record.keyRole = .holder
   }
 
-  /// The task that keeps one without a role from being restarted.
+  /// Returns the holder that prevents a task without a role from being restarted, if there is one.
   func holder(insteadOf record: TaskRecord) -> TaskID? {
     guard record.uniqueKey != nil, record.keyRole == nil else { return nil }
     return twin(of: record, .holder).map { entries[$0].record.id }

@@ -6,31 +6,33 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// A reference for what a store should do, as simple as possible: one list, searched linearly.
+/// A reference implementation of a store, as simple as possible: one list, searched linearly.
 package struct ReferenceTable: Sendable {
   package struct Entry: Sendable {
     package var record: TaskRecord
-    /// The task's place among tasks of the same priority and date.
+    /// The task's position among tasks of the same priority and date.
     ///
-    /// Tasks that were unparked together share a place.
+    /// Tasks that were unparked together share a position.
     package var place: Int
     package var lease: Lease?
-    /// The date by the store's clock at which the claim ends; `nil` in a store that one queue uses.
+    /// The date, by the store's clock, at which the claim ends; `nil` in a store with one queue.
     package var leaseEnd: Date?
-    /// The date by that clock from which the end was counted.
+    /// The date, by the store's clock, at which the claim started or was last extended.
     package var leaseStart: Date?
-    /// The task's place in the order in which tasks ended.
+    /// The task's position in the order in which tasks ended.
     package var end = 0
-    /// The task's place in the order of its key, which a restart does not change.
+    /// The task's position in the order of its key, which a restart does not change.
     package var number: Int
-    /// What the task remembers, by the bytes of the names.
+    /// The values that the task remembers, by the bytes of their names.
     package var memory: [ExactText: [UInt8]] = [:]
   }
 
   package var entries: [Entry] = []
-  /// The store's own clock, which stands still until it is moved.
+  /// The store's own clock, which advances only when it is moved.
   package var clock = Date.second(0)
-  /// The progress of batches whose followers may come later in the same batch of changes.
+  /// The progress of batches whose followers are not stored yet.
+  ///
+  /// The followers may come later in the same batch of changes.
   var earlyBatches: [TaskID: BatchProgress] = [:]
   /// The values, by the bytes of their names.
   package var values: [ExactText: [UInt8]] = [:]
@@ -89,7 +91,7 @@ package struct ReferenceTable: Sendable {
     return .done
   }
 
-  /// Changes a task that is not claimed.
+  /// Changes an unclaimed task that is in one of the states.
   package mutating func change(
     _ id: TaskID,
     in states: Set<TaskState>,
@@ -174,7 +176,7 @@ package struct ReferenceTable: Sendable {
 // MARK: - Claims
 
 extension ReferenceTable {
-  /// Returns the tasks to claim, in order; their leases come from the store under test.
+  /// Returns the tasks to claim, in order; the store under test provides their leases.
   package mutating func claimable(_ request: ClaimRequest, endsClaims: Bool = true) -> [Entry] {
     if endsClaims {
       interrupt { [clock] in $0.leaseEnd.map { $0 <= clock } ?? false }
@@ -204,7 +206,7 @@ extension ReferenceTable {
     entries[index].leaseEnd = duration.map { clock + $0 / .seconds(1) }
   }
 
-  /// Ends the claims of these tasks: they wait again, in their places, with one more interruption.
+  /// Ends the claims of these tasks: each waits again at its position, with one more interruption.
   package mutating func interrupt(where isOver: (Entry) -> Bool = { _ in true }) {
     for index in entries.indices where entries[index].lease != nil && isOver(entries[index]) {
       entries[index].lease = nil
@@ -216,7 +218,7 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable.Entry {
-  /// Decides the order of available tasks: the lower rank goes first.
+  /// Determines the order of available tasks: a lower rank comes first.
   package struct Rank: Comparable, Sendable {
     package let priority: Int
     package let availableDate: Date
@@ -241,7 +243,7 @@ extension ReferenceTable.Entry {
 }
 
 extension ReferenceTable {
-  /// Returns the ranks of these tasks, in the order of `ids`; `nil` for tasks that are not there.
+  /// Returns the ranks of these tasks, in the order of `ids`; `nil` for tasks that don't exist.
   ///
   /// Tasks of the same rank may be claimed in any order.
   package func ranks(of ids: [TaskID]) -> [Entry.Rank?] {
@@ -251,7 +253,7 @@ extension ReferenceTable {
 
 /// Applies changes to the reference, as to a store.
 extension ReferenceTable {
-  /// Applies all changes, or none if a value differs or an insertion refuses the batch.
+  /// Applies all changes, or none of them if a value differs or an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     guard batch.allSatisfy(isMet) else { return batch.map { _ in .valueDiffers } }
     let before = self
@@ -331,7 +333,7 @@ extension ReferenceTable {
         at: date
       )
     case .pause(let target):
-      // What is claimed is not suspended, and a stale lease wakes nothing.
+      // Only an unclaimed task can be suspended. A stale lease must not wake it.
       if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
       return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
@@ -369,7 +371,7 @@ extension ReferenceTable {
     return .done
   }
 
-  /// Returns whether the value that a change names is the present one, if the change names any.
+  /// Returns whether the present value is the one that a change expects, if it expects any.
   private func isMet(_ change: TaskChange) -> Bool {
     guard case .setValue(let name, let bytes, _) = change else { return true }
     return values[ExactText(name)] == bytes
@@ -416,7 +418,7 @@ extension ReferenceTable {
 }
 
 extension TaskRecord {
-  /// Returns the same task with the update, made from each of its fields.
+  /// Returns a copy with the update, built field by field.
   fileprivate func updated(by update: TaskUpdate) -> TaskRecord {
     TaskRecord(
       id: id,
@@ -454,7 +456,7 @@ extension TaskRecord {
 
   fileprivate mutating func note(_ failure: TaskFailure?) {
     guard let failure else { return }
-    // The texts are cut by Unicode scalars, which other systems count as characters.
+    // Truncate by Unicode scalars, because other systems count them as characters.
     earlierFailures = failures.suffix(4).map { earlier in
       let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
       var reason = String.UnicodeScalarView()
@@ -468,7 +470,7 @@ extension TaskRecord {
 
 /// Order keys and conditions in the reference.
 extension ReferenceTable {
-  /// The tasks that wait for nothing but their dates, their conditions and a worker.
+  /// The tasks that wait only for their dates, their conditions and a worker.
   package var waiting: [Entry] {
     let waitingForOthers = waitingForOthers
     return entries.filter { entry in
@@ -477,13 +479,13 @@ extension ReferenceTable {
     }
   }
 
-  /// Returns whether a date makes a task available.
+  /// Returns whether a task becomes available on its date.
   private func isDueOnDate(_ record: TaskRecord) -> Bool {
     record.state == .waiting
       || record.state == .suspended && record.availableDate < .distantFuture
   }
 
-  /// Returns whether no other task with the order key runs, and none comes before this one.
+  /// Returns whether the task is first in its order: no task with its key runs or comes before it.
   private func isHead(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.contains { other in
@@ -496,9 +498,9 @@ extension ReferenceTable {
   }
 }
 
-/// What tasks remember in the reference, and how they are suspended.
+/// Memories and suspension in the reference.
 extension ReferenceTable {
-  /// What a task remembers, by the bytes of the names.
+  /// Returns the values that a task remembers, by the bytes of their names.
   package func memory(of id: TaskID) -> [ExactText: [UInt8]] {
     index(id).map { entries[$0].memory } ?? [:]
   }
@@ -558,7 +560,7 @@ extension ReferenceTable {
     wake(&entries[index].record)
   }
 
-  /// Makes a suspended task wait, from the date on which it was enqueued.
+  /// Makes a suspended task wait, available since the date on which it was enqueued.
   func wake(_ record: inout TaskRecord) {
     record.state = .waiting
     record.availableDate = record.createdDate
@@ -568,7 +570,7 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable {
-  /// Counts from `now` what was counted from a later date.
+  /// Moves dates that were counted from a date after `now`, so that they are counted from `now`.
   package mutating func rebase(to now: Date) {
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place }) {
       let old = entries[index].record
@@ -591,15 +593,15 @@ extension ReferenceTable {
 
 extension Date {
   fileprivate func moved(by seconds: TimeInterval) -> Date {
-    // Rounded as after storing it in seconds since 1970.
+    // Rounds as if the date had been stored in seconds since 1970.
     Date(timeIntervalSince1970: (self + seconds).timeIntervalSince1970)
   }
 }
 
 extension TaskRecord {
-  /// Returns the same task as if it had been made on another date, from each of its fields.
+  /// Returns a copy with another creation date, built field by field.
   ///
-  /// The dates that were counted from its creation have the same distance from it.
+  /// The dates that were counted from the creation move with it.
   func dated(_ date: Date) -> TaskRecord {
     func moved(_ end: Date?) -> Date? {
       guard let end, end >= createdDate, date != createdDate else { return end }

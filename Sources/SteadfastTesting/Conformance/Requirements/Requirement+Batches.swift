@@ -11,33 +11,33 @@ extension PersistenceConformance.Requirement {
   static let batches: [Self] = [
     Self(
       "batch.outcomes",
-      "A batch of changes has an outcome for each, in order; an empty one has none.",
+      "A batch has an outcome for each of its changes, in order; an empty batch has none.",
       check: outcomes
     ),
     Self(
       "batch.large",
-      "A thousand tasks in one batch are kept in their order.",
+      "The store keeps the order of a thousand tasks that are added in one batch.",
       check: large
     ),
     Self(
       "batch.stale",
-      "A stale change or a duplicate that is kept out holds up nothing else of its batch.",
+      "A stale change or a skipped duplicate does not affect the rest of its batch.",
       check: stale
     ),
     Self(
       "batch.rejected",
-      "When one insertion of a batch is rejected, none of the batch is kept.",
+      "If one insertion of a batch is rejected, nothing of the batch is stored.",
       check: rejected
     ),
     Self(
       "batch.identity-taken",
-      "If the ID of one insertion is taken, none of the batch is stored.",
+      "If the ID of one insertion is taken, nothing of the batch is stored.",
       check: identityTaken
     ),
     Self(
       "batch.sent-again",
-      "An insertion that is sent again is done and changes nothing; one of another task with the ID "
-        + "is not.",
+      "An insertion that is sent again has the outcome `done` and changes nothing. The insertion "
+        + "of a different task with the same ID is refused.",
       check: sentAgain
     ),
   ]

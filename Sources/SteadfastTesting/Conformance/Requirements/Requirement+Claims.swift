@@ -9,55 +9,57 @@ import Foundation
 /// Requirements about the tasks that a claim returns, and its date for the next claim.
 extension PersistenceConformance.Requirement {
   static let claims: [Self] = [
-    Self("claim.date", "A task is handed out from its available date on.", check: claimDate),
+    Self("claim.date", "A claim returns a task from its available date on.", check: claimDate),
     Self(
       "claim.earlier-date",
-      "A claim with an earlier date than the one before hands out what is available by its own date.",
+      "A claim whose date is before that of the previous claim returns only tasks that are "
+        + "available by its own date.",
       check: earlierDate
     ),
-    Self("claim.limit", "No more tasks are handed out than asked for.", check: claimLimit),
+    Self("claim.limit", "A claim returns at most as many tasks as its limit.", check: claimLimit),
     Self(
       "claim.names",
-      "No more tasks of a name are handed out than it has room for.",
+      "A claim returns at most as many tasks of a name as the name's limit.",
       check: claimNames
     ),
     Self(
       "claim.other-names",
-      "Names that are not listed have the room of all others each; listed ones have their own.",
+      "Each unlisted name has the limit for other names; each listed name has its own.",
       check: otherNames
     ),
     Self(
       "claim.unknown-names",
-      "Tasks of names that no claim lists stay, and delay no other task.",
+      "Tasks whose names no claim accepts stay in the store, and don't delay other tasks.",
       check: unknownNames
     ),
     Self(
       "claim.texts",
-      "A name or a condition of a claim may have a NUL: it is that of no task, and the claim hands "
-        + "out the others.",
+      "A name or a condition of a claim may contain a NUL. It matches no task, and the claim "
+        + "returns the other tasks.",
       check: claimTexts
     ),
     Self(
       "claim.once",
-      "A claimed task is running, and no other claim returns it; each claim has its own lease.",
+      "A claimed task is running, and no other claim returns it. Each claim of a task has a new "
+        + "lease.",
       check: claimOnce
     ),
     Self(
       "claim.next-date",
-      "A claim tells a date that is not later than the first one at which a task becomes available, "
-        + "and is after now if the claim finds nothing.",
+      "A claim's next date is not later than the date on which the next task becomes available. "
+        + "It is after now if the claim finds nothing.",
       check: nextDate
     ),
     Self(
       "claim.next-date-now",
-      "A claim tells a date that is not later than now if its limit has left available tasks.",
+      "A claim's next date is not later than now if its limit left available tasks unclaimed.",
       check: nextDateNow
     ),
     Self(
       "claim.next-date-room",
-      "Tasks that are available and lack a name or room do not make the next date of a claim that "
-        + "finds nothing now.",
-      check: nextDateWithoutRoom
+      "If a claim finds nothing, available tasks that its names or their limits exclude don't make "
+        + "its next date now.",
+      check: nextDateWithoutCapacity
     ),
   ]
 
@@ -80,7 +82,7 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim(at: 50)
     try store.expect(claim, [1])
     try store.expect(try await store.claim(1, at: 60), [2])
-    // A task that waits again, from a date before that of an earlier claim, waits for it.
+    // A suspended task waits for its date, even if an earlier claim already had a later date.
     try await store.apply(.suspend(claim.tasks[0].lease, until: .second(80), awaiting: []))
     try store.expect(try await store.claim(at: 70), [])
     try store.expect(try await store.claim(at: 92), [1, 4])
@@ -175,7 +177,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(try await store.claim(2, at: 5), by: 60, at: 5)
   }
 
-  private static func nextDateWithoutRoom(_ store: StoreProbe) async throws {
+  private static func nextDateWithoutCapacity(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3, name: "unknown"))
     try await store.insert(.numbered(4, at: 60))
     let claim = try await store.claim(names: ["A": 1], at: 5)

@@ -5,22 +5,22 @@ extension PersistenceConformance.Requirement {
   static let concurrency: [Self] = [
     Self(
       "concurrency.claims",
-      "Of tasks that many claim at the same time each is handed out once.",
+      "When many callers claim tasks at the same time, each task is returned once.",
       check: concurrentClaims
     ),
     Self(
       "concurrency.changes",
-      "No change is lost of many that are made at the same time.",
+      "When many callers make changes at the same time, no change is lost.",
       check: concurrentChanges
     ),
     Self(
       "concurrency.keys",
-      "Of twins that many add at the same time one is kept.",
+      "When many callers add tasks with the same key at the same time, one is stored.",
       check: concurrentTwins
     ),
     Self(
       "concurrency.leases",
-      "Of many ends of one attempt at the same time one is kept.",
+      "When many callers end the same attempt at the same time, one of them succeeds.",
       check: concurrentEnds
     ),
   ]
@@ -62,7 +62,7 @@ extension PersistenceConformance.Requirement {
       }
       return claimed
     }.flatMap(\.self)
-    // A claim may have left tasks that another claim was about to take.
+    // A claim may have skipped tasks because a concurrent claim considered them.
     for _ in 1...200 {
       let claim = try await store.store.claim(request)
       guard !claim.tasks.isEmpty else { break }
@@ -71,11 +71,11 @@ extension PersistenceConformance.Requirement {
     let numbers = claimed.map(\.record.id.number).sorted()
     for (number, next) in zip(numbers, numbers.dropFirst()) where number == next {
       throw ConformanceMismatch(
-        expected: "each task is handed out once",
-        found: "task \(number) was handed out again"
+        expected: "each task is claimed once",
+        found: "task \(number) was claimed again"
       )
     }
-    try store.expect("the tasks that were handed out", numbers, Array(1...200))
+    try store.expect("the claimed tasks", numbers, Array(1...200))
   }
 
   private static func concurrentChanges(_ store: StoreProbe) async throws {

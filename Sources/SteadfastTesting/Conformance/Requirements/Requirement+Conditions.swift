@@ -1,22 +1,22 @@
 import SteadfastQueue
 
-/// Requirements about tasks that wait until their conditions hold.
+/// Requirements about tasks that wait until their conditions are met.
 extension PersistenceConformance.Requirement {
   static let conditions: [Self] = [
     Self(
       "conditions.all",
-      "A task is handed out only if all of its conditions hold.",
+      "A claim returns a task only if all of its conditions are met.",
       check: all
     ),
     Self(
       "conditions.name",
-      "Tasks with conditions count for the room of their names, and are handed out in order with "
-        + "the others.",
+      "Tasks with conditions count against the limits of their names, and are returned in order "
+        + "with the others.",
       check: name
     ),
     Self(
       "conditions.replaced",
-      "A task that takes another one over has its conditions.",
+      "A task that is replaced has the conditions of its replacement.",
       check: replaced
     ),
   ]
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
       [1, 2, 3, 5]
     )
     try store.expect(try await store.claim(1, names: ["A": 3], holding: []), [6])
-    // Conditions that end do not end claims, and parked tasks return whatever they require.
+    // Unmet conditions don't end claims, and tasks are unparked whether or not theirs are met.
     try await store.expectTasks([4], TaskFilter(states: [.waiting]))
     let four = try await store.claim(holding: ["a"]).tasks.first.required().lease
     try await store.apply(.park(four, failure: .at(1)))

@@ -11,48 +11,49 @@ extension PersistenceConformance.Requirement {
   static let control: [Self] = [
     Self(
       "control.cancel",
-      "A task that has not ended is cancelled: removed, or kept with the date.",
+      "A task that has not ended can be cancelled: it is removed, or retained with the date.",
       check: cancel
     ),
-    Self("control.pause", "A task that waits or is parked is set aside.", check: pause),
+    Self("control.pause", "A waiting or parked task can be paused.", check: pause),
     Self(
       "control.resume",
-      "A paused task, and no other, waits again with the date and the retries that it had.",
+      "Only a paused task can be resumed. It waits again with its previous date and retries.",
       check: resume
     ),
     Self(
       "control.restart",
-      "A task in any state waits again as if it were new.",
+      "A task in any state can be restarted. It waits again as if it were new.",
       check: restart
     ),
     Self(
       "control.expiry",
-      "A restart drops a date of expiry that has come by the new date, and no other.",
+      "A restart removes an expiry date only if it is not after the new available date.",
       check: expiry
     ),
     Self(
       "control.reschedule",
-      "A task that has not ended has another date, and else is as it was.",
+      "A task that has not ended can be rescheduled: it gets another date and is no longer "
+        + "postponed. Nothing else changes.",
       check: reschedule
     ),
     Self(
       "control.update",
-      "What was chosen for a task that waits is changed where an update says so, and nothing else.",
+      "An update changes the options that it names of a task that has not ended, and nothing else.",
       check: update
     ),
     Self(
       "control.update-place",
-      "An updated task keeps its place, but goes behind its equals with another priority.",
+      "An updated task keeps its place. If its priority changes, it goes behind its equals.",
       check: updatedPlace
     ),
     Self(
       "control.remove",
-      "A task that has ended, and no other, is removed.",
+      "Only a task that has ended can be removed.",
       check: remove
     ),
     Self(
       "control.unknown",
-      "A change to a task that is not there is stale.",
+      "A change to a task that doesn't exist is stale.",
       check: unknown
     ),
   ]
@@ -84,7 +85,7 @@ extension PersistenceConformance.Requirement {
     return records
   }
 
-  /// Makes a change to a task in each state, and expects that it has an effect only in `states`.
+  /// Makes a change to a task in each state, and expects an effect only in `states`.
   private static func change(
     _ store: StoreProbe,
     applyingTo states: Set<TaskState>,

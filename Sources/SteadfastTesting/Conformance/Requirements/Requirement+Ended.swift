@@ -1,47 +1,49 @@
 import SteadfastQueue
 
-/// Requirements about retained tasks, and about dates when the clock goes back.
+/// Requirements about pruning retained tasks, and about dates after the clock goes back.
 extension PersistenceConformance.Requirement {
   static let ended: [Self] = [
     Self(
       "prune.count",
-      "Pruning by count leaves the tasks that ended last in the state, and no others of it.",
+      "Pruning by count keeps only the tasks in the state that ended last.",
       check: pruneByCount
     ),
     Self(
       "prune.date",
-      "Pruning by date removes the tasks that ended before it in the state, and no others.",
+      "Pruning by date removes only the tasks in the state that ended before the date.",
       check: pruneByDate
     ),
     Self(
       "rebase.dates",
-      "When the clock goes back, the dates that were counted from a later one are counted from the "
-        + "present one, once; dates that were chosen stay.",
+      "When the clock goes back, dates that were counted from a later date are moved, once, so "
+        + "that they count from the new date. Dates that callers chose stay.",
       .oneClock,
       check: rebaseDates
     ),
     Self(
       "rebase.changes",
-      "When the clock goes back, a task waits as long as it was to wait after a failure, a snooze or a "
-        + "request; dates that were chosen stay.",
+      "When the clock goes back, a task still waits as long as intended after a failure, a snooze "
+        + "or a request. Dates that callers chose stay.",
       .oneClock,
       check: rebaseChanges
     ),
     Self(
       "rebase.keys",
-      "When the clock goes back, a task that has succeeded stands for its key as long as it was to.",
+      "When the clock goes back, a succeeded task still blocks its unique key for the intended "
+        + "time.",
       .oneClock,
       check: rebaseKeys
     ),
     Self(
       "rebase.order",
-      "Tasks that the clock has moved wait behind their equals, in the order that they had.",
+      "Tasks that were moved when the clock went back wait behind their equals, in the same "
+        + "order.",
       .oneClock,
       check: rebaseOrder
     ),
   ]
 
-  /// Inserts tasks, and lets them succeed one second after another.
+  /// Inserts tasks, and lets them succeed one by one, a second apart.
   private static func succeed(_ numbers: [Int], _ store: StoreProbe) async throws {
     for number in numbers { try await store.insert(.numbered(number)) }
     for (index, task) in try await store.claim().tasks.enumerated() {
@@ -89,12 +91,12 @@ extension PersistenceConformance.Requirement {
 
   private static func rebaseDates(_ store: StoreProbe) async throws {
     let records = [
-      // 1 to 3 were to be performed at once, after a delay, and on a date that was chosen.
+      // Task 1 is available at once, task 2 after a delay, and task 3 on a chosen date.
       TaskRecord.numbered(1), .numbered(2, at: 60, from: 0), .numbered(3, at: 500),
-      // Of 5, what is earlier was counted from other dates.
+      // The early dates of task 5 were counted from other dates.
       .numbered(4, key: "a", uniqueUntil: 60, latest: 90),
       .numbered(5, key: "b", uniqueUntil: -20, latest: -10),
-      // The clock was right by then.
+      // Task 6 was created while the clock was right.
       .numbered(6, at: 30, created: -60, from: -60),
     ]
     for record in records { try await store.insert(record) }
@@ -112,7 +114,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func rebaseChanges(_ store: StoreProbe) async throws {
-    // Each task gets its date from a change: a retry, a snooze, and so on.
+    // Each task gets its date from a different change: a retry, a snooze, and so on.
     for number in 1...9 { try await store.insert(.numbered(number, at: -70, created: -70)) }
     let leases = try await store.claimed(1, 2, 3, 4, 5, 6, 7, 8, 9)
     let failure = TaskFailure.at(100)
@@ -156,7 +158,7 @@ extension PersistenceConformance.Requirement {
     func task(_ number: Int, key: String, created: Double) -> TaskRecord {
       .numbered(number, at: created, key: key, uniqueUntil: created + 60, created: created)
     }
-    // The clock was right when 3 was made, and ahead when 1 and 2 were.
+    // The clock was right when task 3 was created, and ahead when tasks 1 and 2 were.
     try await store.insert(task(1, key: "a", created: 0), task(2, key: "b", created: 1_000))
     try await store.insert(task(3, key: "c", created: -60))
     for task in try await store.claim(at: 1_000).tasks {
@@ -179,7 +181,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension TaskRecord {
-  /// Returns the task as after a rebase to 50 seconds before the check.
+  /// Returns the task as it should be after a rebase to 50 seconds before the check.
   fileprivate func moved(_ date: (Double) -> Double) -> TaskRecord {
     with { record in
       if state.isFinished { return }

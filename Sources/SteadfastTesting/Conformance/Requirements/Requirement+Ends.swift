@@ -5,12 +5,12 @@ extension PersistenceConformance.Requirement {
   static let ends: [Self] = [
     Self(
       "end.succeed",
-      "A task that has succeeded is removed, or kept with the date.",
+      "A task that succeeds is removed, or retained with the date.",
       check: succeed
     ),
     Self(
       "end.retry",
-      "A task that is retried waits with its new date, its retries and the error.",
+      "A retried task waits with its new date, its number of retries and the error.",
       check: retried
     ),
     Self(
@@ -25,7 +25,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "end.abandon",
-      "A task that is abandoned is removed, or kept with the reason and the date.",
+      "A task that is abandoned is removed, or retained with the reason and the date.",
       check: abandon
     ),
     Self(
@@ -41,7 +41,7 @@ extension PersistenceConformance.Requirement {
     Self("end.unpark", "All parked tasks of one name wait again, and no others.", check: unpark),
     Self(
       "end.claimed-control",
-      "Who has claimed a task may cancel, pause, restart and reschedule it.",
+      "With its lease, a claimed task can be cancelled, paused, restarted and rescheduled.",
       check: claimedControl
     ),
   ]
@@ -105,7 +105,7 @@ extension PersistenceConformance.Requirement {
 
   private static func failuresAreKept(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
-    // Of the text of an earlier failure, the first 500 scalars are stored, even if that splits a
+    // The store keeps the first 500 scalars of an earlier failure's text, even if that splits a
     // character.
     let long = String(repeating: "e\u{301}x", count: 400)
     let reasons = ["first", "second", "", long, "fifth", long, "\(long)!"]
@@ -133,7 +133,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: .numbered(1, at: 20, from: 20))
   }
 
-  /// The task that has failed seven times, with this text again and again.
+  /// Returns the expected task after seven failures, some of them with this text.
   private static func recordAfterFailures(_ long: String) -> TaskRecord {
     let cut = String(String.UnicodeScalarView(long.unicodeScalars.prefix(500)))
     let kept = zip([2, 3, 4, 5], ["", cut, "fifth", cut]).map { index, reason in

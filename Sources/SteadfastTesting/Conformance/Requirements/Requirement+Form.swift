@@ -6,13 +6,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The requirement that a store refuses changes that make no sense.
+/// Requirements that a store refuses invalid changes.
 extension PersistenceConformance.Requirement {
   static let form: [Self] = [
     Self(
       "form.checked",
-      "A change that makes no sense throws the error of checkForm(), and nothing of its batch is "
-        + "kept.",
+      "An invalid change throws the error of checkForm(), and nothing of its batch is stored.",
       check: formIsChecked
     ),
     Self(
@@ -40,7 +39,7 @@ extension PersistenceConformance.Requirement {
     try await refuse(store, farDates)
   }
 
-  /// Expects that each change is refused, with what comes before it in its batch.
+  /// Expects that each change is refused, together with the insertion before it in its batch.
   private static func refuse(
     _ store: StoreProbe,
     _ changes: (Lease) -> [TaskChange]

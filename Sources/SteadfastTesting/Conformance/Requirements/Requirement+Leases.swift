@@ -5,17 +5,17 @@ extension PersistenceConformance.Requirement {
   static let leases: [Self] = [
     Self(
       "lease.twice",
-      "An attempt that has ended does not end again: its lease is stale, and nothing changes.",
+      "An attempt ends only once: afterwards its lease is stale, and nothing changes.",
       check: endedTwice
     ),
     Self(
       "lease.old",
-      "The lease of an earlier claim is stale while a later one runs, for every change.",
+      "While a task is claimed again, every change with the lease of an earlier claim is stale.",
       check: oldLease
     ),
     Self(
       "lease.forged",
-      "A lease that the store never gave is stale.",
+      "A lease that the store never issued is stale.",
       check: forgedLease
     ),
     Self(

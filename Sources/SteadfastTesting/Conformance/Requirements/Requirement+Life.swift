@@ -11,25 +11,25 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "life.cancelled-caller",
-      "A call runs to its end though the task that made it is cancelled.",
+      "A call completes even if the Swift task that makes it is cancelled.",
       check: cancelledCaller
     ),
-    Self("life.close", "A store that was closed throws from then on.", .reopened, check: close),
+    Self("life.close", "After a store is closed, its calls throw.", .reopened, check: close),
     Self(
       "life.destroy",
-      "A store that was destroyed throws from then on.",
+      "After a store is destroyed, its calls throw.",
       check: destroy
     ),
     Self(
       "life.destroyed-data",
-      "Where a store was destroyed, running tasks too, the next one is empty.",
+      "After a store is destroyed, even with running tasks, the next store at its place is empty.",
       .reopened,
       check: destroyedData
     ),
     Self(
       "life.destroyed-anytime",
-      "A store is destroyed before it is opened, and after it was closed, too. Destroying it again "
-        + "does nothing.",
+      "A store can also be destroyed before it is opened and after it was closed. Destroying it "
+        + "again does nothing.",
       .reopened,
       check: destroyedAnytime
     ),

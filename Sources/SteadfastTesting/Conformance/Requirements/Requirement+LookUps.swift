@@ -11,25 +11,25 @@ extension PersistenceConformance.Requirement {
   static let lookUps: [Self] = [
     Self(
       "find.filter",
-      "A look-up finds the tasks that meet every criterion, counts them alike, and tells whether there "
-        + "are any.",
+      "Finding, counting and testing for existence agree on the tasks that meet every criterion.",
       check: filter
     ),
     Self(
       "find.put-off",
-      "A task is put off by a retry, with a failure or without, until it is restarted or given "
-        + "another date.",
-      check: putOff
+      "A retried task, with or without a failure, counts as postponed until it is restarted or "
+        + "rescheduled.",
+      check: postponed
     ),
     Self(
       "find.dates",
-      "Tasks are found whose available date is in a range, which its upper bound is not.",
+      "A look-up by date finds the tasks whose available date is in a range, without its upper "
+        + "bound.",
       check: dates
     ),
     Self(
       "find.pages",
-      "Tasks are found in the order of IDs, from the one after the given one on, and no more "
-        + "than asked for.",
+      "A look-up returns tasks in the order of their IDs, starting after the given ID, and at most "
+        + "the requested number.",
       check: pages
     ),
   ]
@@ -71,7 +71,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func putOff(_ store: StoreProbe) async throws {
+  private static func postponed(_ store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number)) }
     try await store.insert(.numbered(5, at: 500))
     let leases = try await store.claim().tasks.map(\.lease)
@@ -120,7 +120,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func pages(_ store: StoreProbe) async throws {
-    // Both halves of an ID decide the order, as unsigned numbers.
+    // IDs are ordered by both halves, as unsigned numbers.
     let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
     let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
     for (number, id) in ids.shuffledForCheck().enumerated() {
@@ -141,9 +141,9 @@ extension PersistenceConformance.Requirement {
       try store.expect("the page", page, Array(expected))
       found += page
     }
-    try store.expect("what comes last", try await store.tasks(after: ids.last).map(\.id), [])
-    try store.expect("a page of none", try await store.tasks(limit: 0).map(\.id), [])
-    // The ID after which a page begins need not belong to a task that matches the filter.
+    try store.expect("the last page", try await store.tasks(after: ids.last).map(\.id), [])
+    try store.expect("the page with the limit 0", try await store.tasks(limit: 0).map(\.id), [])
+    // The ID after which a page starts need not belong to a task that matches the filter.
     let after = TaskID(high: 1, low: 2)
     let filter = TaskFilter(states: [.waiting])
     let rest = try await store.tasks(filter, after: after, limit: 2).map(\.id)
@@ -154,7 +154,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension Array {
-  /// Returns the elements in another order, which is always the same.
+  /// Returns the elements in a different order, which is the same in every check.
   fileprivate func shuffledForCheck() -> [Element] {
     indices.map { self[($0 * 7 + 3) % count] }
   }

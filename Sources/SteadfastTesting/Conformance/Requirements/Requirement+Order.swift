@@ -5,17 +5,17 @@ extension PersistenceConformance.Requirement {
   static let order: [Self] = [
     Self(
       "order.priority",
-      "Higher priority is handed out first, whatever the integer.",
+      "Tasks with higher priority are claimed first, for all integers.",
       check: priority
     ),
     Self(
       "order.date",
-      "Among equals in priority, the earlier available date is handed out first.",
+      "Among tasks of equal priority, those with earlier available dates are claimed first.",
       check: date
     ),
     Self(
       "order.kept",
-      "Among equals in priority and date, what was kept first is handed out first.",
+      "Among tasks of equal priority and date, those that were stored first are claimed first.",
       check: kept
     ),
     Self("order.retry", "A task that is retried waits behind its equals.", check: retry),
@@ -23,7 +23,7 @@ extension PersistenceConformance.Requirement {
     Self("order.restart", "A task that is restarted waits behind its equals.", check: restart),
     Self(
       "order.reschedule",
-      "A task that is given another date waits behind its equals.",
+      "A task that is rescheduled waits behind its equals.",
       check: reschedule
     ),
     Self("order.release", "A task that is released returns to its place in line.", check: release),
@@ -98,10 +98,10 @@ extension PersistenceConformance.Requirement {
 }
 
 extension Optional {
-  /// Returns the value, or throws a mismatch: a claim has returned too few tasks.
+  /// Returns the value, or throws a mismatch because a claim returned too few tasks.
   func required() throws -> Wrapped {
     guard let self else {
-      throw ConformanceMismatch(expected: "a task is handed out", found: "none")
+      throw ConformanceMismatch(expected: "a task is claimed", found: "none")
     }
     return self
   }

@@ -11,22 +11,23 @@ extension PersistenceConformance.Requirement {
   static let records: [Self] = [
     Self(
       "record.fields",
-      "A task comes back with every field as it was given, in look-ups and in claims.",
+      "Look-ups and claims return a task with every field unchanged.",
       check: fields
     ),
     Self(
       "record.extremes",
-      "Priorities, limits, durations and dates at their extremes come back as they were given.",
+      "Extreme priorities, limits, durations and dates come back unchanged.",
       check: extremes
     ),
     Self(
       "record.payload",
-      "A payload comes back with the same bytes, format and version.",
+      "A payload comes back with its bytes, format and version unchanged.",
       check: payloads
     ),
     Self(
       "record.texts",
-      "Names, unique keys and tags are the same only if their bytes are, however they look.",
+      "Names, unique keys and tags are the same only if their bytes are equal, even if they look "
+        + "alike.",
       check: exactTexts
     ),
     Self("record.large", "A payload of a megabyte comes back whole.", check: largePayload),
@@ -84,7 +85,7 @@ extension PersistenceConformance.Requirement {
       StoredPayload(Array(0...255), format: .binary, version: 2),
       StoredPayload(text, format: .json, version: 1_000_000),
     ]
-    // A store stores the name of a format, whatever the name means.
+    // A store stores the name of a format without interpreting it.
     payloads += ["json", "binary", "sealed"].compactMap(StoredPayload.Format.init(rawValue:))
       .map { StoredPayload(Array("[]".utf8), format: $0, version: 3) }
     for (number, payload) in payloads.enumerated() {
@@ -104,7 +105,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func exactTexts(_ store: StoreProbe) async throws {
-    // Swift takes them for equal, and so do people.
+    // Swift treats these two as equal, and they look alike.
     let (one, two) = ("\u{e9}", "e\u{301}")
     let records = [
       TaskRecord.numbered(1, name: one, key: one, tags: [one]),
@@ -136,7 +137,7 @@ extension PersistenceConformance.Requirement {
   }
 
   static func large(_ number: Int) -> TaskRecord {
-    // The size of a block is no power of two, so a store that mixes up its pages fails.
+    // The block size is not a power of two, so that a store that confuses its pages fails.
     let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     var bytes: [UInt8] = []
     while bytes.count < 1 << 20 { bytes += block }
@@ -157,6 +158,6 @@ extension PersistenceConformance.Requirement {
 }
 
 extension TaskRecord {
-  /// The last second of the year 9999: the latest date that a store is given.
+  /// The last second of the year 9999: the latest date that a store must accept.
   static var lastDate: Date { Date(timeIntervalSince1970: 253_402_300_799) }
 }

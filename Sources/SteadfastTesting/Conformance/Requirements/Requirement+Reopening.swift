@@ -11,38 +11,40 @@ extension PersistenceConformance.Requirement {
   static let reopening: [Self] = [
     Self(
       "reopen.records",
-      "Tasks in each state come back with every field when the store is opened again.",
+      "After the store is reopened, tasks in each state come back with every field.",
       .reopened,
       check: recordsSurvive
     ),
     Self(
       "reopen.order",
-      "The order of tasks survives, after retries and releases too.",
+      "After the store is reopened, tasks have the same order, even after retries and releases.",
       .reopened,
       check: orderSurvives
     ),
     Self(
       "reopen.keys",
-      "The roles of tasks for their unique keys survive, and for how long tasks stand for new ones.",
+      "After the store is reopened, tasks have the same roles, and block their unique keys for the "
+        + "same time.",
       .reopened,
       check: keysSurvive
     ),
     Self(
       "reopen.removed",
-      "What was removed does not come back, and what was changed is not as it was before.",
+      "After the store is reopened, removed tasks don't come back, and changed tasks stay changed.",
       .reopened,
       check: removalsSurvive
     ),
     Self(
       "reopen.interrupted",
-      "A task that was running when its store is opened again is available in its place, with one "
-        + "interruption more, until it is retried.",
+      "When the store is reopened, a running task becomes available in its place, with one more "
+        + "interruption. A retry resets its interruptions.",
       .reopenedByOneQueue,
       check: interrupted
     ),
     Self(
       "reopen.leases",
-      "A lease of before is stale when the store is opened again, though its task is claimed anew.",
+      "After the store is reopened, earlier leases are stale, even if their tasks are claimed "
+        + "again.",
       .reopenedByOneQueue,
       check: leasesAreVoid
     ),
@@ -59,8 +61,8 @@ extension PersistenceConformance.Requirement {
     try await store.apply([.insert(.numbered(12), onDuplicate: .keep)], durability: .relaxed)
     var records = try await store.tasks()
     try store.expect("the tasks", records.map(\.id.number), Array(1...12))
-    // The store could hold the records made here in memory as they are. Records that come back
-    // after it was opened again twice are stored.
+    // A store may still have these records in memory, although it stored them wrongly. So compare
+    // the records that a reopened store returns with the original ones.
     for (number, expected) in [(7, TaskRecord.full(7)), (8, .full(8)), (11, large(11))] {
       records[number - 1] = expected
     }

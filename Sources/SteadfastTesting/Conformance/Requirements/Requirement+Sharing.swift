@@ -5,57 +5,57 @@ extension PersistenceConformance.Requirement {
   static let sharing: [Self] = [
     Self(
       "sharing.durations",
-      "The duration of a claim and the interval of looking for tasks are more than zero.",
+      "The lease duration and the poll interval are positive.",
       .shared,
       check: durations
     ),
     Self(
       "sharing.clocks",
-      "A store knows by its own clock when a claim has run out, whatever date a request has.",
+      "A store decides by its own clock when a claim expires, whatever the date of a request.",
       .shared,
       check: ownClock
     ),
     Self(
       "sharing.runs-out",
-      "A claim that has come to its end is void: the task is handed out again, in its place and with "
-        + "one interruption more, and the old lease is stale.",
+      "After a claim expires, the task is claimed again, in its place and with one more "
+        + "interruption, and the old lease is stale.",
       .sharedWithClock,
       check: runsOut
     ),
     Self(
       "sharing.extend",
-      "A claim that is held can be extended, and another one cannot.",
+      "Only a current claim can be extended.",
       .shared,
       check: extend
     ),
     Self(
       "sharing.extended",
-      "A claim that is extended lasts for the duration from then on, by the store's clock.",
+      "An extended claim lasts for the given duration from the extension on, by the store's clock.",
       .sharedWithClock,
       check: extended
     ),
     Self(
       "sharing.clock-back",
-      "When the store's clock goes back, a claim that was made before lasts no longer than it was to "
-        + "last.",
+      "When the store's clock goes back, existing claims last no longer than their durations.",
       .sharedWithOneClock,
       check: clockBack
     ),
     Self(
       "sharing.next-date",
-      "A claim's next date is not later than its now and the time until a claim runs out.",
+      "A claim's next date is not later than the date on which the next existing claim expires.",
       .shared,
       check: nextDateOfClaims
     ),
     Self(
       "sharing.two",
-      "Two stores open at once have the same tasks, and what one has claimed the other has not.",
+      "Two stores that are open at once have the same tasks, and a task that one has claimed is "
+        + "not available to the other.",
       .shared,
       check: two
     ),
     Self(
       "sharing.closed",
-      "A store that is closed takes nothing from another one that is open, nor does one that opens.",
+      "Closing or opening a store does not affect the claims of another open store.",
       .shared,
       check: othersClose
     ),
@@ -139,7 +139,7 @@ extension PersistenceConformance.Requirement {
     let time = StoreProbe.leaseTime
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne(leaseTime: time)
-    // Another queue, whose clock is a day ahead.
+    // This claim comes from another queue, whose clock is a day ahead.
     try store.expect(try await store.claim(at: 86_400), [])
     try await store.advanceClock(time / 2)
     try await store.apply(.extend(lease, for: .seconds(time)))

@@ -1,11 +1,11 @@
 import SteadfastQueue
 
 extension History {
-  /// Looks for answers that show a broken promise.
+  /// Checks the history for answers that break a promise.
   ///
   /// The cost grows with the number of lines, and with the square of the number of tasks that share
   /// an order key.
-  /// - Parameter expectations: what is taken into account besides the history.
+  /// - Parameter expectations: the conditions of the run that the check considers.
   /// - Returns: The report.
   public func check(_ expectations: Expectations = Expectations()) -> Report {
     var check = HistoryCheck(self, expectations)
@@ -23,16 +23,16 @@ extension History {
   }
 }
 
-/// A check of one history, in parts that each check some promises.
+/// The check of one history, in parts for different promises.
 struct HistoryCheck {
   let history: History
   let expectations: History.Expectations
   let index: HistoryIndex
   /// The lives of all tasks, in the order of their IDs.
   let tasks: [TaskLife]
-  /// The tasks that wait for all of a batch, each with the tasks of the batch.
+  /// The members of each batch, by the batch's follower.
   let members: [TaskID: [TaskLife]]
-  /// In microseconds.
+  /// The clock tolerance in microseconds.
   let tolerance: Int64
   var report = History.Report()
 
@@ -48,7 +48,7 @@ struct HistoryCheck {
     report.taskCount = tasks.count
   }
 
-  /// The tasks that a task waits for, by name or as the follower of their batch.
+  /// Returns the tasks that a task waits for, as dependencies or as members of its batch.
   func awaited(by life: TaskLife) -> [TaskLife] {
     let named = life.description?.after?.compactMap { index.lives[$0] } ?? []
     return named + (members[life.id] ?? [])
@@ -71,7 +71,7 @@ struct HistoryCheck {
   }
 }
 
-/// What becomes of each task: the promises H1, H2 and H3.
+/// The checks of each task's life: the promises H1, H2 and H3.
 extension HistoryCheck {
   /// H1: no acknowledged task is missing.
   mutating func checkPresence() {
@@ -90,7 +90,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Whether a task that is gone may have ended, or have been removed.
+  /// Returns whether a missing task may have ended or been removed.
   private func mayHaveLeft(_ life: TaskLife) -> Bool {
     let left = life.steps.contains { step in
       step.mayBeDone && (step.endsTask || step.kind == .remove)
@@ -98,7 +98,7 @@ extension HistoryCheck {
     return left || mayHaveEndedAlong(life)
   }
 
-  /// Whether a task that it waits for may have ended without success, in a call without an answer.
+  /// Returns whether an unanswered call may have ended or removed a task that this one waits for.
   func mayHaveEndedAlong(_ life: TaskLife) -> Bool {
     awaited(by: life).contains { other in
       other.steps.contains { step in
@@ -113,7 +113,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H2: nothing is there that was not enqueued.
+  /// H2: only enqueued tasks exist.
   mutating func checkOrigins() {
     for life in tasks where !life.insertions.contains(where: \.mayBeDone) {
       let places = [life.claims.first?.answered, life.attempts.first?.began]
@@ -123,8 +123,8 @@ extension HistoryCheck {
       report(
         .nothingIsAdded,
         life.insertions.isEmpty
-          ? "a task that no process has enqueued is there"
-          : "a task is there although its insertion was refused",
+          ? "a task exists that no process has enqueued"
+          : "a task exists although its insertion was refused",
         [life.id],
         life.insertions.map(\.answered)
           + (life.remaining == nil ? places : places + [index.remainingTasks])
@@ -132,7 +132,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H3, and for tasks that were sent twice or follow a batch H2 and H8: a task ends once.
+  /// H3, or H2 for tasks that were sent twice, or H8 for followers: a task ends once.
   mutating func checkEnds() {
     for life in tasks {
       checkNumberOfEnds(life)
@@ -140,7 +140,7 @@ extension HistoryCheck {
     }
   }
 
-  /// The promise that a second end breaks.
+  /// Returns the promise that a second end of the task breaks.
   private func promiseOfOneEnd(_ life: TaskLife) -> History.Promise {
     if members[life.id] != nil { return .waitingTasksAreLast }
     let sendings = life.insertions.filter(\.mayBeDone)
@@ -153,7 +153,7 @@ extension HistoryCheck {
     if ends.count > 1 + restarts.count {
       report(
         promiseOfOneEnd(life),
-        "\(ends.count) ends were accepted, and \(restarts.count) restarts between them",
+        "\(ends.count) ends were accepted, but only \(restarts.count) restarts",
         [life.id],
         life.insertions.map(\.asked) + ends.map(\.answered)
       )
@@ -161,7 +161,7 @@ extension HistoryCheck {
       if let claim = life.claims.first(where: { end.isCertainlyBefore($0.asked) }) {
         report(
           promiseOfOneEnd(life),
-          "a task was handed out after its end was accepted",
+          "a task was claimed after its end was accepted",
           [life.id],
           life.insertions.map(\.asked) + [end.asked, end.answered, claim.answered]
         )
@@ -170,7 +170,7 @@ extension HistoryCheck {
       {
         report(
           promiseOfOneEnd(life),
-          "a task whose end was accepted is left in the store in the state \(state)",
+          "a task whose end was accepted remains in the store in the state \(state)",
           [life.id],
           life.insertions.map(\.asked) + [end.asked, end.answered, remaining]
         )
@@ -178,7 +178,7 @@ extension HistoryCheck {
     }
   }
 
-  /// An accepted change names the latest lease that was handed out by then.
+  /// Checks that each accepted change names the latest lease of its task at that time.
   private mutating func checkLeasesOfSteps(_ life: TaskLife) {
     var ended: [UInt64: HistoryStep] = [:]
     for step in life.steps where step.isDone {
@@ -197,7 +197,7 @@ extension HistoryCheck {
       } else if own == nil {
         report(
           .oneEnd,
-          "the change \(step.kind) was accepted with the lease \(lease), which no process was given",
+          "the change \(step.kind) was accepted with the lease \(lease), which no process received",
           [life.id],
           [step.asked, step.answered]
         )
@@ -215,13 +215,13 @@ extension HistoryCheck {
   }
 }
 
-/// What the store has counted: the promise H5.
+/// The checks of the store's counts: the promise H5.
 extension HistoryCheck {
-  /// What a claim may show of a task.
+  /// The counts that a claim of a task may show.
   private struct Counts: Equatable, CustomStringConvertible {
     var retries: Int
     var interruptions: Int
-    /// How many claims more may have run out that no process knows of.
+    /// The maximum number of further claims that expired without any process knowing of them.
     var lost = 0
 
     var description: String {
@@ -240,12 +240,12 @@ extension HistoryCheck {
     for life in tasks where !life.insertions.isEmpty {
       for (number, claim) in life.claims.enumerated() {
         let last = lastClaims(before: number, of: life)
-        // Either another promise is broken, or it is not known what came first.
+        // Either another promise is broken, or the order of the claims is unknown.
         if last.contains(where: { $0.grant.lease == claim.grant.lease }) || overlaps(life, number) {
           continue
         }
         let begin = last.map(\.asked).min() ?? life.insertions[0].asked
-        // The counts are then those of a task that is not followed.
+        // The counts may then come from another task, which this check does not track.
         let isTakenOver = life.takenOver.contains { place in
           !claim.answered.isCertainlyBefore(place) && !place.isCertainlyBefore(begin)
         }
@@ -261,8 +261,8 @@ extension HistoryCheck {
         let steps = life.steps.filter { $0.lease.map(leases.contains) ?? false }
         report(
           .exactCounts,
-          "a task was handed out with \(claim.grant.retryCount) retries and "
-            + "\(claim.grant.interruptionCount) interruptions, and has had "
+          "a task was claimed with \(claim.grant.retryCount) retries and "
+            + "\(claim.grant.interruptionCount) interruptions, but should have "
             + expected.map(\.description).joined(separator: ", or "),
           [life.id],
           last.map(\.answered) + steps.flatMap { [$0.asked, $0.answered] } + [claim.answered]
@@ -271,23 +271,23 @@ extension HistoryCheck {
     }
   }
 
-  /// The claims that may have been the last one before a claim.
+  /// Returns the claims that may be the last one before a claim.
   ///
-  /// There are several if they overlap: the answer to the earlier one may have come later.
+  /// There are several if they overlap, because the earlier one may be answered later.
   private func lastClaims(before number: Int, of life: TaskLife) -> [HistoryClaim] {
     let earlier = life.claims[..<number]
     return earlier.filter { claim in !earlier.contains { claim.isCertainlyBefore($0) } }
   }
 
-  /// Whether other claims may have been made at the same time as a claim.
+  /// Returns whether other claims may have been made at the same time as a claim.
   private func overlaps(_ life: TaskLife, _ number: Int) -> Bool {
     let claim = life.claims[number]
     return life.claims[..<number].contains { !$0.isCertainlyBefore(claim) }
-      // One that is answered later may have been made earlier.
+      // A claim that is answered later may have been made earlier.
       || life.claims[(number + 1)...].contains { !claim.isCertainlyBefore($0) }
   }
 
-  /// The counts that the next claim may show.
+  /// Returns the counts that the next claim may show.
   private func counts(
     after claim: HistoryClaim,
     before next: HistoryClaim,
@@ -322,7 +322,7 @@ extension HistoryCheck {
     return expected
   }
 
-  /// The counts of a task after a change that ends its claim.
+  /// Returns the counts of a task after a change that ends its claim.
   private func counts(_ held: Counts, after step: HistoryStep) -> Counts {
     switch step.kind {
     case .retry: Counts(retries: step.retryCount ?? held.retries, interruptions: 0)
@@ -335,9 +335,10 @@ extension HistoryCheck {
     }
   }
 
-  /// How many claims of a task may have run out that no process knows of.
+  /// Returns the maximum number of claims that expired without any process knowing of them.
   ///
-  /// Each of them has a call without an answer, and lasts for its time, as `others` do.
+  /// Each of them, like `others` known claims, belongs to a different call without an answer, and
+  /// takes at least the shortest lease duration.
   private func lostClaims(
     from begin: HistoryPlace,
     to claim: HistoryClaim,
@@ -346,40 +347,40 @@ extension HistoryCheck {
     let calls = index.lostClaims.filter { !claim.answered.isCertainlyBefore($0.asked) }
     guard let shortest = calls.compactMap(\.seconds).min(), shortest > 0 else { return calls.count }
     let time = claim.answered.date - begin.date + tolerance
-    let room = Int(time / max(1, Duration.seconds(shortest).microseconds))
-    return max(0, min(calls.count, room - others))
+    let maximum = Int(time / max(1, Duration.seconds(shortest).microseconds))
+    return max(0, min(calls.count, maximum - others))
   }
 }
 
-/// How long a claim is certain to have been held.
+/// The period in which a claim was certainly held.
 struct Holding {
   let task: TaskID
   let claim: HistoryClaim
-  /// The earliest date at which the claim can have run out; `nil` if it does not.
+  /// The earliest date at which the claim can have expired; `nil` if it never expires.
   let runsOut: Int64?
-  /// The earliest place at which something may have ended it.
+  /// The earliest place at which a change may have ended the claim.
   let released: HistoryPlace?
 
-  /// Whether it may have run out.
+  /// Returns whether the claim may have expired.
   func mayHaveRunOut(at place: HistoryPlace, tolerance: Int64) -> Bool {
     runsOut.map { place.date + tolerance >= $0 } ?? false
   }
 
-  /// Whether it was held for certain when another claim was answered.
+  /// Returns whether the claim was certainly still held at a place.
   func isHeld(at place: HistoryPlace, tolerance: Int64 = 0) -> Bool {
     if mayHaveRunOut(at: place, tolerance: tolerance) { return false }
     return released.map { place.isCertainlyBefore($0) } ?? true
   }
 }
 
-/// Who holds a task: the promises H4 and H7.
+/// The checks of a task's holders: the promises H4 and H7.
 extension HistoryCheck {
-  /// Returns how long a claim is certain to have been held.
+  /// Returns the period in which a claim was certainly held.
   func holding(_ claim: HistoryClaim, of life: TaskLife) -> Holding {
     let own = life.steps.filter { $0.lease == claim.grant.lease && $0.mayBeDone }
     var released = own.filter(\.endsClaim).map(\.asked).min()
     if claim.seconds == nil {
-      // Opening a store that one queue uses ends all claims.
+      // In a store with one queue, opening ends all claims.
       let opened = index.openings.filter { !$0.isCertainlyBefore(claim.asked) }.min()
       released = [released, opened].compactMap { $0 }.min()
     }
@@ -391,10 +392,10 @@ extension HistoryCheck {
     )
   }
 
-  /// The earliest date at which a claim can have run out, in microseconds.
+  /// Returns the earliest date at which a claim can have expired, in microseconds.
   ///
-  /// It is decided by the grant or the extension that was carried out last, and at the earliest
-  /// when that was asked for.
+  /// The last grant or extension that was made determines it, counted at the earliest from the
+  /// request.
   private func earliestRunningOut(
     of claim: HistoryClaim,
     extendedBy steps: [HistoryStep]
@@ -426,7 +427,7 @@ extension HistoryCheck {
       if let same {
         report(
           .oneHolder,
-          "the lease \(claim.grant.lease) was handed out twice",
+          "the lease \(claim.grant.lease) was issued twice",
           [life.id],
           [claim.answered, same.answered]
         )
@@ -434,12 +435,12 @@ extension HistoryCheck {
     }
     for (claim, next) in zip(life.claims, life.claims.dropFirst())
     where claim.grant.lease != next.grant.lease && isHeld(claim, of: life, at: next)
-      // Of two claims that overlap, each may have been the first.
+      // If two claims overlap, either may be the first.
       && (claim.isCertainlyBefore(next) || isHeld(next, of: life, at: claim))
     {
       report(
         .oneHolder,
-        "a task was handed out again before its claim had ended or run out",
+        "a task was claimed again before its claim had ended or expired",
         [life.id],
         [claim.asked, claim.answered, next.asked, next.answered]
       )
@@ -450,10 +451,10 @@ extension HistoryCheck {
     holding(claim, of: life).isHeld(at: next.answered, tolerance: tolerance)
   }
 
-  /// Two attempts overlap only if the claim of one of them had run out when the later one began.
+  /// Checks that two attempts overlap only if one of their claims had expired.
   ///
-  /// It may be that of the later one: a process that is stopped right before an attempt begins goes
-  /// on with it.
+  /// The expired claim may be the later one, because a process that is suspended right before an
+  /// attempt starts still continues with it.
   private mutating func checkAttempts(_ life: TaskLife) {
     for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
       guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
@@ -464,14 +465,14 @@ extension HistoryCheck {
       if let later, later.mayHaveRunOut(at: next.began, tolerance: tolerance) { continue }
       report(
         .oneHolder,
-        "an attempt began while another one was under way, and neither claim had run out",
+        "an attempt started while another one was running, and neither claim had expired",
         [life.id],
         [claim.asked, attempt.began, next.began, ended]
       )
     }
   }
 
-  /// H7: of the tasks with one order key, one is held at a time.
+  /// H7: only one of the tasks with the same order key is held at a time.
   mutating func checkRunners(_ lives: [TaskLife]) {
     let holdings = lives.flatMap { life in life.claims.map { holding($0, of: life) } }
       .sorted { $0.claim.asked < $1.claim.asked }
@@ -484,7 +485,7 @@ extension HistoryCheck {
       {
         report(
           .oneRunnerForKey,
-          "two tasks with one order key were held at the same time",
+          "two tasks with the same order key were held at the same time",
           [other.task, holding.task],
           [other.claim.answered, holding.claim.asked, holding.claim.answered]
         )
@@ -494,7 +495,7 @@ extension HistoryCheck {
   }
 }
 
-/// What comes after what: the promises H6, H7 and H8.
+/// The checks of order: the promises H6, H7 and H8.
 extension HistoryCheck {
   private struct OrderKey: Hashable {
     let queue: [UInt8]
@@ -507,7 +508,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H6 and H7: tasks with one order key are performed one after another, in their order.
+  /// H6 and H7: tasks with the same order key are performed one at a time, in their order.
   mutating func checkKeys() {
     var keys: [OrderKey: [TaskLife]] = [:]
     for life in tasks {
@@ -529,7 +530,7 @@ extension HistoryCheck {
       {
         report(
           .orderOfKeys,
-          "a task was handed out before an earlier one with its order key had ended",
+          "a task was claimed before an earlier one with its order key had ended",
           [earlier.id, life.id],
           [earlier.insertions.first?.asked, life.insertions.first?.asked, claim.answered]
             + [earlier.ends.first?.asked]
@@ -538,9 +539,9 @@ extension HistoryCheck {
     }
   }
 
-  /// Whether a task is certain to have been stored before another one.
+  /// Returns whether a task was certainly stored before another one.
   private func isInserted(_ life: TaskLife, before other: TaskLife) -> Bool {
-    // What was sent twice may have been stored by either.
+    // If an insertion was sent twice, either call may have stored the task.
     guard life.id != other.id, life.insertions.count == 1, let insertion = life.insertions.first,
       insertion.isDone
     else { return false }
@@ -554,7 +555,7 @@ extension HistoryCheck {
     step.asked.source == other.asked.source && step.asked.line == other.asked.line
   }
 
-  /// H8: a task is handed out after those that it waits for.
+  /// H8: a task is claimed after the tasks that it waits for.
   mutating func checkWaitingTasks() {
     for life in tasks where !life.claims.isEmpty {
       let awaited = awaited(by: life)
@@ -565,7 +566,7 @@ extension HistoryCheck {
         {
           report(
             .waitingTasksAreLast,
-            "a task was handed out before one had ended that it waits for",
+            "a task was claimed before a task that it waits for had ended",
             [other.id, life.id],
             [other.insertions.first?.asked, claim.asked, claim.answered, other.ends.first?.asked]
           )
@@ -575,18 +576,18 @@ extension HistoryCheck {
   }
 }
 
-/// What happens within some time: the promises H9 and H10, and the rare paths.
+/// The checks of times: the promises H9 and H10, and the rare paths.
 extension HistoryCheck {
-  /// An attempt, and the interval in which its start was counted.
+  /// An attempt, and the period in which its start was counted.
   private struct Start {
     let task: TaskID
     let earliest: HistoryPlace
     let latest: HistoryPlace
   }
 
-  /// H9: no more attempts begin within an interval than a limit allows.
+  /// H9: at most as many attempts start within an interval as a limit allows.
   ///
-  /// A start is counted after its task was asked for, and before its handler begins.
+  /// A start is counted between the request for its task and the start of its handler.
   mutating func checkLimits() {
     guard !expectations.limits.isEmpty else {
       return skip(.limitsHold, "no limit is expected")
@@ -601,7 +602,8 @@ extension HistoryCheck {
         guard within.count > limit.count else { continue }
         report(
           .limitsHold,
-          "\(within.count) attempts began within \(limit.interval), of at most \(limit.count)",
+          "\(within.count) attempts started within \(limit.interval), but at most "
+            + "\(limit.count) may",
           within.map(\.task),
           within.flatMap { [$0.earliest, $0.latest] }
         )
@@ -621,10 +623,10 @@ extension HistoryCheck {
     }
   }
 
-  /// H10: once the faults have ended, everything ends within a bound.
+  /// H10: after the faults have ended, every task ends within a time limit.
   mutating func checkBound() {
     guard let bound = expectations.endsWithin else {
-      return skip(.everythingEnds, "no bound is expected")
+      return skip(.everythingEnds, "no time limit is expected")
     }
     guard let calm = index.faultsEnd else {
       return skip(.everythingEnds, "no process has recorded the end of the faults")
@@ -636,17 +638,17 @@ extension HistoryCheck {
       if let place = index.remainingTasks, let state = life.remaining.flatMap(TaskState.init),
         unfinished.contains(state)
       {
-        // If the run was over earlier than the bound, the task had its time all the same.
+        // Report the task even if the run was shorter than the limit, because the run is over.
         report(
           .everythingEnds,
-          "a task is left in the state \(state) when the run is over",
+          "a task is still in the state \(state) at the end of the run",
           [life.id],
           [calm, life.claims.last?.answered, place]
         )
       } else if let end = life.ends.last, end.asked.date > latest {
         report(
           .everythingEnds,
-          "a task ended more than \(bound) after the faults",
+          "a task ended more than \(bound) after the end of the faults",
           [life.id],
           [calm, end.asked]
         )
@@ -656,7 +658,7 @@ extension HistoryCheck {
 
   // MARK: Rare paths
 
-  /// Two ends are close together if they are asked for within this time, in microseconds.
+  /// Two ends are close together if they are requested within this time, in microseconds.
   private static let closeTime: Int64 = 1000
 
   mutating func countRarePaths() {
@@ -683,7 +685,7 @@ extension HistoryCheck {
     }
   }
 
-  /// How many attempts began when their task had been handed out again.
+  /// Returns the number of attempts that started after their task had been claimed again.
   private func lateBegins(_ life: TaskLife) -> Int {
     guard life.claims.count > 1 else { return 0 }
     return life.attempts.count { attempt in
@@ -694,7 +696,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Counts a change that was not sent again, because its process was killed.
+  /// Counts an unanswered change that was not sent again because its process was killed.
   private mutating func countLast(_ step: HistoryStep, of life: TaskLife, isTaken: Bool) {
     guard step.endsTask else { return }
     if isTaken {
@@ -704,7 +706,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Counts changes without an answer of which a later line tells whether they were carried out.
+  /// Counts the unanswered changes for which a later line shows whether they were made.
   private mutating func countUnanswered(_ life: TaskLife) {
     for (number, step) in life.steps.enumerated() where step.endsClaim && step.result == .unknown {
       let later = life.steps[(number + 1)...].first {
@@ -715,7 +717,7 @@ extension HistoryCheck {
       }
       switch later?.result {
       case .done: report.rarePaths.unansweredAndNotDone += 1
-      // Stale, and no other process was given the task: the first sending has ended the claim.
+      // Stale, but no other process received the task, so the first call ended the claim.
       case .skipped where !isTaken: report.rarePaths.unansweredButDone += 1
       case nil: countLast(step, of: life, isTaken: isTaken)
       case .skipped, .unknown: break

@@ -1,8 +1,8 @@
 import SteadfastQueue
 
-/// A history, ordered by the tasks that it concerns.
+/// An index of a history by task.
 struct HistoryIndex: Sendable {
-  /// A call, from the line that announces it on.
+  /// A call that has been announced and not answered yet.
   private struct Call {
     let asked: HistoryPlace
     var changes: [HistoryChange] = []
@@ -10,7 +10,9 @@ struct HistoryIndex: Sendable {
     var seconds: Double?
   }
 
-  /// Two files may be those of processes with one name, which ran on two machines.
+  /// The identity of a call.
+  ///
+  /// It includes the file, because processes on two machines may have the same name.
   private struct CallName: Hashable {
     let source: Int
     let process: String
@@ -18,7 +20,7 @@ struct HistoryIndex: Sendable {
   }
 
   private(set) var lives: [TaskID: TaskLife] = [:]
-  /// Claims that may have handed out tasks to no process.
+  /// Unanswered calls that may have claimed tasks without any process receiving them.
   private(set) var lostClaims: [(asked: HistoryPlace, seconds: Double?)] = []
   private(set) var openings: [HistoryPlace] = []
   private(set) var faultsEnd: HistoryPlace?
@@ -86,7 +88,7 @@ struct HistoryIndex: Sendable {
     }
   }
 
-  /// Notes what a call has done, or may have done.
+  /// Records the changes that a call made or may have made.
   private mutating func end(
     _ call: Call,
     at answered: HistoryPlace?,
@@ -124,7 +126,7 @@ struct HistoryIndex: Sendable {
 
   private mutating func note(_ step: HistoryStep, of change: HistoryChange) {
     for id in step.outcome?.tasks ?? [] {
-      noteAlong(id, step)
+      recordCascade(id, step)
     }
     guard let id = change.task else { return }
     if change.kind == .insert {
@@ -135,9 +137,9 @@ struct HistoryIndex: Sendable {
     }
   }
 
-  /// Notes what a step means for another task.
-  private mutating func noteAlong(_ id: TaskID, _ step: HistoryStep) {
-    func along(_ kind: HistoryChange.Kind) -> HistoryStep {
+  /// Records a cascade of a step to another task.
+  private mutating func recordCascade(_ id: TaskID, _ step: HistoryStep) {
+    func cascade(_ kind: HistoryChange.Kind) -> HistoryStep {
       HistoryStep(
         kind: kind,
         lease: nil,
@@ -150,9 +152,9 @@ struct HistoryIndex: Sendable {
     case .done:
       switch step.kind {
       case .succeed, .abandon, .cancel:
-        lives[id, default: TaskLife(id)].steps.append(along(.cancel))
-      case .restart: lives[id, default: TaskLife(id)].steps.append(along(.restart))
-      case .remove: lives[id, default: TaskLife(id)].steps.append(along(.remove))
+        lives[id, default: TaskLife(id)].steps.append(cascade(.cancel))
+      case .restart: lives[id, default: TaskLife(id)].steps.append(cascade(.restart))
+      case .remove: lives[id, default: TaskLife(id)].steps.append(cascade(.remove))
       case .insert, .retry, .release, .park, .suspend, .pause, .reschedule, .unpark, .resume,
         .update, .extend, .prune, .rebase, .remember, .complete, .setValue, .other:
         break
@@ -166,34 +168,34 @@ struct HistoryIndex: Sendable {
   }
 }
 
-/// A change that a history shows, and what is known of its outcome.
+/// A change in a history, with its outcome as far as it is known.
 struct HistoryStep: Sendable {
   enum Result: Sendable { case done, skipped, unknown }
 
   let kind: HistoryChange.Kind
   let lease: UInt64?
   let asked: HistoryPlace
-  /// Where the answer is; `nil` if there is none.
+  /// The place of the answer; `nil` if there is none.
   ///
-  /// A call without an answer may be carried out at any time.
+  /// A call without an answer may take effect at any later time.
   let answered: HistoryPlace?
   let result: Result
-  /// Its place among the changes of its call.
+  /// The change's index in its call.
   var index = 0
   var retryCount: Int?
   var seconds: Double?
   var outcome: HistoryOutcome?
 
-  /// Whether it may have been carried out.
+  /// Whether the change may have been made.
   var mayBeDone: Bool { result != .skipped }
   var isDone: Bool { result == .done }
 
-  /// Whether it is certain to have happened earlier than what is at a place.
+  /// Returns whether the change was certainly made before a place.
   func isCertainlyBefore(_ place: HistoryPlace) -> Bool {
     answered?.isCertainlyBefore(place) ?? false
   }
 
-  /// Whether it ends the claim that it names.
+  /// Whether the change ends the claim that it names.
   var endsClaim: Bool {
     switch kind {
     case .succeed, .retry, .abandon, .release, .park, .suspend, .cancel, .pause, .restart,
@@ -205,7 +207,7 @@ struct HistoryStep: Sendable {
     }
   }
 
-  /// Whether it ends the task.
+  /// Whether the change ends the task.
   var endsTask: Bool {
     switch kind {
     case .succeed, .abandon, .cancel: true
@@ -217,15 +219,15 @@ struct HistoryStep: Sendable {
   }
 }
 
-/// A claim that a history shows.
+/// A claim of a task in a history.
 struct HistoryClaim: Sendable {
   let grant: HistoryGrant
   let asked: HistoryPlace
   let answered: HistoryPlace
-  /// How long it lasts unless it is extended; `nil` in a store that one queue uses.
+  /// The claim's duration unless it is extended; `nil` in a store with one queue.
   let seconds: Double?
 
-  /// Whether it is certain to have been made earlier; two calls may overlap.
+  /// Returns whether this claim was certainly made before the other one; their calls may overlap.
   func isCertainlyBefore(_ other: HistoryClaim) -> Bool {
     answered.isCertainlyBefore(other.asked)
   }
@@ -235,34 +237,34 @@ struct HistoryClaim: Sendable {
 struct HistoryAttempt: Sendable {
   let lease: UInt64?
   let began: HistoryPlace
-  /// `nil` if its process has ended first.
+  /// The place where the attempt ended; `nil` if its process ended first.
   var ended: HistoryPlace?
 }
 
-/// All that a history knows of a task.
+/// Everything in a history that concerns a task.
 struct TaskLife: Sendable {
   let id: TaskID
   var insertions: [HistoryStep] = []
   var description: HistoryTask?
-  /// The other changes that concern it, in the order in which they were asked for.
+  /// The other changes that concern the task, in the order of their requests.
   var steps: [HistoryStep] = []
-  /// Its claims, in the order of their answers, which need not be the one in which they were made.
+  /// The task's claims, in the order of their answers, which may differ from that of the requests.
   var claims: [HistoryClaim] = []
   var attempts: [HistoryAttempt] = []
-  /// The state in which it remained in the store.
+  /// The state of the task if it remained in the store.
   var remaining: String?
-  /// Where its counts became those of another task with its unique key.
+  /// The places where a replacement or a superseded task with its key may have changed its counts.
   var takenOver: [HistoryPlace] = []
 
   init(_ id: TaskID) { self.id = id }
 
-  /// The claim with a lease.
+  /// Returns the claim with a lease.
   func claim(with lease: UInt64?) -> HistoryClaim? { claims.first { $0.grant.lease == lease } }
 
   var ends: [HistoryStep] { steps.filter { $0.endsTask && $0.isDone } }
   var restarts: [HistoryStep] { steps.filter { $0.kind == .restart && $0.mayBeDone } }
 
-  /// Whether it may have ended by what is at a place.
+  /// Returns whether the task may have ended or been removed before a place.
   func mayHaveEnded(by place: HistoryPlace) -> Bool {
     steps.contains { step in
       (step.endsTask || step.kind == .remove) && step.mayBeDone

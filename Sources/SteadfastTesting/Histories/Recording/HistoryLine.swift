@@ -8,9 +8,9 @@ import SystemC
 public import Foundation
 #endif
 
-/// A line of a history: something that a process asked, was answered, or saw.
+/// A line of a history: a request, an answer or an observation of a process.
 package struct HistoryLine: Sendable, Codable {
-  /// Microseconds since 1970 by the recorder's clock.
+  /// The microseconds since 1970, by the recorder's clock.
   package var date: Int64
   package var process: String
   package var event: HistoryEvent
@@ -22,34 +22,34 @@ package struct HistoryLine: Sendable, Codable {
   }
 }
 
-/// What a process asked of its store, was answered, or saw.
+/// A request of a process to its store, an answer, or an observation.
 ///
-/// A call has a number, which is the process's own. A call without an answer is one whose outcome
-/// is unknown: its process was killed, or still waits.
+/// Each process numbers its calls. The outcome of a call without an answer is unknown: its process
+/// was killed, or still waits.
 package enum HistoryEvent: Sendable, Codable {
   /// The process is about to open the store.
   case opening
-  /// It asks for changes.
+  /// The process requests changes.
   case asked(call: Int, changes: [HistoryChange])
-  /// It asks for tasks, and claims them for a number of seconds.
+  /// The process claims tasks for a number of seconds.
   case claiming(call: Int, seconds: Double?)
   /// The changes have these outcomes.
   case answered(call: Int, outcomes: [HistoryOutcome])
-  /// These tasks are handed out.
+  /// The call has claimed these tasks.
   case granted(call: Int, tasks: [HistoryGrant])
   /// The call has changed nothing.
   case refused(call: Int, reason: String)
-  /// The call may have been carried out.
+  /// The call failed, but its changes may have been made.
   case unanswered(call: Int, reason: String)
   case attemptBegan(attempt: Int, task: TaskID, lease: UInt64?)
   case attemptEnded(attempt: Int)
-  /// From here on, nothing is done to the processes and the store.
+  /// From here on, the test causes no more faults.
   case faultsEnded
-  /// What is in the store.
+  /// The tasks in the store.
   case remaining(tasks: [HistoryTask])
 }
 
-/// A change that a process asks for.
+/// A change that a process requests.
 package struct HistoryChange: Sendable, Codable {
   package enum Kind: String, Sendable, Codable {
     case insert, succeed, retry, abandon, release, park, unpark, cancel, pause, resume, restart
@@ -60,11 +60,11 @@ package struct HistoryChange: Sendable, Codable {
   package var kind: Kind
   package var task: TaskID?
   package var lease: UInt64?
-  /// For how many seconds a claim is extended.
+  /// The number of seconds by which a claim is extended.
   package var seconds: Double?
   /// The number of failed attempts that a retry stores.
   package var retryCount: Int?
-  /// What an insertion adds.
+  /// The task that an insertion adds.
   package var new: HistoryTask?
 
   package init(
@@ -84,7 +84,7 @@ package struct HistoryChange: Sendable, Codable {
   }
 }
 
-/// What a history knows of a task in a store.
+/// The recorded properties of a task.
 package struct HistoryTask: Sendable, Codable {
   package var id: TaskID
   package var state: String?
@@ -119,7 +119,7 @@ package struct HistoryOutcome: Sendable, Codable {
   }
 
   package var kind: Kind
-  /// The tasks that ended, were restarted or removed along with it; or the one that took its place.
+  /// The tasks to which the change cascaded, or the task that the outcome names.
   package var tasks: [TaskID]?
 
   package init(_ kind: Kind, tasks: [TaskID]? = nil) {
@@ -128,7 +128,7 @@ package struct HistoryOutcome: Sendable, Codable {
   }
 }
 
-/// A task that was handed out.
+/// A task that was claimed.
 package struct HistoryGrant: Sendable, Codable {
   package var task: TaskID
   package var lease: UInt64
@@ -195,7 +195,7 @@ extension HistoryChange {
 }
 
 extension HistoryTask {
-  /// Leaves out what few tasks have.
+  /// Records a task, omitting properties that few tasks have.
   init(recording record: TaskRecord, state: TaskState?) {
     let dependencies = record.dependencies
     self.init(
@@ -242,8 +242,8 @@ extension HistoryGrant {
 
 /// A new file to which lines are appended.
 ///
-/// Each line is handed to the system before `append` returns, so that it outlasts the process. If
-/// that fails, no line follows any more: the file ends with a line that may be cut.
+/// Each line is passed to the system before `append` returns, so that it outlives the process. If
+/// a write fails, no more lines follow: the file ends with a line that may be incomplete.
 final class HistoryFile: Sendable {
   private let path: String
   private let descriptor: Int32
@@ -254,7 +254,7 @@ final class HistoryFile: Sendable {
     descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
     guard descriptor >= 0 else {
       throw HistoryError(
-        "the history \(path) can't be made: \(SystemCallError.last("open")); "
+        "the history \(path) can't be created: \(SystemCallError.last("open")); "
           + "give each process a new file"
       )
     }
@@ -269,11 +269,11 @@ final class HistoryFile: Sendable {
       guard !isBroken else {
         throw HistoryError("the history \(path) is incomplete, because a line was not written")
       }
-      // Lifted again once the whole line is written.
+      // Reset once the whole line is written.
       isBroken = true
       var written = 0
       while written < bytes.count {
-        // The range is within the bytes.
+        // The range stays within the bytes.
         let count = unsafe bytes.withUnsafeBytes { bytes in
           unsafe write(descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written)
         }
@@ -291,7 +291,7 @@ final class HistoryFile: Sendable {
 
 /// A history that can't be written or read.
 public struct HistoryError: Error, Sendable, CustomStringConvertible {
-  /// What is wrong, with the file, and what to do.
+  /// What is wrong, with the file and advice.
   public let description: String
 
   init(_ description: String) { self.description = description }

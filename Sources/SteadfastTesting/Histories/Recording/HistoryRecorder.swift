@@ -7,7 +7,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A store that writes to a file what it is asked and what it answers, in front of another store.
+/// A store that wraps another one, and writes all requests and answers to a file.
 ///
 /// ```swift
 /// let recorder = try HistoryRecorder(store, to: file)
@@ -18,21 +18,21 @@ public import Foundation
 ///   }
 /// }
 /// ```
-/// Each process writes a file of its own, and ``History`` reads them all. A line is handed to the
-/// system before the call that it announces begins, and after the call has answered. So a process
-/// that is killed leaves everything that it did. A line holds IDs, names of tasks, keys and counts,
-/// but no payload and no value. <doc:ProvingAStore> shows the whole.
+/// Each process writes a file of its own, and ``History`` reads them all. The recorder passes a
+/// line to the system before each call, and another one after the answer. So the file of a killed
+/// process has everything that the process did. A line has IDs, names of tasks, keys and counts,
+/// but no payloads and no values. <doc:ProvingAStore> shows a complete example.
 ///
-/// The store behaves as the underlying one does, more slowly. If a line can't be written, the call
-/// throws a ``HistoryError``. Then the call may have been carried out.
+/// The store behaves like the underlying one, but is slower. If a line can't be written, the call
+/// throws a ``HistoryError``. In this case, the call may have taken effect.
 ///
-/// It gives no statement with which another connection adds tasks (`insertStatement`), since a
-/// history would know nothing of these tasks.
+/// The store returns no statement with which another connection adds tasks (`insertStatement`),
+/// because the history would not contain these tasks.
 public final class HistoryRecorder: Persistence {
   private struct State {
     var calls = 0
     var attempts = 0
-    /// The newest lease of each task that was handed out here.
+    /// The latest lease of each task that this store has claimed.
     var leases: [TaskID: UInt64] = [:]
   }
 
@@ -43,29 +43,29 @@ public final class HistoryRecorder: Persistence {
   private let append: @Sendable (HistoryLine) throws -> Void
   private let state = Mutex(State())
 
-  /// Whether the underlying store waits for nothing.
+  /// Whether changes to the underlying store never wait.
   public var appliesAtOnce: Bool { base.appliesAtOnce }
-  /// That of the store.
+  /// The number of tasks that a queue may claim ahead of its workers, as in the underlying store.
   public var claimBatch: Int { base.claimBatch }
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
-  /// That of the store.
+  /// Whether all queues on the underlying store have the same clock.
   public let hasOneClock: Bool
-  /// Those of the underlying store.
+  /// The hints of the underlying store.
   public var hints: AsyncStream<Void>? { base.hints }
 
-  /// Makes a store that records what another one does.
+  /// Makes a store that records the requests and answers of another one.
   ///
   /// - Parameters:
-  ///   - base: the underlying store. It is empty when the first process begins.
+  ///   - base: the underlying store. It must be empty when the first process starts.
   ///   - file: the file to write, which must not exist. Its name, without the extension, is the
   ///     name of the process in the report.
-  ///   - clock: the clock of the lines. All recorders of a history use clocks that agree, also if
-  ///     the queues' clocks don't.
+  ///   - clock: the clock of the lines. The clocks of all recorders of a history must agree, even
+  ///     if the queues' clocks don't.
   ///   - isRefusal: returns whether an error of the store means that the call has changed nothing.
-  ///     Of any other error, the check takes it that the call may have been carried out. By default
-  ///     only a `TaskQueueError` with the code `invalidArgument` means it.
-  /// - Throws: A ``HistoryError`` if the file exists, or can't be made.
+  ///     After any other error, the check assumes that the call may have taken effect. By default,
+  ///     only a `TaskQueueError` with the code `invalidArgument` means that nothing has changed.
+  /// - Throws: A ``HistoryError`` if the file exists or can't be created.
   public convenience init(
     _ base: any Persistence,
     to file: URL,
@@ -100,7 +100,7 @@ public final class HistoryRecorder: Persistence {
 
   // MARK: Lines
 
-  /// Writes a line with the present date.
+  /// Writes a line with the current date.
   private func write(_ event: (inout State) -> HistoryEvent) throws {
     try state.withLock { state in
       let event = event(&state)
@@ -109,7 +109,7 @@ public final class HistoryRecorder: Persistence {
     }
   }
 
-  /// Makes a call between the line that announces it and the line with its answer.
+  /// Writes a line that announces a call, makes the call, and writes a line with the answer.
   private func record<Answer>(
     _ question: (_ call: Int) -> HistoryEvent,
     _ body: () async throws -> Answer,
@@ -137,18 +137,18 @@ public final class HistoryRecorder: Persistence {
   }
 }
 
-// MARK: - What a test says
+// MARK: - Recording by tests
 
 extension HistoryRecorder {
-  /// Records when an attempt begins and ends.
+  /// Records the start and the end of an attempt.
   ///
   /// Call it in the handler, around all of its work.
   /// - Parameters:
-  ///   - id: the task, `context.id`.
-  ///   - work: what the handler does.
-  /// - Returns: What the work returns.
-  /// - Throws: What the work throws; a ``HistoryError`` if the beginning can't be written. If the
-  ///   end can't be, the history has none, as if the process had been killed.
+  ///   - id: the ID of the task, `context.id`.
+  ///   - work: the handler's work.
+  /// - Returns: The result of the work.
+  /// - Throws: The error of the work; a ``HistoryError`` if the start can't be written. If the end
+  ///   can't be written, the history lacks it, as if the process had been killed.
   nonisolated(nonsending) public func recordAttempt<Result>(
     of id: TaskID,
     _ work: nonisolated(nonsending) () async throws -> Result
@@ -163,17 +163,17 @@ extension HistoryRecorder {
     return try await work()
   }
 
-  /// Records that from now on nothing is done to the store and the processes.
+  /// Records that from now on the test causes no more faults in the store and the processes.
   ///
-  /// Within some time from here, everything ends (``History/Expectations/endsWithin``).
+  /// All tasks must end within a time limit from here on (``History/Expectations/endsWithin``).
   /// - Throws: A ``HistoryError`` if it can't be written.
   public func recordEndOfFaults() throws { try write { _ in .faultsEnded } }
 
   /// Records which tasks are in the store.
   ///
-  /// Call it once, at the end, when no queue changes anything. Without it, no check can tell that a
-  /// task is missing.
-  /// - Throws: What the underlying store throws; a ``HistoryError`` if it can't be written.
+  /// Call it once, at the end, when no queue changes anything. Without it, the check can't detect a
+  /// missing task.
+  /// - Throws: The underlying store's error; a ``HistoryError`` if the line can't be written.
   public func recordRemainingTasks() async throws {
     var tasks: [HistoryTask] = []
     var last: TaskID?
@@ -192,7 +192,7 @@ extension HistoryRecorder {
 extension HistoryRecorder {
   /// Opens the underlying store.
   ///
-  /// - Throws: What the underlying store throws; a ``HistoryError``.
+  /// - Throws: The underlying store's error; a ``HistoryError``.
   public func open() async throws {
     try write { _ in .opening }
     try await base.open()
@@ -200,7 +200,7 @@ extension HistoryRecorder {
 
   /// Applies a batch of changes to the underlying store.
   ///
-  /// - Throws: What the underlying store throws; a ``HistoryError``.
+  /// - Throws: The underlying store's error; a ``HistoryError``.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -216,7 +216,7 @@ extension HistoryRecorder {
 
   /// Claims the first available tasks of the underlying store.
   ///
-  /// - Throws: What the underlying store throws; a ``HistoryError``.
+  /// - Throws: The underlying store's error; a ``HistoryError``.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
     let claim = try await record {
       .claiming(call: $0, seconds: request.leaseDuration.map { $0 / .seconds(1) })
@@ -233,7 +233,7 @@ extension HistoryRecorder {
 
   /// Returns the tasks of the underlying store that match a filter.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -244,37 +244,37 @@ extension HistoryRecorder {
 
   /// Returns the number of tasks of the underlying store that match a filter.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await base.count(matching: filter)
   }
 
   /// Returns whether any task of the underlying store matches a filter.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await base.contains(filter)
   }
 
-  /// Returns the bytes that the underlying store holds under a name.
+  /// Returns the bytes that the underlying store has under a name.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func value(named name: String) async throws -> [UInt8]? {
     try await base.value(named: name)
   }
 
   /// Returns what a task of the underlying store remembers.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
 
   /// Closes the underlying store.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func close() async throws { try await base.close() }
 
   /// Destroys the underlying store.
   ///
-  /// - Throws: What the underlying store throws.
+  /// - Throws: The underlying store's error.
   public func destroy() async throws { try await base.destroy() }
 }

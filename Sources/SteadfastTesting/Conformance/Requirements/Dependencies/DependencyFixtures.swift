@@ -1,7 +1,7 @@
 import SteadfastQueue
 
 extension TaskRecord {
-  /// The same task, which waits for those with these numbers.
+  /// Returns a copy of the task that waits for the tasks with these numbers.
   func after(_ numbers: Int..., rule: DependencyRule = .allSucceeded) -> TaskRecord {
     with { record in
       record.dependencies.tasks = Set(numbers.map(TaskID.numbered))
@@ -9,12 +9,12 @@ extension TaskRecord {
     }
   }
 
-  /// The same task, in the batch that the task with this number follows.
+  /// Returns a copy of the task in the batch whose follower has this number.
   func before(_ follower: Int) -> TaskRecord {
     with { $0.dependencies.follower = .numbered(follower) }
   }
 
-  /// The same task, which notes how those with these numbers have ended.
+  /// Returns a copy of the task that records how the tasks with these numbers ended.
   func noting(_ failed: [Int: TaskState], batch: BatchProgress? = nil) -> TaskRecord {
     with { record in
       record.dependencies.failed = Dictionary(
@@ -24,7 +24,7 @@ extension TaskRecord {
     }
   }
 
-  /// The same task, cancelled along with the one with this number.
+  /// Returns a copy of the task, cancelled because of the task with this number.
   func cancelled(at seconds: Double, because cause: Int?) -> TaskRecord {
     with { record in
       record.state = .cancelled
@@ -35,7 +35,7 @@ extension TaskRecord {
 }
 
 extension ChangeOutcome {
-  /// The outcome of a change to a task for which others wait, and which has changed these.
+  /// Returns the outcome of a change that cascaded to the tasks with these numbers.
   static func along(_ numbers: Int..., batch: BatchProgress? = nil) -> ChangeOutcome {
     .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
   }
@@ -54,14 +54,14 @@ extension TaskChange {
 }
 
 extension StoreProbe {
-  /// Claims the tasks with these numbers, in order, and returns their leases.
+  /// Claims tasks, expects those with these numbers, in order, and returns their leases.
   func claimed(_ numbers: Int..., at seconds: Double = 0) async throws -> [Lease] {
     let claim = try await claim(at: seconds)
     try expect(claim, numbers)
     return claim.tasks.map(\.lease)
   }
 
-  /// Claims the tasks with these numbers, and lets each of them succeed.
+  /// Claims tasks, expects those with these numbers, and lets each of them succeed.
   func perform(_ numbers: Int..., at seconds: Double = 0) async throws {
     let claim = try await claim(at: seconds)
     try expect(claim, numbers)

@@ -6,46 +6,49 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about ends of tasks for which others wait.
+/// Requirements about the end of a task for which others wait.
 extension PersistenceConformance.Requirement {
   static let endsAlong: [Self] = [
     Self(
       "dependencies.noted",
-      "An end without success is noted by the tasks that name the one that has ended, and by its "
-        + "follower.",
-      check: noted
+      "When a task ends without success, the tasks that depend on it and its follower record "
+        + "that.",
+      check: recordedFailures
     ),
     Self(
       "dependencies.progress",
-      "Each end of a task counts for its batch, and the outcome tells the progress, if the follower is "
-        + "there.",
+      "The end of a task counts in its batch, and the outcome has the batch's progress if the "
+        + "follower exists.",
       check: progress
     ),
     Self(
       "dependencies.cancelled",
-      "What waits for the success of a task that ends without it is cancelled along, and so on, with "
-        + "the same date and because of the least of those that have ended.",
-      check: cancelledAlong
+      "When a task ends without success, cancellation cascades to the tasks that wait for its "
+        + "success, and further to those that wait for them. All get the same date; the cause of "
+        + "each is the failed dependency with the lowest ID.",
+      check: cancellationCascades
     ),
     Self(
       "dependencies.not-retained",
-      "If a task that ends without success is not retained, those cancelled along with it are not.",
+      "If a task that ends without success is not retained, neither are the tasks that are "
+        + "cancelled because of it.",
       check: notRetained
     ),
     Self(
       "dependencies.member-gone",
-      "A task with the ID of a task of a batch that has left is not of that batch: its end and its "
-        + "restart change nothing for the follower.",
-      check: memberGone
+      "A new task that reuses the ID of a removed member does not belong to that member's batch. "
+        + "Its end and its restart do not affect the follower.",
+      check: removedMember
     ),
     Self(
       "dependencies.running",
-      "A task that runs or has ended is not cancelled along with another one, but notes its end.",
+      "Cancellation does not cascade to a task that runs or has ended, but the task records how "
+        + "its dependency ended.",
       check: running
     ),
   ]
 
-  private static func noted(_ store: StoreProbe) async throws {
+  private static func recordedFailures(_ store: StoreProbe) async throws {
     let record = TaskRecord.numbered(4).after(1, 2, 3, rule: .allEnded)
     let follower = TaskRecord.numbered(5).after(rule: .allEnded)
     try await store.insert(.numbered(5).after(rule: .allEnded))
@@ -75,7 +78,7 @@ extension PersistenceConformance.Requirement {
     func succeed(_ place: Int, retains: Bool = false) -> TaskChange {
       .succeed(leases[place], at: .second(1), retains: retains)
     }
-    // Nothing waits for this one.
+    // No task waits for task 1.
     try await store.apply(succeed(0))
     try await store.apply(succeed(1), .along(batch: BatchProgress(total: 3, succeeded: 1)))
     var batch = BatchProgress(total: 3, succeeded: 1, failed: 1)
@@ -89,18 +92,18 @@ extension PersistenceConformance.Requirement {
     try store.expect(next, [9])
     let shown = next.tasks[0].record.dependencies
     try store.expect("the dependencies of task 9", shown.summary, following([3: .abandoned], batch))
-    // The follower of this one leaves, and the other one never came.
+    // The follower of task 5 is removed; the follower of task 6 was never added.
     try await store.apply(.cancel(8, retains: false))
     try await store.apply(succeed(4), .along())
     try await store.apply(succeed(5, retains: true), .along())
   }
 
-  /// The text of a follower's dependencies.
+  /// Describes the expected dependencies of a follower.
   private static func following(_ failed: [Int: TaskState], _ batch: BatchProgress) -> String {
     TaskRecord.numbered(9).after(rule: .allEnded).noting(failed, batch: batch).dependencies.summary
   }
 
-  private static func cancelledAlong(_ store: StoreProbe) async throws {
+  private static func cancellationCascades(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2, at: 50))
     try await store.insert(.numbered(4).after(1, 2), .numbered(3).after(1))
     try await store.insert(.numbered(5).after(4, 3), .numbered(7).after(2), .numbered(9))
@@ -136,7 +139,7 @@ extension PersistenceConformance.Requirement {
     try await store.perform(5)
   }
 
-  private static func memberGone(_ store: StoreProbe) async throws {
+  private static func removedMember(_ store: StoreProbe) async throws {
     let (first, second) = (TaskRecord.numbered(9), TaskRecord.numbered(8).after(rule: .allEnded))
     try await store.insert(first, second)
     try await store.insert(.numbered(1).before(9), .numbered(2).before(8), .numbered(3).before(8))

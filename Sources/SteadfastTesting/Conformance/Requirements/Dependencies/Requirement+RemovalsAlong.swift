@@ -6,29 +6,29 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about tasks for which others wait, and that leave.
+/// Requirements about the removal of a task for which others wait, or because of which others
+/// were cancelled.
 extension PersistenceConformance.Requirement {
   static let removalsAlong: [Self] = [
     Self(
       "dependencies.removed",
-      "When a task is removed, those that were cancelled because of it are, and so on. The outcome "
-        + "names them, and no progress.",
-      check: removedAlong
+      "The removal of a task cascades to the tasks that were cancelled because of it. The outcome "
+        + "lists them, and has no progress.",
+      check: removalCascades
     ),
     Self(
       "dependencies.pruned",
-      "A task that was cancelled because of another one is pruned with that one, and for no other "
-        + "reason.",
-      check: prunedAlong
+      "A task that was cancelled because of another one is pruned only together with that one.",
+      check: pruningCascades
     ),
     Self(
       "dependencies.superseded",
-      "A task for which others wait is retried, though it has a successor, which waits behind it.",
+      "A task for which others wait is retried even if it has a successor, which keeps waiting.",
       check: notSuperseded
     ),
   ]
 
-  private static func removedAlong(_ store: StoreProbe) async throws {
+  private static func removalCascades(_ store: StoreProbe) async throws {
     let fourth = TaskRecord.numbered(4).after(1, rule: .allEnded)
     try await store.insert(.numbered(1), .numbered(2).after(1), .numbered(3).after(2), fourth)
     try await store.apply(.cancel(1), .along(2, 3))
@@ -39,7 +39,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(follower, .numbered(5).before(9), .numbered(6).after(5).before(9))
     let batch = BatchProgress(total: 2, failed: 2)
     try await store.apply(.cancel(5), .along(6, batch: batch))
-    // The one that was cancelled along leaves alone.
+    // Removing the task that was cancelled by the cascade does not remove its cause.
     try await store.apply(.remove(.numbered(6)), .along())
     try await store.expectTasks([4, 5, 9])
     try await store.apply(.remove(.numbered(5)), .along())
@@ -48,7 +48,7 @@ extension PersistenceConformance.Requirement {
     try await store.perform(4, 9)
   }
 
-  private static func prunedAlong(_ store: StoreProbe) async throws {
+  private static func pruningCascades(_ store: StoreProbe) async throws {
     func prune(_ state: TaskState, keeping count: Int?, before date: Double? = nil) -> TaskChange {
       .prune(
         state,

@@ -6,35 +6,35 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about restarts of tasks for which others wait.
+/// Requirements about the restart of a task for which others wait.
 extension PersistenceConformance.Requirement {
   static let restartsAlong: [Self] = [
     Self(
       "dependencies.restarted",
-      "When a task is restarted, those that were cancelled along with it are, with the same date, in "
-        + "the order of their IDs. All of them wait again, and count as before.",
-      check: restartedAlong
+      "A restart cascades to the tasks that were cancelled because of the restarted one, with the "
+        + "same date, in the order of their IDs. All of them wait again, and count as unfinished.",
+      check: restartCascades
     ),
     Self(
       "dependencies.left",
-      "A task stays cancelled if another one that it waits for has ended without success, which is its "
-        + "cause then, if it is there.",
-      check: left
+      "A task stays cancelled if another of its dependencies has ended without success. If that "
+        + "dependency still exists, it becomes the cause.",
+      check: otherFailedDependency
     ),
     Self(
       "dependencies.unnoted",
-      "A follower stays cancelled if its batch has more failures than it notes.",
-      check: unnotedFailure
+      "A follower stays cancelled if its batch has more failures than it has recorded.",
+      check: unrecordedFailure
     ),
     Self(
       "dependencies.key-taken",
-      "A task stays cancelled if another one has its unique key. Of two that would have it, the one "
-        + "with the lesser ID is restarted.",
+      "A task stays cancelled if another task holds its unique key. Of two cancelled tasks with "
+        + "the same key, the one with the lower ID is restarted.",
       check: keyTaken
     ),
   ]
 
-  private static func restartedAlong(_ store: StoreProbe) async throws {
+  private static func restartCascades(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(4).after(1), .numbered(3).after(1))
     let last = TaskRecord.numbered(5, key: "k").after(3, 4)
     try await store.insert(last, .numbered(9), .numbered(2, at: 8))
@@ -58,7 +58,7 @@ extension PersistenceConformance.Requirement {
     try await store.perform(2, 1, at: 8)
     try await store.perform(3, 4, at: 8)
     try await store.perform(5, at: 8)
-    // The restart of one that has succeeded is taken back too.
+    // Restarting a member that succeeded also reverts the batch's progress.
     let lease = try await store.claimed(6, at: 8)[0]
     let batch = BatchProgress(total: 2, succeeded: 1)
     try await store.apply(.restart(7, at: 9), .along(batch: BatchProgress(total: 2)))
@@ -68,7 +68,7 @@ extension PersistenceConformance.Requirement {
     try await store.perform(9, at: 9)
   }
 
-  private static func left(_ store: StoreProbe) async throws {
+  private static func otherFailedDependency(_ store: StoreProbe) async throws {
     let third = TaskRecord.numbered(3).after(1, 2)
     try await store.insert(.numbered(1), .numbered(2), third, .numbered(4).after(3))
     try await store.apply(.cancel(2, at: 1), .along(3, 4))
@@ -79,7 +79,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(4, is: fourth.cancelled(at: 1, because: 3))
     try await store.apply(.restart(1), .along(3, 4))
     try await store.expect(3, is: third)
-    // One that has left is no cause.
+    // A removed task can't be the cause.
     let seventh = TaskRecord.numbered(7).after(5, 6)
     try await store.insert(.numbered(5), .numbered(6), seventh)
     try await store.apply(.cancel(5, at: 3), .along(7))
@@ -88,7 +88,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(7, is: seventh.noting([6: .cancelled]).cancelled(at: 3, because: nil))
   }
 
-  private static func unnotedFailure(_ store: StoreProbe) async throws {
+  private static func unrecordedFailure(_ store: StoreProbe) async throws {
     let follower = TaskRecord.numbered(9)
     let ended = TaskRecord.numbered(1).before(9).cancelled(at: 1, because: nil)
     try await store.insert(follower, ended, .numbered(2).before(9))
@@ -113,7 +113,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(2, is: second.cancelled(at: 1, because: nil))
     try await store.apply(.cancel(3, retains: false))
     try await store.apply(.restart(2))
-    // The first of these is cancelled before the second one comes.
+    // Task 7 is cancelled before task 6, which has the same key, is added.
     let sixth = TaskRecord.numbered(6, key: "other").after(4)
     let seventh = TaskRecord.numbered(7, key: "other").after(4, 5)
     try await store.insert(.numbered(4), .numbered(5), seventh)

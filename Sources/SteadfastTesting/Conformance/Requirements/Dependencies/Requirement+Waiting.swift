@@ -6,38 +6,38 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about new tasks that wait for others.
+/// Requirements about tasks that wait for others.
 extension PersistenceConformance.Requirement {
   static let waiting: [Self] = [
     Self(
       "dependencies.waits",
-      "A task is not handed out before the tasks that it names, and those whose follower it is, have "
-        + "ended or left.",
+      "A task is not claimed before its dependencies, and the members of its batch, have ended or "
+        + "were removed.",
       check: waits
     ),
     Self(
       "dependencies.unmet",
-      "A task that would wait without end refuses its batch, and the outcome names the least of those "
-        + "for which it would.",
+      "A new task that could never start refuses its batch. The outcome names the unmet dependency "
+        + "with the lowest ID.",
       check: unmet
     ),
     Self(
       "dependencies.ended-before",
-      "A new task notes those that have ended without success, if its rule is allEnded. What it says "
-        + "itself of others does not count.",
+      "A new task with the rule allEnded records which of its dependencies ended without success. "
+        + "Failures, progress or a cause that it already has are ignored.",
       check: endedBefore
     ),
     Self(
       "dependencies.total",
-      "The batch of a follower counts each task that is added to it, even if the follower comes later "
-        + "in the batch of changes.",
+      "A follower's batch counts each task that is added to it, even if the follower comes later "
+        + "in the same batch of changes.",
       check: total
     ),
     Self(
       "dependencies.member-again",
-      "A new task with the ID of one that has left counts for its batch as any other, and so does its "
-        + "end. One that is sent again counts once.",
-      check: memberAgain
+      "A new task that reuses the ID of a removed one counts in its batch like any other task, and "
+        + "so does its end. An insertion that is sent again counts once.",
+      check: reinsertedMember
     ),
   ]
 
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(
       .retry(first.tasks[0].lease, availableDate: .second(60), retryCount: 1, failure: nil)
     )
-    // One that has left counts as ended.
+    // A removed dependency counts as ended.
     let gone = TaskChange.abandon(first.tasks[1].lease, failure: .at(1), retains: false)
     try await store.apply(gone, .along())
     try await store.perform(5, at: 10)
@@ -95,14 +95,14 @@ extension PersistenceConformance.Requirement {
       try await store.expectTasks([1, 2, 3])
     }
     try await store.expect(3, is: .numbered(3, key: "k"))
-    // It does not concern a task that is not added, or that has ended.
+    // Unmet dependencies don't matter for a duplicate that is not added, or for an ended task.
     let duplicate = TaskRecord.numbered(6, key: "k").after(9)
     try await store.apply(.insert(duplicate, onDuplicate: .keep), .duplicate(of: .numbered(3)))
     try await store.insert(ended(new).after(9, 2))
-    // What comes earlier in the batch is there.
+    // Tasks that come earlier in the batch count as existing.
     try await store.insert(.numbered(7), .numbered(8).after(7))
     try await store.expectTasks([1, 2, 3, 6, 7, 8])
-    // What was refused is not, and what comes later need have no outcome of its own.
+    // A refused task does not, and later changes may have the outcome `batchRefused`.
     let outcomes = try await store.apply([
       .insert(.numbered(10).after(9), onDuplicate: .keep),
       .insert(.numbered(11).after(10, 12), onDuplicate: .keep),
@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
     .unmetDependency(.numbered(number))
   }
 
-  /// The same task, which has succeeded.
+  /// Returns a copy of the task that has succeeded.
   private static func ended(_ record: TaskRecord) -> TaskRecord {
     record.with { record in
       record.state = .succeeded
@@ -141,7 +141,7 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim()
     try store.expect(claim, [5])
     try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
-    // It need not wait for one that has succeeded.
+    // A task need not wait for a dependency that has succeeded.
     try await store.insert(.numbered(6).after(1))
     try await store.perform(6)
   }
@@ -151,7 +151,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1).before(9), follower, .numbered(2, key: "k").before(9))
     try await store.expect(9, is: follower.noting([:], batch: BatchProgress(total: 2)))
     let leases = try await store.claimed(1, 2)
-    // Neither a refused insertion nor one that is skipped is of the batch.
+    // Neither a refused insertion nor a skipped duplicate counts in the batch.
     let outcomes = try await store.apply([
       .insert(.numbered(3).before(9), onDuplicate: .keep),
       .insert(.numbered(1, payload: 7), onDuplicate: .keep),
@@ -166,14 +166,14 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(3).before(9), ended(.numbered(4)).before(9))
     let progress = BatchProgress(total: 4, succeeded: 1)
     try await store.expect(9, is: follower.noting([:], batch: progress))
-    // A follower that is not there waits for nothing.
+    // A task may have a follower that does not exist.
     try await store.insert(.numbered(5).before(99))
     try await store.perform(3, 5)
     let end = TaskChange.succeed(leases[0], at: .second(1), retains: false)
     try await store.apply(end, .along(batch: BatchProgress(total: 4, succeeded: 3)))
   }
 
-  private static func memberAgain(_ store: StoreProbe) async throws {
+  private static func reinsertedMember(_ store: StoreProbe) async throws {
     let follower = TaskRecord.numbered(9).after(rule: .allEnded)
     try await store.insert(follower, .numbered(1).before(9), .numbered(2, at: 50).before(9))
     try await store.apply(
@@ -195,31 +195,32 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about the form of tasks that wait, and about stores that hold them.
+/// Requirements about the form of dependencies, and about reopened, shared and concurrent stores.
 extension PersistenceConformance.Requirement {
   static let waitingInStores: [Self] = [
     Self(
       "form.dependencies",
-      "A task that waits for itself or for more than 10,000 others is refused, and so is one that "
-        + "waits and would replace another one.",
+      "An insertion is refused if the task waits for itself or for more than 10,000 others. It is "
+        + "also refused if a task with dependencies or a follower would replace another one.",
       check: formOfDependencies
     ),
     Self(
       "reopen.dependencies",
-      "Tasks wait for the same others when the store is opened again, and know the same of them.",
+      "After the store is reopened, tasks have the same dependencies, recorded failures and batch "
+        + "progress.",
       .reopened,
       check: reopenedDependencies
     ),
     Self(
       "sharing.dependencies",
-      "Of two stores that are open at once, what one ends is an end for the tasks that wait in the "
-        + "other.",
+      "When two stores share their tasks, the end of a task in one store also counts for the tasks "
+        + "that wait for it in the other.",
       .shared,
       check: sharedDependencies
     ),
     Self(
       "concurrency.dependencies",
-      "Of many ends of one batch at the same time, each one counts.",
+      "When many tasks of a batch end at the same time, each end counts.",
       check: concurrentEndsOfBatch
     ),
   ]
@@ -232,7 +233,7 @@ extension PersistenceConformance.Requirement {
       ("waits for itself", new.after(1, 3), .keep), ("follows itself", new.before(3), .keep),
       ("waits for 10,001 tasks", many, .keep),
       ("waits and replaces", TaskRecord.numbered(3, key: "k").after(1), .replace),
-      ("is followed and replaces", TaskRecord.numbered(3, key: "k").before(1), .replace),
+      ("has a follower and replaces", TaskRecord.numbered(3, key: "k").before(1), .replace),
     ]
     for (text, record, policy) in cases {
       try await store.expectError("insert 2 and a task that \(text)", isInvalidArgument) {

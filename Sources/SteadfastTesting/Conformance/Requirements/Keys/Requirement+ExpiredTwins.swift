@@ -6,30 +6,30 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about tasks with a unique key whose expiry dates have come.
+/// Requirements about expired tasks with a unique key.
 extension PersistenceConformance.Requirement {
   static let expiredTwins: [Self] = [
     Self(
       "unique.expired",
-      "A task that does not run, and has expired by the date of a new one with its key, loses its "
-        + "role to the new one, whatever the policy.",
+      "If a task is not running and has expired by the date of a new task with its key, it loses "
+        + "its role to the new task, whatever the policy.",
       check: expired
     ),
     Self(
       "unique.expired-running",
-      "A task that runs beyond its expiry date keeps its key.",
+      "A task that is still running after its expiry date keeps its key.",
       check: expiredRunning
     ),
     Self(
       "unique.expired-successor",
-      "A successor that has expired loses its role to a new one. It supersedes no task whose retry "
-        + "comes later.",
+      "An expired successor loses its role to a new task. It does not supersede a task whose retry "
+        + "is due after the successor expires.",
       check: expiredSuccessor
     ),
     Self(
       "unique.displaced",
-      "A task that has lost its role is not updated, and not restarted while another one has its "
-        + "key.",
+      "A task that has lost its role can't be updated, and can't be restarted while another task "
+        + "holds its key.",
       check: displaced
     ),
   ]
@@ -51,7 +51,7 @@ extension PersistenceConformance.Requirement {
         let key = "key \(number % 10)"
         return .numbered(base + number, name: name, key: key, created: created, expires: expires)
       }
-      // One is parked, one paused, one suspended with what it remembers, and one waits.
+      // One task is parked, one paused, one suspended with a memory, and one waits.
       for number in 1...3 { try await store.insert(task(number, expires: .second(100))) }
       let leases = try await store.claim(names: [name: 9]).tasks.map(\.lease)
       try store.expect("the number of claimed tasks", leases.count, 3)
@@ -68,7 +68,7 @@ extension PersistenceConformance.Requirement {
       }
       let twin = TaskRecord.numbered(base + 19, name: name, key: "key 1", created: 100)
       try await store.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: task(11).id))
-      // What has expired is handed out, so that the queue ends it.
+      // An expired task is claimed, so that the queue can end it.
       let claim = try await store.claim(names: [name: 9], at: 100)
       try store.expect(claim, [4, 11, 12, 13, 14].map { base + $0 })
     }
@@ -84,7 +84,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(new)
     try await expectRoles(store, [1: .holder, 2: .successor])
     try await store.apply(.release(lease))
-    // Now it waits, but the successor is the one that is performed last.
+    // The holder waits now, but new tasks still meet the successor, which is performed last.
     let third = TaskRecord.numbered(3, key: "k", created: 200)
     try await store.apply(.insert(third, onDuplicate: .keep), .duplicate(of: .numbered(2)))
     try await store.apply(.insert(third, onDuplicate: .join), .duplicate(of: .numbered(2)))

@@ -11,37 +11,37 @@ extension PersistenceConformance.Requirement {
   static let orderKeys: [Self] = [
     Self(
       "order-key.one",
-      "Of the tasks with an order key, one at a time is handed out, in the order of insertion, "
-        + "whatever their names, priorities and dates.",
+      "Tasks with the same order key are claimed one at a time, in the order of insertion, whatever "
+        + "their names, priorities and dates.",
       check: one
     ),
     Self(
       "order-key.held-up",
-      "The first task with an order key holds up the others while it waits for a date or a retry, "
-        + "and while it is parked or paused. Tasks with other keys are not held up.",
-      check: heldUp
+      "The first task with an order key blocks the others while it waits for a date or a retry, and "
+        + "while it is parked or paused. It does not block tasks with other keys.",
+      check: firstBlocksOthers
     ),
     Self(
       "order-key.ended",
-      "When the first task with an order key has ended or was removed, in whatever way, the next one "
-        + "is handed out.",
+      "After the first task with an order key has ended in any way, or was removed, the next one is "
+        + "claimed.",
       check: ended
     ),
     Self(
       "order-key.restart",
-      "A restarted task has the place that it had in the order of its key, behind one that is "
-        + "running.",
+      "A restarted task keeps its place in the order of its key, but waits for a task that is "
+        + "already running.",
       check: restart
     ),
     Self(
       "order-key.holds",
-      "If a task that holds its order ends without success and is retained, the others wait until it "
-        + "is restarted or removed, and no pruning removes it.",
-      check: holds
+      "If a task that blocks its order on failure ends without success and is retained, the others "
+        + "wait until it is restarted or removed. Pruning does not remove it.",
+      check: blocksOnFailure
     ),
     Self(
       "reopen.order-keys",
-      "The order of a key is the same when the store is opened again.",
+      "After the store is reopened, the order of each key is the same.",
       .reopened,
       check: reopened
     ),
@@ -49,7 +49,7 @@ extension PersistenceConformance.Requirement {
 
   private static let names = ["A": 1000, "B": 1000]
 
-  /// Claims tasks of both names, and expects exactly this one.
+  /// Claims tasks of both names, expects exactly this one, and returns its lease.
   private static func claim(
     _ number: Int,
     _ store: StoreProbe,
@@ -76,7 +76,7 @@ extension PersistenceConformance.Requirement {
     _ = try await self.claim(5, store)
   }
 
-  private static func heldUp(_ store: StoreProbe) async throws {
+  private static func firstBlocksOthers(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1, at: 90, order: "k"), .numbered(2, order: "k"))
     try await store.insert(.numbered(3), .numbered(4, order: "other"))
     let others = try await store.claim(at: 0)
@@ -98,7 +98,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.resume(.numbered(1)))
     lease = try await self.claim(1, store, at: 200)
     try await store.apply(.release(lease))
-    // What is not first in its order is controlled as any other task.
+    // A task that is not first in its order can be controlled like any other task.
     let later = TaskChange.reschedule(.unclaimed(.numbered(2)), availableDate: .second(1))
     try await store.apply(later)
     try await store.apply(.update(.numbered(2), TaskUpdate(priority: 9)))
@@ -135,12 +135,12 @@ extension PersistenceConformance.Requirement {
     let first = try await claim(1, store)
     try await store.apply(.abandon(first, failure: .at(1), retains: true))
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .second(0))
-    // The next task has not begun, and waits again.
+    // The next task has not started, so it waits again.
     try await store.apply(restart)
     let again = try await claim(1, store)
     try await store.apply(.abandon(again, failure: .at(1), retains: true))
     let second = try await claim(2, store)
-    // The next task is running, and goes on.
+    // The next task is already running, and continues.
     try await store.apply(restart)
     try store.expect(try await store.claim(at: 100), [])
     try await store.apply(
@@ -153,7 +153,7 @@ extension PersistenceConformance.Requirement {
     _ = try await claim(3, store)
   }
 
-  private static func holds(_ store: StoreProbe) async throws {
+  private static func blocksOnFailure(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1, order: "k", holds: true), .numbered(2, order: "k"))
     try await store.insert(.numbered(3, order: "l", holds: true), .numbered(4, order: "l"))
     let leases = try await store.claim(names: names).tasks.map(\.lease)
@@ -175,18 +175,18 @@ extension PersistenceConformance.Requirement {
     _ = try await claim(2, store)
     try await store.apply(.remove(.numbered(3)))
     _ = try await claim(4, store)
-    try await holdsOnlyWhatStays(store)
+    try await onlyRetainedTasksBlock(store)
   }
 
-  private static func holdsOnlyWhatStays(_ store: StoreProbe) async throws {
-    // What is not retained holds nothing.
+  private static func onlyRetainedTasksBlock(_ store: StoreProbe) async throws {
+    // A task that is not retained does not block its order.
     try await store.insert(.numbered(8, order: "n", holds: true), .numbered(9, order: "n"))
     try await store.apply(
       .cancel(.unclaimed(.numbered(8)), at: .second(4), retains: false)
     )
     _ = try await claim(9, store)
     try await store.expectTasks([1, 2, 4, 9])
-    // Those that stay do not count.
+    // Tasks that can't be pruned don't count toward the number to keep.
     try await store.insert(.numbered(5, order: "m", holds: true), .numbered(6), .numbered(7))
     for number in [5, 6, 7] {
       let date = Date.second(Double(number))
@@ -198,7 +198,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2, 4, 5, 7, 9])
     try await store.apply(.remove(.numbered(5)))
     try await store.apply(.remove(.numbered(7)))
-    // What has succeeded holds nothing, and is pruned as any other task.
+    // A task that succeeded does not block its order, and is pruned like any other task.
     try await store.apply(
       .prune(.succeeded, endedBefore: .second(500), keepingLatest: nil, now: .second(500))
     )

@@ -6,34 +6,35 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about the tasks that wait for another one with their unique key.
+/// Requirements about successors: tasks that wait for another one with their unique key.
 extension PersistenceConformance.Requirement {
   static let successors: [Self] = [
     Self(
       "unique.successor",
-      "One task waits behind a running one with its key, and is not handed out. Further ones are "
-        + "left out, or taken over by it.",
+      "One task waits behind a running one with its key, and is not claimed. Further ones are "
+        + "skipped, or replace it.",
       check: successor
     ),
     Self(
       "unique.promoted",
-      "When a task has ended or was removed, in whatever way, its successor is handed out.",
+      "After a task has ended in any way, or was removed, its successor is claimed.",
       check: promoted
     ),
     Self(
       "unique.released",
-      "A running task that waits again is handed out before its successor.",
+      "A running task that is released is claimed again before its successor.",
       check: released
     ),
     Self(
       "unique.superseded",
-      "A task that fails and has a successor is removed. The successor has its retries and failures, "
-        + "and does not come before the date of its retry.",
+      "If a task fails and has a successor, the task is removed. The successor gets its retries and "
+        + "failures, and is not claimed before the date of its retry.",
       check: superseded
     ),
     Self(
       "unique.restart",
-      "A task that has ended is not restarted while another one has its key, and has it afterwards.",
+      "A task that has ended can't be restarted while another one holds its key. After a restart, it "
+        + "holds the key again.",
       check: restart
     ),
   ]
@@ -68,10 +69,10 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim()
     try store.expect(claim, [])
     try store.expectNextDate(claim, by: nil, at: 0)
-    // With another policy too, the first task that comes during an attempt waits behind it.
+    // With another policy, too, the first task that is added during an attempt waits behind it.
     try await store.apply(.insert(.numbered(7, key: "other"), onDuplicate: .replace))
     try await store.expectTasks([1, 2, 3, 7])
-    // A successor is controlled as any other task.
+    // A successor can be controlled like any other task.
     try await store.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), retains: false))
     try await store.insert(.numbered(8, key: "other"))
     try await store.expectTasks([1, 2, 3, 8])
@@ -107,7 +108,7 @@ extension PersistenceConformance.Requirement {
     let lease = try await store.claimOne()
     try await store.insert(.numbered(2, priority: 9, key: "k"))
     try await store.apply(.release(lease))
-    // What comes now goes to the one that is performed last.
+    // New tasks meet the successor, which is performed last.
     try await store.apply(
       .insert(.numbered(3, key: "k"), onDuplicate: .keep),
       .duplicate(of: .numbered(2))
@@ -144,7 +145,7 @@ extension PersistenceConformance.Requirement {
         record.note(.at(6, "second"))
       }
     )
-    // The later date counts, and a task that is put off is superseded too.
+    // The later date counts. A task that is retried without a failure is superseded, too.
     try await store.apply(
       .retry(leases[1], availableDate: .second(60), retryCount: 0, failure: nil),
       .superseded(by: .numbered(4))
@@ -172,7 +173,7 @@ extension PersistenceConformance.Requirement {
       .insert(.numbered(3, key: "k"), onDuplicate: .keep),
       .duplicate(of: .numbered(1))
     )
-    // A task that waits is restarted, even if others come after it.
+    // A waiting task can be restarted, even if other tasks with its key were added later.
     try await store.apply(restart)
     try store.expect(try await store.claim(at: 3), [1])
   }

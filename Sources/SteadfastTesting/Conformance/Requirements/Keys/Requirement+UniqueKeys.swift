@@ -6,25 +6,26 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about what becomes of a new task with a unique key.
+/// Requirements about the insertion of a task with a unique key.
 extension PersistenceConformance.Requirement {
   static let uniqueKeys: [Self] = [
     Self(
       "unique.keep",
-      "A second task with a key is left out while the first one waits, is parked or is paused, and "
-        + "added once it has ended.",
+      "A second task with a key is skipped while the first one waits, is parked or is paused, and is "
+        + "added once the first one has ended.",
       check: keepTwin
     ),
     Self(
       "unique.replace",
-      "A task that waits, is parked or is paused takes over the payload and the options of a task "
-        + "that replaces it, and stays the same task.",
+      "When a task replaces one that waits, is parked or is paused, the existing task gets the new "
+        + "payload and options, and keeps its ID.",
       check: replaceTwin
     ),
     Self(
       "unique.replace-date",
-      "A replacement with a later date postpones the task, but not beyond its latest date. One that "
-        + "is available at once leaves it its place, and none comes before the date of a retry.",
+      "A replacement with a later date moves the task to that date, but not beyond its latest date. "
+        + "A replacement that is available at once doesn't cost the task its place. The date of a "
+        + "retry never gets earlier.",
       check: replaceDate
     ),
     Self(
@@ -34,23 +35,24 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "unique.join",
-      "A task that joins another one is left out while that one waits or runs.",
+      "A task that joins another one is skipped while that one waits or runs.",
       check: joinTwin
     ),
     Self(
       "unique.window",
-      "A task that runs or has succeeded stands for new ones with its key until its date, and is "
-        + "not pruned before.",
+      "Until its uniqueness ends, a task that runs or has succeeded makes new ones with its key "
+        + "duplicates, and is not pruned.",
       check: window
     ),
     Self(
       "unique.names",
-      "Tasks of different names with one key have nothing to do with each other.",
+      "Tasks with the same key but different names don't affect each other.",
       check: names
     ),
     Self(
       "unique.exact",
-      "Keys that differ in case or in white space differ, and tasks without a key have no twins.",
+      "Keys that differ only in case or white space are different. A task without a key is never a "
+        + "duplicate.",
       check: exactKeys
     ),
   ]
@@ -60,7 +62,7 @@ extension PersistenceConformance.Requirement {
     try await addTwins(store, .keep, priority: 9)
     for record in before { try await store.expect(record.id.number, is: record) }
     try store.expect(try await store.claim(at: 9), [14, 15, 16, 1])
-    // All tasks with a key are found by it.
+    // A look-up by key finds all tasks with that key.
     try await store.expectTasks([5, 15], TaskFilter(uniqueKeys: ["key 5"]))
   }
 
@@ -105,13 +107,13 @@ extension PersistenceConformance.Requirement {
       let date = try await store.task(number).availableDate
       try store.expect("the date of task \(number)", date, .second(seconds))
     }
-    // A later date postpones, up to the latest one that was given first.
+    // A later date moves the task, up to the latest date that was set first.
     try await store.insert(.numbered(1, at: 10, key: "late", latest: 25))
     try await replace(1, "late", at: 20, latest: 99)
     try await expectDate(1, 20)
     try await replace(1, "late", at: 30)
     try await expectDate(1, 25)
-    // What is available at once keeps its place, or comes earlier.
+    // With a replacement that is available at once, the task keeps its place or moves forward.
     try await store.insert(.numbered(2, at: -5, key: "first"), .numbered(3, at: -5))
     try await replace(2, "first", at: 0)
     try await expectDate(2, -5)
@@ -171,7 +173,7 @@ extension PersistenceConformance.Requirement {
         .duplicate(of: .numbered(1))
       )
     }
-    // A task that was abandoned stands for none, and a replacement is always added.
+    // An abandoned task makes none a duplicate, and a replacement is always added.
     try await store.insert(twin(12, 2, at: 3))
     try await store.apply(.insert(twin(13, 3, at: 3), onDuplicate: .replace))
     try await store.insert(twin(11, 1, at: 60))
@@ -206,9 +208,9 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  /// Adds a twin of each of six tasks, of which the last three have ended.
+  /// Adds a twin of each of six tasks; the last three tasks have ended.
   ///
-  /// Expects that the twins of the others are left out.
+  /// Expects that the twins of the first three are skipped.
   private static func addTwins(
     _ store: StoreProbe,
     _ policy: UniquePolicy,

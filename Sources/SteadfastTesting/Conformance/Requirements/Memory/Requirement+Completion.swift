@@ -6,34 +6,34 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about completions: values that others give to a task.
+/// Requirements about completions: values that other code provides to a task.
 extension PersistenceConformance.Requirement {
   static let completion: [Self] = [
     Self(
       "completion.wakes",
-      "A completion wakes a suspended task: it waits, from the date on which it was enqueued, behind "
-        + "its equals.",
+      "A completion wakes a suspended task: it waits behind its equals, available since the date on "
+        + "which it was enqueued.",
       check: wakes
     ),
     Self(
       "completion.others",
-      "A completion changes nothing of a task that is not suspended but what it remembers.",
-      check: others
+      "If a task is not suspended, a completion changes only what it remembers.",
+      check: notSuspended
     ),
     Self(
       "completion.first",
-      "Of several completions the first counts; a name that is not open is not completed.",
+      "Only the first of several completions counts. A name that is not open can't be completed.",
       check: first
     ),
     Self(
       "completion.ended",
-      "A task that has ended, or is not there, is not completed.",
+      "A task that has ended or doesn't exist can't be completed.",
       check: ended
     ),
     Self(
       "completion.held",
-      "A completed task that waits for others is not handed out before them.",
-      check: held
+      "A completed task that waits for others is not claimed before they have ended.",
+      check: waitsForDependencies
     ),
   ]
 
@@ -56,7 +56,7 @@ extension PersistenceConformance.Requirement {
       )
       try await fresh.apply(.complete(1, "open", [8]), .stale)
     }
-    // Whatever it awaits, a completion wakes it: the task looks what has come.
+    // Any completion wakes the task, even one that it doesn't await. The task checks what it got.
     let lease = try await store.begin(record, open: "one", "two")
     try await store.apply(.suspend(lease, until: nil, "one"))
     try await store.apply(.complete(1, "two", [1]))
@@ -66,7 +66,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [1])
   }
 
-  private static func others(_ store: StoreProbe) async throws {
+  private static func notSuspended(_ store: StoreProbe) async throws {
     for number in 1...4 {
       let lease = try await store.begin(.numbered(number), remembering: [:], open: "open")
       switch number {
@@ -104,14 +104,14 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": []])
     try await store.expect(1, is: .numbered(1).being(.running, remembering: 16))
     try await store.apply(.suspend(lease, until: nil, "other"))
-    // A completion that comes too late does not wake it.
+    // A repeated completion does not wake the task.
     try await store.apply(.complete(1, "open", [4]), .stale)
     try await store.apply(.complete(1, "never", [4]), .stale)
     try store.expect(try await store.claim(), [])
     try await store.apply(.complete(1, "other", [5]))
     try await store.apply(.complete(1, "other", [6]), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": [5]])
-    // Who has the lease may set what was completed, and open it again.
+    // With the lease, an attempt may set a completed value, and open it again.
     let next = try await store.claimOne()
     try await store.remember(next, "open", [])
     try await store.apply(.complete(1, "open", [7]))
@@ -139,13 +139,13 @@ extension PersistenceConformance.Requirement {
       try await store.expect(number, is: before)
     }
     try await store.expectMemory(0, ["step": [1, 2], "open": []])
-    // Restarted, it may be completed.
+    // After a restart, the task can be completed.
     try await store.apply(.restart(0))
     try await store.apply(.complete(0, "open", [1]))
     try await store.expectMemory(0, ["step": [1, 2], "open": [1]])
   }
 
-  private static func held(_ store: StoreProbe) async throws {
+  private static func waitsForDependencies(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1), TaskRecord.numbered(2).after(1))
     try await store.perform(1)
     let lease = try await store.claimed(2)[0]

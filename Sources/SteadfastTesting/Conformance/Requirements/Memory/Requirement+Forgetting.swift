@@ -11,33 +11,33 @@ extension PersistenceConformance.Requirement {
   static let forgetting: [Self] = [
     Self(
       "memory.succeeded",
-      "A task that succeeds forgets all that it remembers, even if it is retained.",
+      "A task that succeeds forgets everything, even if it is retained.",
       check: succeeded
     ),
     Self(
       "memory.stays",
-      "In any other change a task keeps what it remembers, also if it is abandoned or cancelled.",
+      "All other changes keep what the task remembers, including abandonment and cancellation.",
       check: stays
     ),
     Self(
       "memory.removed",
-      "A task that leaves takes what it remembers with it; one with its ID remembers nothing.",
+      "When a task is removed, so is its memory. A new task with the same ID remembers nothing.",
       check: removed
     ),
     Self(
       "memory.restarted",
-      "A restart keeps what the task remembers, or forgets all of it.",
+      "A restart keeps all that the task remembers, or makes it forget everything, as requested.",
       check: restarted
     ),
     Self(
       "memory.along",
-      "Tasks that are cancelled or restarted along with another one keep what they remember.",
-      check: along
+      "Cascading cancellations and restarts keep what the tasks remember.",
+      check: cascades
     ),
     Self(
       "unique.remembers",
-      "A holder that remembers something is not superseded, and a new task does not replace it but "
-        + "comes after it.",
+      "A holder that remembers something is neither superseded nor replaced. A new task becomes its "
+        + "successor.",
       check: unique
     ),
   ]
@@ -131,7 +131,7 @@ extension PersistenceConformance.Requirement {
       try await store.apply(.complete(1, "open", [1]), .stale)
       try await store.apply(.cancel(1, retains: false))
     }
-    // What was cancelled along leaves with its cause.
+    // A task that the cascade cancelled is removed together with its cause.
     let lease = try await store.begin(.numbered(2))
     try await store.insert(.numbered(3).after(2))
     try await store.apply(.cancel(.claimed(lease), at: .second(1), retains: true), .along(3))
@@ -180,8 +180,8 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(2, ["step": [1, 2]])
   }
 
-  private static func along(_ store: StoreProbe) async throws {
-    // Task 2 has begun before task 1, for which it waits, is restarted.
+  private static func cascades(_ store: StoreProbe) async throws {
+    // Task 2 starts before task 1, its dependency, is restarted.
     try await store.insert(.numbered(1), TaskRecord.numbered(2, priority: 1).after(1))
     try await store.apply(
       .succeed(try await store.claimed(1)[0], at: .second(1), retains: true),
@@ -227,7 +227,7 @@ extension PersistenceConformance.Requirement {
     try await replaceSuccessors(store, of: holder)
   }
 
-  /// The successor is replaced; the holder is not, whatever its state.
+  /// Checks that a new task replaces the successor, and never the holder, whatever its state.
   private static func replaceSuccessors(
     _ store: StoreProbe,
     of holder: TaskRecord
@@ -261,7 +261,7 @@ extension PersistenceConformance.Requirement {
       .restart(.unclaimed(.numbered(1)), availableDate: .second(0), forgets: true)
     )
     let forgetful = try await store.claimed(1)[0]
-    // Now it remembers nothing, and is superseded.
+    // The holder now remembers nothing, so it is superseded.
     try await store.apply(
       .retry(forgetful, availableDate: .second(10), retryCount: 1, failure: nil),
       .superseded(by: .numbered(number))

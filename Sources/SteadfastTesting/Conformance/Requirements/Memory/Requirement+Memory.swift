@@ -13,7 +13,7 @@ extension TaskMemory {
     for (name, value) in values { self[name] = value }
   }
 
-  /// The names and the values, in an order that is always the same.
+  /// The names and the values, always in the same order.
   var step: String {
     isEmpty
       ? "nothing"
@@ -22,7 +22,7 @@ extension TaskMemory {
 }
 
 extension TaskRecord {
-  /// The same task in another state, which remembers `size` bytes.
+  /// Returns a copy of the task in another state that remembers `size` bytes.
   func being(
     _ state: TaskState,
     at seconds: Double? = nil,
@@ -37,12 +37,12 @@ extension TaskRecord {
 }
 
 extension TaskChange {
-  /// Lets the task with this number find bytes under a name that is open.
+  /// Completes an open name of the task with this number.
   static func complete(_ number: Int, _ name: String, _ value: [UInt8]) -> TaskChange {
     .complete(.numbered(number), named: name, value: value)
   }
 
-  /// Suspends a claimed task until a date; without one, until a completion.
+  /// Suspends a claimed task until a date or, if there is none, until a completion.
   static func suspend(
     _ lease: Lease,
     until seconds: Double? = nil,
@@ -76,14 +76,14 @@ extension StoreProbe {
     )
   }
 
-  /// Lets a claimed task remember bytes under a name.
+  /// Makes a claimed task remember bytes under a name.
   func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) async throws {
     try await apply(.remember(lease, named: name, value: value))
   }
 
-  /// Adds and claims a task that remembers something, and returns its lease.
+  /// Adds and claims a task, makes it remember values, and returns its lease.
   ///
-  /// `open` are the names of values without bytes, for completions.
+  /// The names in `open` get values without bytes, so that they can be completed.
   func begin(
     _ record: TaskRecord,
     remembering values: KeyValuePairs<String, [UInt8]> = ["step": [1, 2]],
@@ -96,14 +96,14 @@ extension StoreProbe {
     return lease
   }
 
-  /// Whether claims can be ended as after a crash.
+  /// Whether the check can interrupt claims, as a crash does.
   var canBeInterrupted: Bool {
     store.sharing == nil ? trial.reopens : trial.advanceClock != nil
   }
 
-  /// Returns a store in which claims are over, as after a crash.
+  /// Returns a store in which all claims have ended, as after a crash.
   ///
-  /// In a store that several queues share, they have run out.
+  /// In a store that several queues share, the claims expire.
   func interrupted() async throws -> StoreProbe {
     guard store.sharing != nil else { return try await reopened() }
     try await advanceClock(Self.leaseTime + mostDelay)
@@ -116,43 +116,45 @@ extension PersistenceConformance.Requirement {
   static let memory: [Self] = [
     Self(
       "memory.kept",
-      "What a task remembers is found byte for byte; under a name that it has, the value becomes "
-        + "another one.",
+      "A task's values come back byte for byte. Remembering a value under an existing name replaces "
+        + "the old one.",
       check: kept
     ),
     Self(
       "memory.names",
-      "Two names that a task remembers are the same only if their UTF-8 bytes are.",
+      "Two names in a task's memory are the same only if their UTF-8 bytes are equal.",
       check: names
     ),
     Self(
       "memory.apart",
-      "Each task remembers for itself, and no value of the store is a task's.",
-      check: apart
+      "The memories of different tasks are separate, and so are the values of the store.",
+      check: separate
     ),
     Self(
       "memory.lease",
-      "A task remembers only with its present lease.",
+      "A task can remember something only with its current lease.",
       check: lease
     ),
     Self(
       "memory.batch",
-      "A batch may have several names for one task to remember, beside changes to other tasks.",
+      "In one batch, a task may remember several values, and other tasks may change too.",
       check: batch
     ),
     Self(
       "memory.refused",
-      "If a batch is refused, or a value differs, no task remembers anything of it.",
+      "If a batch is refused or a value differs, the batch changes no task's memory.",
       check: refused
     ),
     Self(
       "memory.size",
-      "Look-ups, claims and filters know how much a task remembers; a new task remembers nothing.",
+      "Look-ups, claims and filters use the present size of a task's memory. A new task remembers "
+        + "nothing.",
       check: size
     ),
     Self(
       "reopen.interruptions",
-      "A task that remembers has no interruptions any more, and all that it had remembered before.",
+      "When a task remembers something, its interruptions are reset. Its memory survives later "
+        + "interruptions.",
       .reopened,
       check: interruptions
     ),
@@ -160,7 +162,7 @@ extension PersistenceConformance.Requirement {
 
   static let longMemoryName = String(repeating: "n", count: 1_023)
 
-  /// Values as long as they may be, and with each byte.
+  /// Values that include the maximum length and every byte.
   static let memories: KeyValuePairs<String, [UInt8]> = [
     "bytes": Array(0...255), "empty": [], "text": Array("é\"\\ 🎈".utf8),
     "control": [0, 10, 31, 127], "quotes": Array(repeating: 34, count: 131_072),
@@ -205,14 +207,14 @@ extension PersistenceConformance.Requirement {
     try await store.remember(lease, "\u{e9}", [])
     expected["\u{e9}"] = []
     try await store.expectMemory(1, expected)
-    // To complete e\u{301} is not to complete \u{e9}, which is open.
+    // Completing e\u{301} must not complete \u{e9}, which is open.
     try await store.apply(.complete(1, "e\u{301}", [8]), .stale)
     try await store.apply(.complete(1, "\u{e9}", [8]))
     expected["\u{e9}"] = [8]
     try await store.expectMemory(1, expected)
   }
 
-  private static func apart(_ store: StoreProbe) async throws {
+  private static func separate(_ store: StoreProbe) async throws {
     let first = try await store.begin(.numbered(1), remembering: ["step": [1], "a": [2]])
     let second = try await store.begin(.numbered(2), remembering: ["step": [3]])
     try await store.apply(.setValue(named: "a", from: nil, to: [9]))
@@ -281,7 +283,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(1, ["a": [1], "b": [3], "c": []])
     try await store.expectMemory(2, ["a": [2], "b": [6]])
     try await store.expectMemory(3, [:])
-    // As many names as a large batch has.
+    // Many names in one large batch.
     let many = (0..<200).map { number in
       TaskChange.remember(second, named: "name \(number)", value: [UInt8(number)])
     }
@@ -321,7 +323,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func size(_ store: StoreProbe) async throws {
-    // A new record that says otherwise is wrong.
+    // The store ignores the memory size of a new record.
     try await store.insert(TaskRecord.numbered(1).with { $0.memorySize = 7 }, .numbered(2))
     try await store.expect(1, is: .numbered(1))
     let filters = [
@@ -339,7 +341,7 @@ extension PersistenceConformance.Requirement {
     try await expectFound([[], [1, 2], []])
     let lease = try await store.claim(1).tasks.first.required().lease
     let running = TaskRecord.numbered(1).being(.running)
-    // A name counts, even if its value has no bytes; é has two.
+    // The bytes of a name count even if its value is empty; é has two bytes.
     try await store.remember(lease, "é", [])
     try await store.expect(1, is: running.being(.running, remembering: 2))
     try await expectFound([[1], [2], [1]])
@@ -361,7 +363,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func interruptions(_ store: StoreProbe) async throws {
-    // Without a clock that can be moved, no claim of a shared store runs out.
+    // In a shared store, claims can expire only if the check can move the clock.
     guard store.canBeInterrupted else { return }
     try await store.insert(.numbered(1), .numbered(2))
     try store.expect(try await store.claim(leaseTime: StoreProbe.leaseTime), [1, 2])
@@ -383,55 +385,56 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about memories and suspended tasks in several stores, and in calls at once.
+/// Requirements about memories and suspended tasks in reopened, shared and concurrent stores.
 extension PersistenceConformance.Requirement {
   static let memoryInStores: [Self] = [
     Self(
       "form.memory",
-      "A name to remember that is empty, longer than 1,024 bytes, or has a NUL is refused, and so is "
-        + "a value of more than 131,072 bytes, and a completion without bytes.",
+      "A memory's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. Also "
+        + "refused are a value of more than 131,072 bytes, and a completion without bytes.",
       check: form
     ),
     Self(
       "life.memory",
-      "A store that was destroyed or closed throws, and one that is made at its place has no memory.",
+      "A closed or destroyed store throws. After a store is destroyed, the next one at its place "
+        + "has no memories.",
       .reopened,
       check: life
     ),
     Self(
       "reopen.memory",
-      "What tasks remember is there when the store is opened again, whatever their states.",
+      "After the store is reopened, tasks in all states still have their memories.",
       .reopened,
       check: reopened
     ),
     Self(
       "reopen.suspended",
-      "Suspended tasks keep their dates and places, and wake in a store that is opened again.",
+      "After the store is reopened, suspended tasks have the same dates and places, and can wake.",
       .reopened,
       check: suspendedReopened
     ),
     Self(
       "sharing.memory",
-      "Of two stores that are open at once, each has what a task remembers by the other, and "
-        + "completes what the other has opened.",
+      "Two stores that are open at once share the memories of tasks, and each can complete names "
+        + "that the other opened.",
       .shared,
       check: shared
     ),
     Self(
       "sharing.suspended",
-      "A suspended task has no claim that could run out. One that was claimed on its date is handed "
-        + "out again when that claim has.",
+      "A suspended task has no claim that could expire. After it is claimed on its date and that "
+        + "claim expires, it is claimed again.",
       .sharedWithClock,
       check: sharedSuspended
     ),
     Self(
       "concurrency.memory",
-      "What a task is to remember by many calls at the same time is all remembered.",
+      "When many calls make a task remember values at the same time, it remembers all of them.",
       check: concurrentMemory
     ),
     Self(
       "concurrency.completions",
-      "Of many completions at the same time one counts. None is missed by a suspension at that time.",
+      "Only one of many concurrent completions counts. A concurrent suspension does not miss it.",
       check: concurrentCompletions
     ),
   ]
@@ -485,7 +488,7 @@ extension PersistenceConformance.Requirement {
     try await third.expectMemory(1, ["other": [1]])
   }
 
-  /// One change of each kind that ends a claim.
+  /// Changes that end a claim, of different kinds.
   private static var changesThatEnd: [(Lease) -> TaskChange] {
     [
       { .release($0) }, { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
@@ -498,7 +501,7 @@ extension PersistenceConformance.Requirement {
 
   private static func reopened(_ store: StoreProbe) async throws {
     var leases: [Lease] = []
-    // Task 9 still runs.
+    // Task 9 keeps running.
     for number in 1...9 {
       let value = [UInt8(number)]
       leases.append(
@@ -569,7 +572,7 @@ extension PersistenceConformance.Requirement {
     let mine = try await store.claimOne()
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "second": []])
     try await other.apply(.complete(1, "second", [5]))
-    // What one has claimed does not remember for the other, without the lease.
+    // The other store can't use the lease of the ended claim.
     try await other.apply(.remember(lease, named: "step", value: [9]), .stale)
     try await store.apply(.suspend(mine, until: nil, "second"))
     let theirs = try await other.claimOne()

@@ -6,41 +6,41 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requirements about tasks that their attempts have suspended.
+/// Requirements about suspended tasks.
 extension PersistenceConformance.Requirement {
   static let suspension: [Self] = [
     Self(
       "suspension.suspended",
-      "A suspended task has the date that was chosen, is not claimed any more, and keeps its retries "
-        + "and its failures. It has no interruptions, and was not put off.",
+      "A suspended task has the chosen date, is no longer claimed, and keeps its retries and its "
+        + "failures. It has no interruptions and is not postponed.",
       check: suspended
     ),
     Self(
       "suspension.due",
-      "A suspended task is handed out on its date, in its place among those that wait.",
+      "A suspended task is claimed on its date, in its place among the waiting tasks.",
       check: due
     ),
     Self(
       "suspension.endless",
-      "A task that is suspended until the distant future, or longer, is never handed out, and no "
-        + "claim's next date is that.",
+      "A task that is suspended until the distant future or later is never claimed, and its date is "
+        + "never the next date of a claim.",
       check: endless
     ),
     Self(
       "suspension.awaited",
-      "A task that is suspended after the completion that it awaits came wakes at once.",
+      "If a task is suspended after the completion that it awaits, it wakes at once.",
       check: awaited
     ),
     Self(
       "suspension.controlled",
-      "A suspended task is cancelled, restarted, updated and given another date. One that is paused "
-        + "wakes first.",
+      "A suspended task can be cancelled, restarted, updated and rescheduled. It can also be paused, "
+        + "which wakes it first.",
       check: controlled
     ),
     Self(
       "suspension.rebase",
-      "When the clock goes back, a suspended task wakes whose date was counted from a later one; others "
-        + "keep their dates.",
+      "When the clock goes back, suspended tasks whose dates were counted from a later date wake. "
+        + "The others keep their dates.",
       .oneClock,
       check: rebase
     ),
@@ -82,7 +82,7 @@ extension PersistenceConformance.Requirement {
     try await wakes(expected, in: next)
   }
 
-  /// Expects that the task is handed out on its date, and then waits like any other one.
+  /// Expects that the task is claimed on its date, and after its release waits like any other.
   private static func wakes(_ task: TaskRecord, in store: StoreProbe) async throws {
     try await store.expect(1, is: task)
     try store.expect(try await store.claim(at: 59), [])
@@ -111,7 +111,7 @@ extension PersistenceConformance.Requirement {
     let none = try await store.claim(at: 59)
     try store.expect(none, [])
     try store.expectNextDate(none, by: 60, at: 59)
-    // Behind the equals that waited when it was suspended, before later ones.
+    // A suspended task comes behind the equals that were already waiting, and before later ones.
     try store.expect(try await store.claim(at: 60), [4, 3, 1, 7])
     let late = try await store.claim(names: ["B": 9], at: 60)
     try store.expect(late, [])
@@ -174,7 +174,7 @@ extension PersistenceConformance.Requirement {
       try await fresh.expectMemory(1, ["come": [1], "open": [], "\u{e9}": [2]])
       try fresh.expect(try await fresh.claim(), wakes ? [2, 1] : [2])
       if wakes { continue }
-      // It is not too late to await what has come.
+      // A task can still await a completion that has already come.
       let again = try await fresh.claimOne(at: 60)
       try await fresh.apply(.suspend(again, until: nil, "come"))
       try await fresh.expect(1, is: expected.being(.waiting, at: -5))
@@ -216,7 +216,7 @@ extension PersistenceConformance.Requirement {
       try await fresh.apply(.resume(.numbered(1)))
       try fresh.expect(try await fresh.claim(), [1])
     }
-    // A cancelled task that is not retained leaves.
+    // A cancelled task that is not retained is removed.
     try await store.insert(woken)
     try await store.apply(.suspend(try await store.claimOne()))
     try await store.apply(.cancel(1, retains: false))
@@ -230,7 +230,7 @@ extension PersistenceConformance.Requirement {
       .retry(leases[0], availableDate: .second(1), retryCount: 1, failure: .at(100))
     )
     let again = try await store.claimed(1, at: 1)[0]
-    // The date of 1 was counted from a later one, that of 4 from an earlier one.
+    // The date of task 1 is counted from a later date, that of task 4 from an earlier date.
     let ends: [(lease: Lease, until: Double?, from: Double?)] = [
       (again, 160, 100), (leases[1], 40, nil), (leases[2], nil, nil), (leases[3], 120, 5),
     ]
@@ -262,23 +262,24 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about suspended tasks and others: those with their keys, and those that wait.
+/// Requirements about suspended tasks and other tasks: those with the same keys, and dependents.
 extension PersistenceConformance.Requirement {
   static let suspensionAndOthers: [Self] = [
     Self(
       "suspension.order",
-      "A suspended task keeps its place in the order of its key: those behind it wait.",
+      "A suspended task keeps its place in the order of its key: the tasks behind it wait.",
       check: order
     ),
     Self(
       "suspension.unique",
-      "A suspended task holds its unique key. If it remembers nothing, a new one replaces it, and "
-        + "it wakes.",
+      "A suspended task holds its unique key. If it remembers nothing, a new task can replace it, "
+        + "which wakes it.",
       check: unique
     ),
     Self(
       "suspension.dependencies",
-      "Tasks wait for a suspended one, and a suspended one waits again and is cancelled along.",
+      "Tasks wait for a suspended dependency. A suspended task waits if its dependency is restarted, "
+        + "and is cancelled by a cascade.",
       check: dependencies
     ),
   ]
@@ -316,14 +317,14 @@ extension PersistenceConformance.Requirement {
       is: first.with { $0.apply(TaskUpdate(payload: twin.payload)) }
         .being(.waiting, at: -5)
     )
-    // It goes behind its equals.
+    // The replaced task goes behind its equals.
     let leases = try await store.claimed(3, 1)
     try await store.apply(.suspend(leases[1], until: 60))
     let later = TaskRecord.numbered(4, at: 30, key: "k")
     try await store.apply(.insert(later, onDuplicate: .replace), .replaced(.numbered(1)))
     try store.expect(try await store.claim(at: 29), [])
     let last = try await store.claimed(1, at: 30)[0]
-    // While it runs, the next one waits behind it, and stays there while it is suspended.
+    // The next task waits behind the running one, and stays there when that one is suspended.
     try await store.insert(.numbered(5, key: "k"))
     try await store.apply(.suspend(last, until: 60))
     try store.expect(try await store.claim(at: 59), [])
@@ -338,7 +339,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [])
     let again = try await store.claimed(1, at: 60)[0]
     try await store.apply(.succeed(again, at: .second(60), retains: true), .along())
-    // Task 2 is suspended when the one for which it has waited is restarted.
+    // Task 2 is suspended when its dependency, task 1, is restarted.
     try await store.apply(.suspend(try await store.claimed(2, at: 60)[0], until: 70))
     try await store.apply(.restart(1, at: 80), .along())
     let claim = try await store.claim(at: 70)

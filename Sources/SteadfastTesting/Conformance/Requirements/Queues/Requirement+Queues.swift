@@ -11,12 +11,12 @@ extension PersistenceConformance.Requirement {
   static let queues: [Self] = [
     Self(
       "queue.claim",
-      "A claim hands out tasks of its queue alone, whatever comes before them.",
+      "A claim returns only tasks of its queue, even if other queues have tasks that rank higher.",
       check: claim
     ),
     Self(
       "queue.look-up",
-      "A look-up finds the tasks of its queue, or of all.",
+      "A look-up finds the tasks of one queue, or of all queues.",
       check: lookUp
     ),
     Self(
@@ -26,17 +26,17 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "queue.changes",
-      "Tasks of one queue are unparked and pruned, and no others.",
+      "Unparking and pruning affect only the tasks of one queue.",
       check: changes
     ),
     Self(
       "queue.names",
-      "Two queues are the same only if the bytes of their names are.",
+      "Two queues are the same only if their names are equal byte by byte.",
       check: names
     ),
     Self(
       "reopen.queues",
-      "A task is in its queue when the store is opened again.",
+      "A task is still in its queue after the store is reopened.",
       .reopened,
       check: reopening
     ),
@@ -150,7 +150,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension TaskRecord {
-  /// Returns the same task in a queue.
+  /// Returns a copy of the task in a queue.
   fileprivate func of(_ queue: String) -> TaskRecord { replacing(queue: queue) }
 
   fileprivate func with(role: UniqueKeyRole) -> TaskRecord { with { $0.keyRole = role } }

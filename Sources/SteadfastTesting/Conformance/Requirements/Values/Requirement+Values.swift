@@ -1,26 +1,26 @@
 import SteadfastQueue
 
-/// Requirements about the values that a store holds under names.
+/// Requirements about a store's named values.
 extension PersistenceConformance.Requirement {
   static let values: [Self] = [
     Self(
       "values.kept",
-      "A value comes back byte for byte, until it is set or removed. No bytes are a value too.",
+      "A value comes back byte for byte until it is set or removed. A value may have no bytes.",
       check: kept
     ),
     Self(
       "values.names",
-      "Two names of values are the same only if their UTF-8 bytes are.",
+      "Two names of values are the same only if their UTF-8 bytes are equal.",
       check: names
     ),
     Self(
       "values.compared",
-      "A value is set only if the present bytes are the ones that the change names.",
+      "A value is set only if its present bytes are those that the change expects.",
       check: compared
     ),
     Self(
       "values.guard",
-      "If a value differs, no change of its batch is stored, and that is the outcome of each.",
+      "If a value differs, nothing of its batch is stored, and each outcome is `valueDiffers`.",
       check: guardsBatch
     ),
     Self(
@@ -30,13 +30,13 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "values.apart",
-      "Changes to many tasks leave values alone, and no value is a task.",
-      check: apart
+      "Changes to many tasks don't affect values, and values are never tasks.",
+      check: separate
     ),
     Self(
       "form.values",
-      "A name that is empty, or longer than 1,024 bytes, or has a NUL, is refused, and so is a value "
-        + "of more than 65,536 bytes.",
+      "A value's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. A "
+        + "value of more than 65,536 bytes is refused, too.",
       check: form
     ),
   ]
@@ -51,7 +51,7 @@ extension PersistenceConformance.Requirement {
 
   private static let longName = String(repeating: "n", count: 1_023)
 
-  /// Values as long as they may be, and with each byte.
+  /// Values that include the maximum length and every byte.
   static let valueExamples: [String: [UInt8]] = [
     "bytes": Array(0...255), "empty": [], "text": Array("é\"\\ 🎈".utf8),
     "control": [0, 10, 31, 127], "quotes": Array(repeating: 34, count: 65_536),
@@ -74,7 +74,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("bytes", [])
     try await store.apply(setValue("bytes", [], nil))
     try await store.expectValue("bytes", nil)
-    // A batch may compare without a change.
+    // A batch may compare a value without changing it.
     try await store.apply(setValue("bytes", nil, nil))
     try await store.apply(setValue("empty", [0], [0]))
     try await store.expectValue("empty", [0])
@@ -141,7 +141,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("b", nil)
     try await store.expectTasks([1, 2])
     for record in before { try await store.expect(record.id.number, is: record) }
-    // With the value that is there, everything is stored together.
+    // If the expected value is present, the whole batch is stored.
     let outcomes = try await store.apply([setValue("a", [1], [3]), good] + changes)
     try store.expect("the outcomes", outcomes, [.done, .done, .done, .done, .done])
     try await store.expectValue("a", [3])
@@ -164,7 +164,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(setValue("a", [1], [2]))
   }
 
-  private static func apart(_ store: StoreProbe) async throws {
+  private static func separate(_ store: StoreProbe) async throws {
     let bytes = Array("steady".utf8)
     try await store.apply(
       [setValue("A", nil, bytes), setValue("b", nil, [1])],
@@ -213,30 +213,32 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about values of stores that are closed, shared, and asked by many.
+/// Requirements about values in closed, reopened, shared and concurrent stores.
 extension PersistenceConformance.Requirement {
   static let valuesInStores: [Self] = [
     Self(
       "life.values",
-      "A store that was destroyed has no values, and throws; one that was closed throws.",
+      "A closed or destroyed store throws. After a store is destroyed, the next one at its place "
+        + "has no values.",
       .reopened,
       check: life
     ),
     Self(
       "reopen.values",
-      "Values are there when the store is opened again, and those that were removed are not.",
+      "After the store is reopened, it has its values, but not those that were removed.",
       .reopened,
       check: reopened
     ),
     Self(
       "sharing.values",
-      "Of two stores that are open at once, each has the values that the other one sets.",
+      "Two stores that are open at once share their values.",
       .shared,
       check: shared
     ),
     Self(
       "concurrency.values",
-      "Of many that compare and set a value at the same time, one does so, and none is lost.",
+      "When many callers compare and set a value at the same time, one succeeds, and no update is "
+        + "lost.",
       check: concurrent
     ),
   ]
@@ -293,7 +295,7 @@ extension PersistenceConformance.Requirement {
 
   private static func concurrent(_ store: StoreProbe) async throws {
     for round in 0..<10 {
-      store.note("\(callers) callers set the value 'round \(round)', which is not there")
+      store.note("\(callers) callers set the value 'round \(round)', which does not exist")
       let outcomes = try await atOnce { caller in
         let bytes = [UInt8(caller)]
         let change = setValue("round \(round)", nil, bytes)
@@ -302,10 +304,12 @@ extension PersistenceConformance.Requirement {
       let winners = outcomes.filter { $0.1 == .done }.map(\.0)
       try store.expect("the number of outcomes that are done", winners.count, 1)
       let others = outcomes.count { $0.1 == .valueDiffers }
-      try store.expect("the outcomes that say that the value differs", others, callers - 1)
+      try store.expect("the number of outcomes valueDiffers", others, callers - 1)
       try await store.expectValue("round \(round)", winners[0])
     }
-    store.note("\(callers) callers add 1 to the value 'sum' 10 times each, trying until it is done")
+    store.note(
+      "\(callers) callers add 1 to the value 'sum' 10 times each, trying until it succeeds"
+    )
     let sums = try await atOnce { _ in
       for _ in 0..<10 { try await addOne(to: "sum", store) }
       return true
@@ -316,7 +320,7 @@ extension PersistenceConformance.Requirement {
 
   /// Adds 1 to the number in a value.
   private static func addOne(to name: String, _ store: StoreProbe) async throws {
-    // Each time that it fails, another caller has added 1, or is just adding it.
+    // Each failure means that another caller has added 1, or is about to.
     for _ in 0..<10_000 {
       let old = try await store.store.value(named: name)
       let new = [(old?.first ?? 0) &+ 1]
@@ -325,8 +329,8 @@ extension PersistenceConformance.Requirement {
       try store.expect("the outcome", outcome.map(\.step), [ChangeOutcome.valueDiffers.step])
     }
     throw ConformanceMismatch(
-      expected: "a value can be set that was just read",
-      found: "it was another one 10,000 times"
+      expected: "a value that was just read can be set",
+      found: "the value differed 10,000 times"
     )
   }
 }
