@@ -1,15 +1,16 @@
 import Foundation
 
-/// Reads an input as a file, and ends the process if the result is not sound.
+/// Reads an input as a file, and traps if the result is inconsistent.
 ///
-/// libFuzzer calls this function with each input. The first byte says what the other bytes are:
+/// libFuzzer calls this function with each input. The first byte states the form of the others:
 ///
 /// - Even: the bytes of a file.
 /// - Odd: the bodies of lines. Each body gets its number and the right checksum, so that the fuzzer
-///   reaches the code behind the checksum. A `+` before a body says that the batch goes on, a `!`
-///   that all lines before it are durable.
+///   reaches the code behind the checksum. A `+` before a body means that the batch continues, a
+///   `!` that all lines before it are durable.
 ///
-/// If the first byte is greater than 1, the file is also read in parts of four times as many bytes.
+/// If the first byte is greater than 1, the file is also read in parts of four times that number of
+/// bytes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzOneInput(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
   let input = unsafe Array(UnsafeBufferPointer(start: start, count: count))
@@ -54,11 +55,11 @@ private func check(_ file: [UInt8]) {
   precondition(file[contents.goodSize - 1] == 0x0A)
   let broken = contents.table.brokenInvariants()
   precondition(broken.isEmpty, "\(broken)")
-  // Half of the time goes into this: every fourth input is enough.
+  // This takes half of the time, so every fourth input is enough.
   if file.count % 4 == 0 { checkAgain(contents) }
 }
 
-/// Reads the file in parts, as a large one is read, and as a whole.
+/// Reads the file in parts, like a large file, and as a whole, and compares the results.
 private func checkInParts(_ file: [UInt8], of size: Int) {
   func read(_ partSize: Int) -> Result<JournalContents, JournalProblem> {
     do throws(JournalProblem) {
@@ -77,7 +78,7 @@ private func checkInParts(_ file: [UInt8], of size: Int) {
   }
 }
 
-/// Writes the tasks as a compaction does, and reads them again.
+/// Writes the tasks as a compaction does, and reads them back.
 private func checkAgain(_ contents: JournalContents) {
   do {
     let tasks = try contents.table.everything()

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.3
 import PackageDescription
 
-// A package of its own, so that the root has no dependencies.
+// A separate package, so that the root package has no dependencies.
 let package = Package(
   name: "Integrations",
   platforms: [.macOS(.v15)],

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Where claims begin to read, decided without a database.
+/// The places at which claims start to read, computed without a database.
 struct ClaimCursorsTests {
   private typealias Lane = ClaimCursors.Lane
   private typealias Place = ClaimCursors.Place
@@ -30,7 +30,7 @@ struct ClaimCursorsTests {
     )
   }
 
-  /// A value whose look at these places has ended at the start.
+  /// Returns cursors whose last look found these places and ended at `start`.
   private func looked(
     _ firsts: [Lane: Place],
     _ request: ClaimRequest,
@@ -41,16 +41,16 @@ struct ClaimCursorsTests {
     return starts
   }
 
-  @Test func `the first claim looks, and begins at the first task of each lane`() {
+  @Test func `the first claim looks, and starts at the first task of each lane`() {
     var starts = ClaimCursors()
     #expect(starts.places(for: request(9), after: DeletedRows(), at: start) == nil)
     let firsts = [mail: place(5, 3), call: place(20)]
     let places = starts.note(firsts, for: request(9), from: start, to: start + .milliseconds(10))
-    // A task that is added to the lane of a task of later comes before it.
+    // A new task can come before a lane's first task, if that one's date is in the future.
     #expect(places == [mail: place(5, 3), call: place(8.9)])
   }
 
-  @Test func `a claim begins where others had come to before the lag`() {
+  @Test func `a claim starts where earlier claims had arrived before the lag`() {
     var starts = looked([mail: place(5, 3)], request(9), after: .seconds(10))
     func begin(_ milliseconds: Int) -> Place? {
       starts.places(
@@ -70,7 +70,7 @@ struct ClaimCursorsTests {
     #expect(begin(300) == place(7, 5))
   }
 
-  @Test func `a task that is taken before the place of an earlier claim lowers it`() {
+  @Test func `claiming a task before a lane's place moves the place back`() {
     var starts = looked([mail: place(5)], request(9), after: .seconds(10))
     starts.note(mail, upTo: place(7))
     _ = starts.places(for: request(9), after: DeletedRows(), at: start + .milliseconds(100))
@@ -83,14 +83,14 @@ struct ClaimCursorsTests {
     #expect(places == [mail: place(6)])
   }
 
-  @Test func `new tasks of the store lower the places of their lanes, and make lanes known`() {
+  @Test func `a store's new tasks move the places of their lanes back, and add new lanes`() {
     var starts = looked([mail: place(5)], request(9))
     let freed = DeletedRows(dates: [mail: date + 3, call: date + 4])
     let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
     #expect(places == [mail: place(3), call: place(4)])
   }
 
-  @Test func `a lane that has become empty is still read, from the lag before the look on`() {
+  @Test func `an empty lane is still read, from the lag before the look`() {
     var starts = looked([mail: place(5), call: place(2)], request(9))
     let end = start + .seconds(2)
     let places = starts.note([mail: place(6)], for: request(11), from: end, to: end)
@@ -99,14 +99,14 @@ struct ClaimCursorsTests {
     #expect(next == places)
   }
 
-  @Test func `a retry lowers the places of all lanes`() {
+  @Test func `a retry moves the places of all lanes back`() {
     var starts = looked([mail: place(5), call: place(2)], request(9))
     let freed = DeletedRows(earliest: date + 4)
     let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
     #expect(places == [mail: place(4), call: place(2)])
   }
 
-  @Test func `a look follows after a second or ten times its time, sooner if something is free`() {
+  @Test func `looks are a second or ten times their duration apart, less if tasks were freed`() {
     var starts = looked([mail: place(5)], request(9))
     let now = start + .milliseconds(9)
     #expect(starts.places(for: request(9), after: DeletedRows(), at: now) != nil)
@@ -124,7 +124,7 @@ struct ClaimCursorsTests {
     }
   }
 
-  @Test func `after a look that was given up, claims go on, and the next look comes later`() {
+  @Test func `after a failed look, claims continue, and the next look is postponed`() {
     var starts = looked([mail: place(5)], request(9))
     let end = start + .seconds(40)
     #expect(starts.places(for: request(9), after: DeletedRows(), at: start + .seconds(10)) == nil)
@@ -137,7 +137,7 @@ struct ClaimCursorsTests {
     #expect(new.noteFailedLook(from: start, to: end) == nil)
   }
 
-  @Test func `a condition that is met again makes the next claim look`() {
+  @Test func `a condition that holds again makes the next claim look`() {
     let wifi: TaskCondition = "wifi"
     var starts = looked([mail: place(5)], request(9, [wifi]))
     func needsLook(_ conditions: Set<TaskCondition>, _ milliseconds: Int) -> Bool {
@@ -152,7 +152,7 @@ struct ClaimCursorsTests {
     #expect(needsLook([wifi], 13))
   }
 
-  @Test func `an exact store looks at once if there is something`() {
+  @Test func `an exact store looks at once if tasks were freed`() {
     var starts = ClaimCursors(isExact: true)
     _ = starts.note([:], for: request(9), from: start - .seconds(1), to: start)
     #expect(starts.places(for: request(9), after: DeletedRows(), at: start) != nil)
@@ -165,7 +165,7 @@ struct ClaimCursorsTests {
     BatchGroup([try changes.map { try PreparedChange($0) }])
   }
 
-  @Test func `nothing is noted until claims keep their places`() throws {
+  @Test func `notes are empty until claims use places`() throws {
     let notes = DeletedRowNotes()
     notes.note(try group(.insert(.numbered(1), onDuplicate: .keep)), hasFreedOthers: true)
     #expect(notes.take(forQueue: "").dates.isEmpty)
@@ -173,7 +173,7 @@ struct ClaimCursorsTests {
     #expect(!notes.take(forQueue: "").areAnywhere)
   }
 
-  @Test func `each queue hears of its new tasks, and of what may concern all`() throws {
+  @Test func `a queue's notes have its new tasks, and changes that affect all queues`() throws {
     let notes = DeletedRowNotes()
     notes.set(isOn: true)
     for queue in ["", "b"] { _ = notes.take(forQueue: queue) }
@@ -194,7 +194,7 @@ struct ClaimCursorsTests {
     #expect(notes.take(forQueue: "b").earliest == nil)
   }
 
-  @Test func `what puts tasks back makes all queues look`() throws {
+  @Test func `a change that requeues tasks makes all queues look`() throws {
     let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
     let changes: [TaskChange] = [
       .release(lease), .unpark(name: "A"), .resume(lease.id), .rebase(date),
@@ -213,7 +213,7 @@ struct ClaimCursorsTests {
     }
   }
 
-  @Test func `the end of a task makes queues look only if it has freed others`() throws {
+  @Test func `the end of a task makes queues look only if it freed others`() throws {
     let notes = DeletedRowNotes()
     notes.set(isOn: true)
     _ = notes.take(forQueue: "")

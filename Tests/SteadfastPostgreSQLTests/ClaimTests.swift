@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.onServer)
 struct PostgreSQLClaimTests {
-  /// Adds tasks of four names with three priorities each, the first of them first.
+  /// Adds tasks of four names with three priorities each, in the order of their dates.
   private func fill(_ count: Int, in database: Connection) throws {
     _ = try database.run(
       """
@@ -24,7 +24,8 @@ struct PostgreSQLClaimTests {
     )
   }
 
-  /// How many blocks of the tables and indexes a claim of eight reads, which is undone.
+  /// Returns the number of blocks of tables and indexes that a claim of eight tasks reads, and
+  /// rolls the claim back.
   private func blocks(
     _ database: Connection,
     _ tables: TestTables,
@@ -57,7 +58,7 @@ struct PostgreSQLClaimTests {
     return blocks
   }
 
-  /// How many blocks a claim reads beside `count` tasks.
+  /// Returns the number of blocks that a claim reads among `count` tasks.
   private func blocks(besides count: Int) async throws -> Int {
     try await withTables { tables in
       let store = tables.store()
@@ -69,8 +70,8 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  /// How many blocks a claim reads beside `count` rows that are gone, but that a snapshot may see:
-  /// all, and from the places of the first tasks on.
+  /// Returns the number of blocks that a claim reads beside `count` dead rows that a snapshot can
+  /// still see: from the start, and from the places of the first tasks.
   private func blocks(besidesDead count: Int) async throws -> (all: Int, fromPlaces: Int) {
     try await withTables { tables in
       let store = tables.store()
@@ -99,24 +100,24 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  @Test func `a claim reads no more among many tasks than among few`() async throws {
+  @Test func `a claim reads as few blocks among many tasks as among few`() async throws {
     let (few, many) = (try await blocks(besides: 400), try await blocks(besides: 40_000))
-    // The indexes are deeper by one or two blocks; each lane is looked for three times.
+    // The indexes are one or two blocks deeper, and each lane is searched three times.
     #expect(few > 20)
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
   }
 
-  @Test func `a claim from its places reads no rows that are gone`() async throws {
+  @Test func `a claim that starts from places reads no dead rows`() async throws {
     let few = try await blocks(besidesDead: 400)
     let many = try await blocks(besidesDead: 20_000)
     #expect(few.fromPlaces > 20)
     #expect(many.fromPlaces <= few.fromPlaces * 13 / 10, "\(few) and \(many) blocks")
-    // The test has the rows that it is about.
+    // Proves that there are dead rows.
     #expect(many.all > many.fromPlaces * 5, "\(many) blocks")
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that keeps its places finds what another one frees before them`() async throws {
+  func `a store with places finds a task that another store releases before them`() async throws {
     try await withTables { tables in
       let store = PostgreSQLStore(
         tables.connection,
@@ -129,12 +130,12 @@ struct PostgreSQLClaimTests {
       let early = TaskRecord.numbered(9)
       _ = try await other.insert(early)
       let held = try #require(try await other.claim(.ofA()).tasks.first)
-      // Others are taken until the place of the lane is behind the task.
+      // Claims other tasks until the place of the lane is behind the task.
       for number in 1...3 { _ = try await store.insert(.numbered(number)) }
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 3)
       for _ in 0..<3 { #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty) }
       #expect(try await other.apply([.release(held.lease)], durability: .durable) == [.done])
-      // A look comes after ten times the time of the last one.
+      // The next look comes after ten times the duration of the last one.
       var found: [ClaimedTask] = []
       while found.isEmpty { found = try await store.claim(.ofA(limit: 8)).tasks }
       #expect(found.map(\.record.id) == [early.id])
@@ -142,7 +143,7 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  @Test func `two sessions that claim at once get different tasks, and lock no others`()
+  @Test func `two sessions that claim at the same time get different tasks, and lock no others`()
     async throws
   {
     try await withTables { tables in
@@ -160,7 +161,7 @@ struct PostgreSQLClaimTests {
           [TaskRecord.numbered(3).id, TaskRecord.numbered(4).id],
         ]
       )
-      // A third one gets what is left, and asks again soon when others hold all there is.
+      // A third session gets the remaining tasks, and retries soon if others have locked all tasks.
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 2)
       let claim = try await store.claim(.ofA(limit: 8))
       #expect(claim.tasks.isEmpty)

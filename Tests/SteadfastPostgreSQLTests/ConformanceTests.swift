@@ -10,7 +10,7 @@ import Testing
 
 @Suite(.onServer)
 struct PostgreSQLConformanceTests {
-  /// How much the clocks at each place were moved forward.
+  /// The durations by which the clocks at each place were advanced.
   private final class Clocks: Sendable {
     private let offsets = Mutex<[String: Duration]>([:])
 
@@ -27,15 +27,15 @@ struct PostgreSQLConformanceTests {
   enum Use: CaseIterable {
     case shared
     case alone
-    /// Its claims read from the places that earlier ones have come to.
+    /// Its claims start at the places that earlier claims have reached.
     case aloneKeepingPlaces
   }
 
-  /// More cases: `STEADFAST_RUNS=1000`.
+  /// `STEADFAST_RUNS=1000` checks more cases.
   ///
-  /// `STEADFAST_SEED` is the seed of the first one. A case makes 200 random calls.
+  /// `STEADFAST_SEED` is the seed of the first case. Each case makes 200 random calls.
   @Test(arguments: Use.allCases)
-  func `the store keeps all promises, twice at the same places if shared, and reads no whole table`(
+  func `the store meets all requirements, twice at the same places if shared, and scans no table`(
     _ use: Use
   ) async throws {
     let prefix = "kit" + String(UInt16.random(in: 0...UInt16.max), radix: 16)

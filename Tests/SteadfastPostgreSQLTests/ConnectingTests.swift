@@ -6,10 +6,10 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// How a store gets to its server: users, passwords, certificates, versions and poolers.
+/// Connecting to the server: users, passwords, certificates, versions and poolers.
 @Suite(.onServer)
 struct PostgreSQLConnectingTests {
-  @Test func `a user who is not known is not let in`() async throws {
+  @Test func `an unknown user can't connect`() async throws {
     let error = await PostgreSQLStore(try Server.connection(with: "user=nobody_here"))
       .openingError()
     #expect(error?.code == .notAllowed)
@@ -19,7 +19,7 @@ struct PostgreSQLConnectingTests {
   @Test(arguments: [
     "FATAL:  password authentication failed for user \"x\"", "no password supplied",
   ])
-  func `a wrong password is no matter of waiting`(_ text: String) throws {
+  func `a wrong password is a permanent error`(_ text: String) throws {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(error.code == .notAllowed)
@@ -27,11 +27,11 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test(.enabled(if: Server.guarded != nil, "STEADFAST_POSTGRESQL_GUARDED names no role"))
-  func `a server lets a role in with its password only`() async throws {
+  func `a role can connect only with its password`() async throws {
     try await withTables { tables in
       let role = try #require(Server.guarded)
       let database = try tables.database()
-      // A run of the tests that was killed has left it, and perhaps its tables.
+      // A killed test run can leave the role, and perhaps its tables.
       let isLeft = try database.first("select from pg_roles where rolname = $1", .text(role)) { _ in
         true
       }
@@ -56,7 +56,7 @@ struct PostgreSQLConnectingTests {
     }
   }
 
-  @Test func `a server that is down is waited for by the queue`() async throws {
+  @Test func `a server that is down is a transient error`() async throws {
     let place = "host=/nowhere dbname=app password=secret"
     let error = await PostgreSQLStore(place).openingError()
     #expect(error?.code == .unreachable)
@@ -65,7 +65,7 @@ struct PostgreSQLConnectingTests {
     #expect(error?.message.contains("secret") == false)
   }
 
-  @Test func `a server that is too old is refused`() throws {
+  @Test func `a server that is too old is rejected`() throws {
     let settings = SessionSettings(DatabaseLocation("dbname=app"))
     #expect(throws: Never.self) { try settings.check(version: 130_000) }
     let error = #expect(throws: PostgreSQLError.self) { try settings.check(version: 120_022) }
@@ -77,7 +77,7 @@ struct PostgreSQLConnectingTests {
     )
   }
 
-  @Test func `a server that says that it is too old is refused, and not waited for`() async throws {
+  @Test func `a server that reports an old version is a permanent error`() async throws {
     try await withProxy { proxy, tables in
       proxy.pretend(version: "12")
       let error = await tables.store().openingError()
@@ -96,7 +96,7 @@ struct PostgreSQLConnectingTests {
   // MARK: TLS
 
   @Test(.onSecuredServer)
-  func `a store works over TLS with a certificate that it has verified`() async throws {
+  func `a store connects over TLS and verifies the certificate`() async throws {
     let certificate = try #require(Server.certificate)
     let place = try #require(Server.secured) + " sslmode=verify-full sslrootcert=\(certificate)"
     try await withTables(on: place) { tables in
@@ -122,7 +122,7 @@ struct PostgreSQLConnectingTests {
       ("sslmode=verify-full sslrootcert=/etc/hostname", false),
     ]
   )
-  func `a server that is not to be trusted is no matter of waiting`(
+  func `an untrusted server is a permanent error`(
     _ parameters: String,
     _ hasCertificate: Bool
   ) async throws {
@@ -135,14 +135,14 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test(.onSecuredServer)
-  func `a server that asks for TLS does not let in without it`() async throws {
+  func `connecting without TLS to a server that requires it fails`() async throws {
     let error = await PostgreSQLStore(try #require(Server.secured) + " sslmode=disable")
       .openingError()
     #expect(error?.code == .notAllowed)
     #expect(error?.isTransient == false)
   }
 
-  @Test func `a host without TLS is no matter of waiting, unless there is another one`() {
+  @Test func `a host without TLS is a permanent error, unless there is another host`() {
     let failure = PostgreSQLFailure(
       state: "",
       text:
@@ -156,14 +156,14 @@ struct PostgreSQLConnectingTests {
   // MARK: Poolers
 
   @Test(.enabled(if: Server.pooled != nil, "STEADFAST_POSTGRESQL_POOLED names no pooler"))
-  func `a pooler that exchanges sessions is refused, and what it refuses is not stored`()
+  func `a pooler that switches sessions is rejected, and the rejected change is not stored`()
     async throws
   {
     let pooled = try #require(Server.pooled)
     try await withTables { tables in
       let owner = tables.store()
       try await owner.open()
-      // The pooler has one session for both.
+      // The pooler uses one session for both stores.
       let stores = (0..<2).map { _ in TestTables(connection: pooled, prefix: tables.prefix).store()
       }
       var errors: [PostgreSQLError] = []

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// What errors say about a connection, and what they never show.
+/// Errors about a connection, which never show secrets.
 @Suite
 struct ConnectionStringTests {
   @Test(arguments: [
@@ -24,7 +24,7 @@ struct ConnectionStringTests {
     ("dbname='host=here password=secret'", "its dbname is a connection string itself"),
     ("dbname=postgresql://user:secret@here", "its dbname is a connection string itself"),
   ])
-  func `an error shows no part of a string that can't be read`(
+  func `an error shows no part of an unreadable connection string`(
     _ string: String,
     _ reason: String
   ) throws {
@@ -41,12 +41,12 @@ struct ConnectionStringTests {
     "postgresql://user:se%40cret@host,other:1,[::1]:5432/app?password=a@b&sslmode=require",
     "host=@abstract dbname=app password=a@b", "postgresql:///app", "host=a,b port=1,2 dbname=a@b",
   ])
-  func `a string that can be read is, with a sign in its place`(_ string: String) {
+  func `connection strings with special characters can be read`(_ string: String) {
     #expect(throws: Never.self) { try ConnectionString(string) }
   }
 
   @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
-  func `what is empty is left out of the name`(_ string: String) {
+  func `the database's name omits empty parts`(_ string: String) {
     #expect(DatabaseLocation(string).name == "the user's own database on this machine")
   }
 
@@ -54,13 +54,13 @@ struct ConnectionStringTests {
     "invalid port number: \"secret\"\n", "invalid sslmode value: \"secret\"\n",
     "invalid connection option \"secret\"\n", "invalid port number: „secret“\n",
   ])
-  func `an error of an attempt shows no part of the string`(_ text: String) {
+  func `an error from an attempt to connect shows no part of the string`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(!error.message.contains("secret"))
   }
 
-  @Test func `what libpq says in several lines is one sentence`() {
+  @Test func `libpq's message of several lines becomes one sentence`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let message = DatabaseLocation("dbname=app host=here").describedAttempt(failure).message
@@ -74,7 +74,7 @@ struct ConnectionStringTests {
     "connection to server at \"db\", port 5432 failed: FATAL:  too many connections for role \"lim\"",
     "FATAL:  too many connections for database \"app\"", "FATAL:  sorry, too many clients already",
   ])
-  func `a server that has no connection left is waited for`(_ text: String) {
+  func `a server without free connections is a transient error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let error = DatabaseLocation("dbname=app").describedAttempt(failure)
     #expect(error.code == .unreachable)
@@ -84,7 +84,7 @@ struct ConnectionStringTests {
   @Test(arguments: [
     "FATAL:  role \"lim\" does not exist", "FATAL:  role \"lim\" is not permitted to log in",
   ])
-  func `a role that may not log in is no matter of waiting`(_ text: String) {
+  func `a role that can't log in is a permanent error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     #expect(DatabaseLocation("dbname=app").describedAttempt(failure).code == .notAllowed)
   }

@@ -8,7 +8,7 @@ import Testing
 @testable import SteadfastPostgreSQL
 
 extension Connection {
-  /// Executes a statement as another program does, with texts for values.
+  /// Executes a statement as another program would, with its values as text.
   ///
   /// - Returns: Whether the task was added.
   func run(_ statement: InsertStatement) throws -> Bool {
@@ -29,7 +29,7 @@ extension Connection {
   }
 }
 
-/// A statement that inserts a task does what the store's own insertion does.
+/// Tests that a statement inserts a task exactly as the store does.
 @Suite(.onServer)
 struct PostgreSQLInsertStatementModelTests {
   private struct Side: InsertionSide {
@@ -79,8 +79,8 @@ struct PostgreSQLInsertStatementModelTests {
       }
     }
 
-    /// The tokens of claims are random, their ends are the server's, and the JSON of earlier
-    /// failures has no order.
+    /// Returns all rows, without leases' random tokens and the server's expiry dates, and without
+    /// earlier failures, whose JSON has no fixed order.
     func rows() throws -> [String] {
       try Schema.tables.filter { $0 != "request" }.flatMap { table in
         try tables.database.all(
@@ -93,7 +93,7 @@ struct PostgreSQLInsertStatementModelTests {
     }
   }
 
-  @Test func `a random insertion by a statement leaves the rows that the store's own leaves`()
+  @Test func `a random insertion by a statement leaves the same rows as by the store`()
     async throws
   {
     let seeds = Soak.seed.map { [$0] } ?? (0..<Soak.runs(short: 30)).map(UInt64.init)

@@ -12,10 +12,10 @@ private struct Receipt: TaskPayload, Equatable {
   var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt", "\"a\\"]) }
 }
 
-/// Tasks that are enqueued within a transaction of another connection.
+/// Tasks that another connection enqueues within its own transaction.
 @Suite(.onServer)
 struct PostgreSQLInsertStatementTests {
-  @Test func `a statement has the options and defaults that enqueue has`() async throws {
+  @Test func `a statement has the same options and defaults as enqueue`() async throws {
     try await withTables { tables in
       let queue = TaskQueue(
         persistence: tables.store(),
@@ -50,7 +50,7 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `a task commits with the rows of the program, or not at all`() async throws {
+  @Test func `a task commits or rolls back with the program's own rows`() async throws {
     try await withTables { tables in
       let queue = TaskQueue(persistence: tables.store())
       try await queue.open()
@@ -70,9 +70,10 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  /// Such a transaction does not see what others have done since it began, and nothing tells it.
+  /// Such a transaction does not see what others have committed since it started, and gets no
+  /// error.
   @Test(arguments: ["repeatable read", "serializable"])
-  func `a transaction with an old view of the tables adds no task with a key`(_ level: String)
+  func `a transaction with an old snapshot can't add a task with a key`(_ level: String)
     async throws
   {
     try await withTables { tables in
@@ -102,7 +103,7 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `the row of a statement says whether the task was added`() async throws {
+  @Test func `a statement returns whether the task was added`() async throws {
     try await withTables { tables in
       let queue = TaskQueue(persistence: tables.store())
       try await queue.open()
@@ -122,7 +123,7 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `a statement of another form is refused, and one without the function fails`()
+  @Test func `a statement of another version is rejected, and one without the function fails`()
     async throws
   {
     try await withTables { tables in
@@ -157,7 +158,7 @@ struct PostgreSQLInsertStatementTests {
   }
 
   @Test(arguments: 1..<Schema().version)
-  func `tables of an older version get the function, and keep their tasks and dates`(
+  func `migrating older tables adds the function and keeps tasks and dates`(
     version: Int
   ) async throws {
     try await withTables { tables in
@@ -165,7 +166,7 @@ struct PostgreSQLInsertStatementTests {
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       let old = Schema(steps: Array(Schema().steps.prefix(version)))
       try old.migrate(database, prefix: tables.prefix, changes: true)
-      // Each was available a minute after its creation; 2 because of a failure.
+      // Each task was available a minute after its creation, task 2 because of a failure.
       try database.execute(
         """
         insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
@@ -215,7 +216,7 @@ struct PostgreSQLInsertStatementTests {
   }
 
   @Test(.timeLimit(.minutes(5)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
-  func `a running queue performs what another connection has committed`(
+  func `a running queue performs tasks that another connection commits`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withTables { tables in
@@ -228,7 +229,7 @@ struct PostgreSQLInsertStatementTests {
       var iterator = orders.makeAsyncIterator()
       for number in 1...20 {
         #expect(try database.run(try queue.insertStatement(for: Receipt(order: number))))
-        // This returns when the task is performed.
+        // Returns when the task has been performed.
         #expect(await iterator.next() == number)
       }
       await queue.shutDown()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// What is too long or too large for the server.
+/// Values that are too long or too large for the server.
 @Suite(.onServer)
 struct LimitTests {
   /// A text that the server can't compress.
@@ -16,7 +16,7 @@ struct LimitTests {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  @Test func `names and keys may have 2600 bytes together, and longer ones are refused`()
+  @Test func `names and keys can have 2600 bytes together, and longer ones are rejected`()
     async throws
   {
     try await withTables { tables in
@@ -42,7 +42,7 @@ struct LimitTests {
     }
   }
 
-  @Test func `values that are too large for a message are refused, and the session goes on`()
+  @Test func `values that are too large for a message are rejected, and the session continues`()
     async throws
   {
     try await withTables { tables in

@@ -8,22 +8,22 @@ import Testing
 
 private struct Count: TaskPayload { var number: Int }
 
-/// Connections that are lost, at worst while a change is being stored.
+/// Connections that are lost, in the worst case during a commit.
 @Suite(.onServer, .serialized, .timeLimit(.minutes(5)))
 struct LostConnectionTests {
-  @Test func `a commit whose answer is lost is not guessed: insertions`() async throws {
+  @Test func `a lost response to a commit is resolved: insertions`() async throws {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()
       proxy.plan((0..<60).map { [nil, .before, .after][$0 % 3] })
       for number in 0..<60 {
         #expect(try await store.insert(.numbered(number)) == [.done])
-        // With a key, an insertion that was made twice would be a duplicate of itself.
+        // With a key, a repeated insertion would be a duplicate of itself.
         let keyed = TaskRecord.numbered(1_000 + number, uniqueKey: "key \(number)")
         #expect(try await store.insert(keyed) == [.done])
       }
       #expect(try await store.count(matching: .unfinished) == 120)
-      // Of each session, the row of its last request is kept.
+      // Only the row of each session's last request is stored.
       let count = try tables.database().first("select count(*) from steadfast_request") {
         $0.integer(0)
       }
@@ -33,7 +33,7 @@ struct LostConnectionTests {
     }
   }
 
-  @Test func `a commit whose answer is lost is not guessed: values that are compared`()
+  @Test func `a lost response to a commit is resolved: compared values`()
     async throws
   {
     try await withProxy { proxy, tables in
@@ -53,7 +53,7 @@ struct LostConnectionTests {
   }
 
   @Test(arguments: [nil, StoreSharing()])
-  func `a commit whose answer is lost is not guessed: claims and ends`(
+  func `a lost response to a commit is resolved: claims and ends`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withProxy { proxy, tables in
@@ -79,7 +79,7 @@ struct LostConnectionTests {
     }
   }
 
-  /// What a thread beside a test has done, and whether the test is over.
+  /// The actions of a thread beside a test, and whether the test has ended.
   private final class Strikes: Sendable {
     private let counts = Log<Int>()
     private let ends = Log<Bool>()
@@ -91,7 +91,7 @@ struct LostConnectionTests {
     func end() { ends.add(true) }
   }
 
-  @Test func `a queue whose sessions are ended performs each task`() async throws {
+  @Test func `a queue whose sessions are terminated performs each task`() async throws {
     try await withTables { tables in
       let connection = "\(tables.connection) application_name=\(tables.prefix)"
       let store = PostgreSQLStore(connection, prefix: tables.prefix)
@@ -115,7 +115,7 @@ struct LostConnectionTests {
   }
 
   @Test(.enabled(if: Server.restartCommand != nil))
-  func `a server that is restarted in mid-work stops no worker`() async throws {
+  func `workers survive a restart of the server`() async throws {
     let command = try #require(Server.restartCommand)
     try await withTables(on: Server.restarted) { tables in
       let strikes = Strikes()
@@ -136,7 +136,7 @@ struct LostConnectionTests {
   }
 
   @Test(.enabled(if: Server.restartCommand != nil))
-  func `a server that takes no changes for a while stops no worker`() async throws {
+  func `workers survive a server that is temporarily read-only`() async throws {
     try await withTables(on: Server.restarted) { tables in
       let strikes = Strikes()
       let store = tables.store()
@@ -160,7 +160,7 @@ struct LostConnectionTests {
     }
   }
 
-  /// Enqueues and performs tasks until something has happened, and checks that each was performed.
+  /// Enqueues and performs tasks until an event occurs, and checks that each task was performed.
   private func performTasks(
     on store: PostgreSQLStore,
     until isEnough: @escaping @Sendable () -> Bool
@@ -181,7 +181,7 @@ struct LostConnectionTests {
       for task in tasks { #expect(try await task.outcome() == .succeeded) }
       group.cancelAll()
     }
-    // A task whose end was not stored before its session ended is performed again.
+    // A task is performed again if its session ended before the task's end was stored.
     #expect(Set(performed.entries) == Set(tasks.indices))
     #expect(try await store.count(matching: .unfinished) == 0)
     try await store.close()

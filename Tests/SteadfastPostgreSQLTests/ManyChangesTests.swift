@@ -7,11 +7,11 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Transactions with many changes, and several at once.
+/// Transactions with many changes, and concurrent ones.
 @Suite(.onServer, .timeLimit(.minutes(2)))
 struct ManyChangesTests {
   @Test(arguments: ["57014", "55P03"], [[20], Array(1...60)])
-  func `a call that takes too long takes no other call with it`(
+  func `a call that times out does not make others fail`(
     _ state: String,
     _ bad: [Int]
   ) async throws {
@@ -44,13 +44,13 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `pruning many tasks removes those it should, and each that ended along with them`()
+  @Test func `pruning many tasks removes the right ones, and those that their ends cancelled`()
     async throws
   {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
-      // Task n ended in the second n, and each of the first 1,200 has taken another one along.
+      // Task n ended in second n, and each of the first 1,200 cancelled another one.
       try tables.database().execute(
         """
         insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
@@ -83,7 +83,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `changes that go out with their commit fail as one if a task is not as it should be`()
+  @Test func `changes that are sent with their commit fail together if a task is not as expected`()
     async throws
   {
     try await withTables { tables in
@@ -97,7 +97,7 @@ struct ManyChangesTests {
       let (first, second) = try (#require(leases[plain.id]), #require(leases[keyed.id]))
       let stale = Lease(id: lost.id, token: try #require(leases[lost.id]).token &+ 1)
 
-      // Each of the three is a reason of its own; none of it is stored.
+      // Each of the three is reason enough to fail; nothing is stored.
       let own = Tables(try tables.database(), isShared: true)
       for changes: [TaskChange] in [
         [.insert(lost, onDuplicate: .keep)], [first, stale].map(Self.success),
@@ -112,7 +112,7 @@ struct ManyChangesTests {
       }
       #expect(try await store.count(matching: .unfinished) == 3)
 
-      // The store looks then, and answers each change by itself.
+      // The store then checks the changes, and returns an outcome for each.
       let ends = [first, second, stale].map(Self.success)
       #expect(try await store.apply(ends, durability: .durable) == [.done, .done, .stale])
       #expect(try await store.insert(lost) == [.done])
@@ -125,7 +125,7 @@ struct ManyChangesTests {
     .succeed(lease, at: Date(timeIntervalSince1970: 1_800_000_001), retains: false)
   }
 
-  @Test func `insertions with one key wait for each other, and others do not`() async throws {
+  @Test func `only insertions with the same key wait for each other`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -149,7 +149,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `the server looks whether the machine of a session is still there`() async throws {
+  @Test func `a session sets keep-alives, so that the server detects lost clients`() async throws {
     try await withTables { tables in
       let database = try tables.database()
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
@@ -165,18 +165,18 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `a store that is open is opened again without a word to the server`() async throws {
+  @Test func `opening an open store does not contact the server`() async throws {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()
       proxy.end()
       try await store.open()
-      // A call that needs the server tells that it is gone.
+      // A call that needs the server fails, because the server is unavailable.
       #expect(await store.error { _ = try await $0.count(matching: TaskFilter()) } != nil)
     }
   }
 
-  @Test func `ends of a thousand attempts in one batch are stored, but for a stale one`()
+  @Test func `one batch stores the ends of a thousand attempts except for a stale one`()
     async throws
   {
     try await withTables { tables in
@@ -188,7 +188,7 @@ struct ManyChangesTests {
       )
       let leases = try await store.claim(.ofA(limit: 1_000)).tasks.map(\.lease)
       #expect(leases.count == 1_000)
-      // Its token is that of another task, too, which must not count for this one.
+      // Another task has the same token, which must not count for this task.
       _ = try await store.apply([.release(leases[0])], durability: .durable)
       let again = try await store.claim(.ofA(limit: 1)).tasks.map(\.lease)
       #expect(again.map(\.id) == [leases[0].id])
@@ -205,9 +205,9 @@ struct ManyChangesTests {
     }
   }
 
-  /// A task that another session adds at the same time would find the turn taken.
+  /// A task that another session adds at the same time could miss its turn.
   @Test(.timeLimit(.minutes(2)))
-  func `a prune gives the turns of an order key while no other session does`() async throws {
+  func `a prune updates order keys while no other session does`() async throws {
     try await withTables { tables in
       let store = tables.store()
       let first = TaskRecord.numbered(1)

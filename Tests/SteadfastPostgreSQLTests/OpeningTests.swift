@@ -6,10 +6,10 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// What a store refuses to open, with one sentence that says what to do, and leaves as it was.
+/// Databases that a store can't open and leaves unchanged, with an error that says what to do.
 @Suite(.onServer)
 struct PostgreSQLOpeningTests {
-  /// The tables of a test, with their columns.
+  /// Returns the tables of a test, with their columns.
   private func columns(_ tables: TestTables) throws -> [String] {
     try tables.database().all(
       """
@@ -20,7 +20,7 @@ struct PostgreSQLOpeningTests {
     ) { $0.text(0) }
   }
 
-  @Test func `tables of a newer version are refused and not changed`() async throws {
+  @Test func `tables of a newer version are rejected and left unchanged`() async throws {
     try await withTables { tables in
       let first = tables.store()
       _ = try await first.insert(.numbered(1))
@@ -47,7 +47,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(arguments: ["task", "schema", "value"])
-  func `a table that another program has made is refused and not changed`(
+  func `a table of another program is rejected and left unchanged`(
     _ name: String
   ) async throws {
     try await withTables { tables in
@@ -67,7 +67,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a database that is not there is named`() async throws {
+  @Test func `the error names a missing database`() async throws {
     let store = PostgreSQLStore(try Server.connection(with: "dbname=no_such_database"))
     let error = await store.openingError()
     #expect(error?.code == .noDatabase)
@@ -76,7 +76,7 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(arguments: ["hots=here", "host='here", "postgresql://host:port", "host=a\u{0}b"])
-  func `a connection string with a typo is refused before anything is connected to`(
+  func `a connection string with a typo is rejected before connecting`(
     _ string: String
   ) async throws {
     let error = await PostgreSQLStore(string).openingError()
@@ -86,19 +86,19 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test(arguments: ["", "Jobs", "1a", "a-b", "pg_jobs", String(repeating: "a", count: 41)])
-  func `a prefix that is no word is refused`(_ prefix: String) async throws {
+  func `a prefix that is not an identifier is rejected`(_ prefix: String) async throws {
     let store = PostgreSQLStore(try #require(Server.connection), prefix: prefix)
     #expect(await store.openingError()?.code == .invalidArgument)
   }
 
-  @Test func `a schema that is not there is named`() async throws {
+  @Test func `the error names a missing schema`() async throws {
     let store = PostgreSQLStore(try #require(Server.connection), schema: "no \"such\" schema")
     let error = await store.openingError()
     #expect(error?.code == .noSchema)
     #expect(error?.message.contains("has no schema no \"such\" schema that") == true)
   }
 
-  @Test func `tables stand in the schema that was chosen, whatever its name`() async throws {
+  @Test func `the tables are created in the chosen schema, whatever its name`() async throws {
     try await withTables { tables in
       let schema = "\"odd\" \(tables.prefix)"
       let quoted = "\"" + schema.replacing("\"", with: "\"\"") + "\""
@@ -113,14 +113,14 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a session that is read-only is refused`() async throws {
+  @Test func `a read-only session is rejected`() async throws {
     let options = "options='-c default_transaction_read_only=on'"
     let error = await PostgreSQLStore(try Server.connection(with: options)).openingError()
     #expect(error?.code == .readOnly)
     #expect(error?.message.contains("target_session_attrs=read-write") == true)
   }
 
-  @Test func `of several hosts, one that takes changes is waited for`() async throws {
+  @Test func `with several hosts, having no writable one is a transient error`() async throws {
     let server = try #require(Server.connection)
     let host = try #require(try ConnectionString(server).parameters.first { $0.name == "host" })
     let standby = "target_session_attrs=read-write options='-c default_transaction_read_only=on'"
@@ -134,7 +134,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a store that may not make tables says which statements do`() async throws {
+  @Test func `an error about missing privileges shows the statements to run`() async throws {
     try await withTables { tables in
       let error = await tables.store(migrates: false).openingError()
       #expect(error?.code == .tablesMissing)
@@ -148,7 +148,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a role with the privileges of the article does all, and makes nothing`()
+  @Test func `a role with the documented privileges suffices once the tables exist`()
     async throws
   {
     try await withTables { tables in
@@ -179,7 +179,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a store that is not shared keeps others out`() async throws {
+  @Test func `an unshared store locks others out`() async throws {
     try await withTables { tables in
       let store = tables.store(sharing: nil)
       try await store.open()
@@ -198,7 +198,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `several stores make their tables at the same time`() async throws {
+  @Test func `several stores can create the tables at the same time`() async throws {
     try await withTables { tables in
       let stores = (0..<4).map { _ in tables.store() }
       try await withThrowingTaskGroup { group in
@@ -210,13 +210,13 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a store is closed after the reads that are under way`() async throws {
+  @Test func `closing a store waits for running reads`() async throws {
     try await withTables { tables in
       let store = tables.store()
       _ = try await store.insert(.numbered(1))
       let hints = try #require(store.hints)
       let other = try tables.database()
-      // Only the read waits for it.
+      // Only the read waits for this lock.
       try other.execute("begin; lock table steadfast_value in access exclusive mode")
       let ends = Log<String>()
       async let value = {
@@ -233,9 +233,9 @@ struct PostgreSQLOpeningTests {
         try await store.close()
         ends.add("closed")
       }()
-      // They end as soon as no other call is taken.
+      // The hints end as soon as the store accepts no more calls.
       for await _ in hints {}
-      // A close that does not wait for the read has ended by then.
+      // A close that did not wait for the read would have ended by now.
       for _ in 1...100 where ends.entries.isEmpty { #expect(try database.has(waits)) }
       #expect(ends.entries.isEmpty)
       try other.execute("commit")
@@ -244,7 +244,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a closed store throws, and a destroyed one too`() async throws {
+  @Test func `a closed store and a destroyed store throw`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()

@@ -7,11 +7,11 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Claims that a store has left behind, for a store that uses the tables in another way.
+/// Claims that a store has left behind, seen by a store with another kind of sharing.
 @Suite(.onServer, .timeLimit(.minutes(5)))
 struct OverdueClaimTests {
   @Test(arguments: [nil, StoreSharing(), StoreSharing(leaseDuration: .seconds(3_600))])
-  func `claims of a store that was alone are over for the next store`(
+  func `the next store ends the claims of an unshared store`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withTables { tables in
@@ -26,7 +26,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `claims of shared stores are over for a store that is alone, whatever their end`()
+  @Test func `an unshared store ends the claims of shared stores before they expire`()
     async throws
   {
     try await withTables { tables in
@@ -38,16 +38,16 @@ struct OverdueClaimTests {
       let second = tables.store(sharing: nil)
       let claim = try await second.claim(.ofA(leaseDuration: nil))
       #expect(claim.tasks.map(\.record.interruptionCount) == [1, 1])
-      // What the first store's claim was, is stale.
+      // The first store's lease is stale.
       let end = TaskChange.succeed(claimed[0].lease, at: Date(), retains: false)
       #expect(try await second.apply([end], durability: .durable) == [.stale])
       try await second.close()
     }
   }
 
-  /// A queue refuses such a store, but it can be used by itself.
+  /// A queue rejects such a store, but it can be used without a queue.
   @Test(arguments: [.zero, .seconds(Int64.min / 2)] as [Duration])
-  func `a store whose claims last no time, or less, hands its tasks out`(
+  func `a store with leases of zero or negative duration still claims tasks`(
     _ duration: Duration
   ) async throws {
     try await withTables { tables in
@@ -59,7 +59,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `claims of a shared store that is open are kept by another one`() async throws {
+  @Test func `a second shared store leaves the claims of an open one`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())
       _ = try await first.insert(.numbered(1))
@@ -72,7 +72,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a claim from its places finds a task whose claim it has found to be over`()
+  @Test func `a claim that starts from places finds a task whose lease has expired`()
     async throws
   {
     try await withTables { tables in
@@ -87,7 +87,7 @@ struct OverdueClaimTests {
       let other = tables.store()
       _ = try await other.insert(.numbered(1), .numbered(2))
       #expect(try await other.claim(.ofA(limit: 1)).tasks.count == 1)
-      // The place of the lane is behind the task that the other store has.
+      // The place of the lane is now behind the task that the other store has claimed.
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 1)
       #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty)
       offset.withLock { $0 = .seconds(61) }
@@ -98,7 +98,7 @@ struct OverdueClaimTests {
   }
 
   @Test(arguments: [nil, StoreSharing()])
-  func `claims of a store that came and went while the connection was lost are over`(
+  func `a reconnecting store ends the claims of a store that was open during the outage`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withTables { tables in
@@ -119,7 +119,7 @@ struct OverdueClaimTests {
         sharing == nil ? StoreSharing(leaseDuration: .seconds(3_600)) : nil
       let second = tables.store(sharing: other)
       let claim = ClaimRequest.ofA(leaseDuration: other?.leaseDuration)
-      // It puts back what the first store has claimed.
+      // The second store requeues the first store's task.
       #expect(try await second.claim(claim).tasks.map(\.record.interruptionCount) == [1, 0])
       try await second.close()
       _ = try await first.insert(.numbered(3))
@@ -129,7 +129,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `claims that are over and tasks that ended or are parked are found in an index`()
+  @Test func `expired leases, ended tasks and parked tasks are found through an index`()
     async throws
   {
     try await withTables { tables in
@@ -161,13 +161,13 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a claim of which the store was not told is put back before the next one`()
+  @Test func `a claim whose response was lost is requeued before the next claim`()
     async throws
   {
     try await withProxy { proxy, tables in
       let store = tables.store(sharing: nil)
       _ = try await store.insert(.numbered(1), .numbered(2, orderKey: "key"))
-      // Another program gets the lock of the tables when the store's connection is cut.
+      // Another program gets the lock of the tables when the store loses its connection.
       let release = DispatchSemaphore(value: 0)
       let states = Log<String>()
       Thread.detachNewThread {

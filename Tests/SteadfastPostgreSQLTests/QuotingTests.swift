@@ -6,14 +6,15 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Characters that SQL quotes, also with a combining one, which makes others of them in Swift.
+/// Characters that SQL quotes, also with a combining character, with which Swift sees a different
+/// character.
 @Suite(.onServer)
 struct QuotingTests {
   private static let texts = [
     "\\", "\"", "\\\u{301}", "\"\u{301}", "a\"\u{301},\"b", "\\\u{301}\"\u{301}", "{}", "null",
   ]
 
-  @Test func `tags and conditions come back as they were`() async throws {
+  @Test func `tags and conditions are read back unchanged`() async throws {
     try await withTables { tables in
       let store = tables.store()
       let date = Date(timeIntervalSince1970: 1_800_000_000)
@@ -35,7 +36,7 @@ struct QuotingTests {
   }
 
   @Test(arguments: [(nil, "Jobs"), (nil, "pg_jobs"), ("", "jobs"), (nil, "a; drop table b")])
-  func `no statements are made for names that no tables can have`(
+  func `there are no statements for invalid names of tables`(
     schema: String?,
     prefix: String
   ) {
@@ -46,7 +47,7 @@ struct QuotingTests {
   }
 
   @Test(arguments: ["a\"\u{301}b", "\"", "\u{301}\""])
-  func `the statements that make the tables name any schema`(_ schema: String) async throws {
+  func `the statements that create the tables can name any schema`(_ schema: String) async throws {
     try await withTables { tables in
       let database = try tables.database()
       let quoted = try #require(
@@ -54,7 +55,7 @@ struct QuotingTests {
       )
       let script = try PostgreSQLStore.tables(schema: schema, prefix: tables.prefix)
       #expect(script.contains("set local search_path = \(quoted);"))
-      // A run of the tests that was killed has left it.
+      // A killed test run can leave the schema.
       try database.execute("drop schema if exists \(quoted) cascade")
       try database.execute("create schema \(quoted)")
       try database.execute(script)

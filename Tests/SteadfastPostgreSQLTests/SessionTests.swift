@@ -6,10 +6,10 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Sessions whose connection is lost when a transaction is being committed.
+/// Sessions whose connection is lost during a commit.
 @Suite(.onServer, .serialized, .timeLimit(.minutes(5)))
 struct SessionTests {
-  /// A session on tables that exist, which waits 300 milliseconds for an answer.
+  /// Returns a session on existing tables that waits 300 milliseconds for a response.
   private func session(
     _ tables: TestTables,
     prepare: @escaping (_ isFirst: Bool) throws -> Void = { _ in }
@@ -37,7 +37,7 @@ struct SessionTests {
     try tables.database().all("select name from steadfast_value order by name") { $0.text(0) }
   }
 
-  @Test func `no change is stored on a session that a pooler has exchanged`() async throws {
+  @Test func `a session that a pooler has switched stores no change`() async throws {
     try await withTables { tables in
       let session = try await session(tables)
       try setValue("a", on: session)
@@ -52,7 +52,7 @@ struct SessionTests {
   }
 
   @Test(arguments: ["40P01", "40001"])
-  func `a transaction that has collided with another one is made again`(
+  func `a transaction that collides with another one is retried`(
     _ state: String
   ) async throws {
     try await withTables { tables in
@@ -71,7 +71,7 @@ struct SessionTests {
   }
 
   @Test(arguments: ["26000", "42P05"])
-  func `a pooler that gives each transaction another session is told`(_ state: String) {
+  func `the error reports a pooler that gives each transaction another session`(_ state: String) {
     let failure = PostgreSQLFailure(
       state: state,
       text: "ERROR:  prepared statement \"s1\" is not as it was"
@@ -83,7 +83,7 @@ struct SessionTests {
     #expect(error.message.contains("pool_mode=session"))
   }
 
-  @Test func `a connection whose answer did not come is not used again`() async throws {
+  @Test func `a connection without a response is not reused`() async throws {
     try await withProxy { proxy, tables in
       let session = try await session(tables)
       try setValue("a", on: session)
@@ -96,7 +96,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `an answer that comes too late makes the connection of no use for good`()
+  @Test func `a response that comes too late makes the connection permanently unusable`()
     async throws
   {
     try await withTables { tables in
@@ -104,13 +104,13 @@ struct SessionTests {
       database.patience = 50
       #expect(throws: PostgreSQLFailure.self) { try database.has("select pg_sleep(0.3)") }
       #expect(database.isLost)
-      // Its answer is here now, and the library calls the connection a good one.
+      // The response has arrived by now, and the library reports the connection as usable.
       #expect(try tables.database().has("select pg_sleep(0.5)"))
       #expect(database.isLost)
     }
   }
 
-  @Test func `a script is waited for no longer than a statement`() async throws {
+  @Test func `a script has the same time-out as a statement`() async throws {
     try await withTables { tables in
       let database = try tables.database()
       database.patience = 50
@@ -122,7 +122,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a script that fails leaves the connection as it was`() async throws {
+  @Test func `a script that fails leaves the connection usable`() async throws {
     try await withTables { tables in
       let database = try tables.database()
       let failure = try #require(throws: PostgreSQLFailure.self) {
@@ -134,7 +134,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `an answer is waited for longer than the server lets a statement take`() async throws {
+  @Test func `a response's time-out is longer than the server's statement time-out`() async throws {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
       for (place, patience) in [("", 120_000), (options, 630_000)] {
@@ -151,7 +151,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a server that takes changes no more is waited for`() async throws {
+  @Test func `a server that has become read-only is a transient error`() async throws {
     try await withTables { tables in
       let session = try await session(tables)
       let failure = try #require(throws: PostgreSQLFailure.self) {
@@ -178,7 +178,7 @@ struct SessionTests {
       PostgreSQLFailure(state: "57014", text: "ERROR:  canceled"),
     ] as [any Error]
   )
-  func `a commit that can't be asked for has an unknown outcome, and says why`(
+  func `a commit that can't be looked up has an unknown outcome, and the error says why`(
     _ reason: any Error
   ) async throws {
     try await withProxy { proxy, tables in
@@ -192,7 +192,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a lock that is not free yet is waited for when a commit is asked for`()
+  @Test func `looking up a commit waits for a lock that is not free yet`()
     async throws
   {
     try await withProxy { proxy, tables in
@@ -210,7 +210,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a commit that is found is acknowledged after another one, which standbys have too`()
+  @Test func `a commit that is found is acknowledged after another one on standbys`()
     async throws
   {
     try await withProxy { proxy, tables in
@@ -234,13 +234,13 @@ struct SessionTests {
     }
   }
 
-  @Test func `a session whose rollback fails connects again`() async throws {
+  @Test func `a session whose rollback fails reconnects`() async throws {
     try await withProxy { _, tables in
       let session = try await session(tables)
       struct Refusal: Error {}
       #expect(throws: Refusal.self) {
         try session.transaction(isDurable: true) { tables in
-          // The answer of this statement is never asked for.
+          // The response to this statement is never read.
           tables.database.patience = 1
           try tables.database.send("select pg_sleep(0.5)")
           throw Refusal()
@@ -251,7 +251,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a session whose rollback has no answer connects again`() async throws {
+  @Test func `a session whose rollback gets no response reconnects`() async throws {
     try await withProxy { proxy, tables in
       let session = try await session(tables)
       struct Refusal: Error {}
@@ -267,7 +267,7 @@ struct SessionTests {
   }
 
   @Test(arguments: [Proxy.Cut.before, .after])
-  func `tables are gone when their removal has returned`(_ cut: Proxy.Cut) async throws {
+  func `the tables are removed when destroying returns`(_ cut: Proxy.Cut) async throws {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()

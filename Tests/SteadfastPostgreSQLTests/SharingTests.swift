@@ -12,32 +12,32 @@ private struct Count: TaskPayload { var number: Int }
 @Suite(.onServer)
 struct PostgreSQLSharingTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a change by another store is told`() async throws {
+  func `a change by another store sends a hint`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())
       let hints = try #require(first.hints)
       try await first.open()
       var iterator = hints.makeAsyncIterator()
-      // The first one says that something may have been missed before the store listened.
+      // The first hint says that the store may have missed changes before it listened.
       #expect(await iterator.next() != nil)
       _ = try await second.insert(.numbered(1))
       #expect(await iterator.next() != nil)
       try await first.close()
       #expect(await iterator.next() == nil)
-      // Statements of other connections may add tasks to one that is not shared.
+      // Statements of other connections can add tasks even to an unshared store.
       #expect(tables.store(sharing: nil).hints != nil)
       try await second.close()
     }
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `an end that makes another task available is told`() async throws {
+  func `an end that makes another task available sends a hint`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())
       let records = [TaskRecord.numbered(1, orderKey: "k"), .numbered(2, orderKey: "k")]
       _ = try await second.insert(records[0], records[1])
       let lease = try #require(try await second.claim(.ofA()).tasks.first?.lease)
-      // The first one says that something may have been missed before the store listened.
+      // The first hint says that the store may have missed changes before it listened.
       let hints = try #require(first.hints)
       try await first.open()
       var iterator = hints.makeAsyncIterator()
@@ -82,12 +82,12 @@ struct PostgreSQLSharingTests {
   }
 
   @Test(.timeLimit(.minutes(2)))
-  func `a store whose writing session was ended keeps a store out that is to be alone`()
+  func `a store whose writing session was terminated still locks out an unshared store`()
     async throws
   {
     try await withTables { tables in
       let store = tables.store()
-      // It connects to write first, and to claim later.
+      // The store connects for writing first, and for claiming later.
       try await store.open()
       let database = try tables.database()
       let sessions = try database.all(
@@ -117,7 +117,7 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `the server ends no session that has nothing to do`() async throws {
+  @Test func `the server does not terminate idle sessions`() async throws {
     try await withTables { tables in
       let database = try tables.database()
       let name = "idle_session_timeout"
@@ -128,7 +128,7 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `a call that fails takes no other call with it`() async throws {
+  @Test func `a call that fails does not make others fail`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -161,7 +161,7 @@ struct PostgreSQLSharingTests {
   }
 
   @Test(arguments: [0, 1, 2_048, 1_000_000])
-  func `a payload comes back as it was, short or long`(_ count: Int) async throws {
+  func `short and long payloads are read back unchanged`(_ count: Int) async throws {
     try await withTables { tables in
       let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31) }
       let store = tables.store()
@@ -175,7 +175,7 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `sessions that add and end tasks with the same keys do not fail`() async throws {
+  @Test func `sessions that add and end tasks with the same keys do not conflict`() async throws {
     try await withTables { tables in
       let stores = (0..<3).map { _ in tables.store() }
       try await withThrowingTaskGroup(of: Void.self) { group in
@@ -206,7 +206,7 @@ struct PostgreSQLSharingTests {
         let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: Date(), retains: false) }
         _ = try await stores[0].apply(ends, durability: .durable)
       }
-      // None is left behind without a turn or a role.
+      // No task remains without its turn or role.
       #expect(try await stores[1].count(matching: TaskFilter()) == 0)
       for store in stores { try await store.close() }
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// Claims that find something wrong.
+/// Claims that encounter corrupt rows or fail.
 struct ClaimTests {
   @Test func `a task that can't be read is parked, and the others are claimed`() async throws {
     try await withTemporaryFolder { folder in
@@ -21,7 +21,7 @@ struct ClaimTests {
       )
       let claim = try await store.claim(.make())
       #expect(claim.tasks.map(\.record.id) == [readable.id])
-      // The task that was left out may have kept others out.
+      // The unreadable task may have blocked others.
       #expect(claim.nextDate == ClaimRequest.make().now)
       let found = try connection.first(
         "select state, last_error, lease_token from steadfast_task where id = ?1",
@@ -33,7 +33,7 @@ struct ClaimTests {
       let error = await store.error { _ = try await $0.tasks(matching: TaskFilter()) }
       #expect(error?.code == .damaged)
       #expect(error?.message.contains("the row of the task \(unreadable.id)") == true)
-      // A version that can read it goes on with it.
+      // A version that can read the task continues with it.
       try connection.run("update steadfast_task set format = 'json'")
       _ = try await store.apply([.unpark(name: "A")], durability: .durable)
       #expect(try await store.claim(.make()).tasks.map(\.record.id) == [unreadable.id])

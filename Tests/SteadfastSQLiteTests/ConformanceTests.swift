@@ -8,7 +8,7 @@ import Testing
 @testable import SteadfastSQLite
 
 struct ConformanceTests {
-  /// The seconds by which the clocks at each place were moved forward.
+  /// The seconds by which the clocks at each place were advanced.
   private final class Clocks: Sendable {
     private let offsets = Mutex<[String: Double]>([:])
 
@@ -21,11 +21,11 @@ struct ConformanceTests {
     }
   }
 
-  /// More cases: `STEADFAST_RUNS=1000`.
+  /// `STEADFAST_RUNS=1000` checks more cases.
   ///
-  /// `STEADFAST_SEED` is the seed of the first one. A case makes 200 random calls.
+  /// `STEADFAST_SEED` is the seed of the first case. Each case makes 200 random calls.
   @Test(arguments: [nil, StoreSharing()])
-  func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
+  func `the store meets all requirements, twice at the same places`(_ sharing: StoreSharing?)
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -15,7 +15,7 @@ struct FileWatchTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a write to the file is told, also to one that came later`() async throws {
+  func `the watch reports writes, even to a file that was created later`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db-wal")
       // A macro can't take the watch, which is not copyable.
@@ -28,7 +28,7 @@ struct FileWatchTests {
       for text in ["first", "second"] {
         try Data().write(to: url)
         #expect(follows())
-        // What the file was given before does not count, and neither does a second watch.
+        // Earlier writes do not count, and neither does following the file twice.
         watch.clear()
         #expect(follows())
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
@@ -37,7 +37,7 @@ struct FileWatchTests {
         watch.clear()
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
         try FileManager.default.removeItem(at: url)
-        // That the watch has ended is told as well.
+        // The end of the watch is reported as well.
         #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
         watch.clear()
         #expect(!follows())
@@ -45,7 +45,7 @@ struct FileWatchTests {
     }
   }
 
-  /// Tells that nothing holds it any more.
+  /// Finishes the stream when the last reference is released.
   private final class Held: Sendable {
     let looks: AsyncStream<Void>.Continuation
 
@@ -55,7 +55,7 @@ struct FileWatchTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a thread looks until it is stopped, also where there is no log`() async throws {
+  func `a thread checks until it is stopped, even without a log`() async throws {
     try await withTemporaryFolder { folder in
       let (looks, continuation) = AsyncStream<Void>.makeStream()
       let path = folder.appending(path: "db-wal").path
@@ -68,7 +68,7 @@ struct FileWatchTests {
       var iterator = looks.makeAsyncIterator()
       for _ in 0..<5 { #expect(await iterator.next() != nil) }
       stop.stop()
-      // This returns when the thread has ended, which lets go of what it calls.
+      // Returns when the thread has ended and released its closure.
       while await iterator.next() != nil {}
     }
   }

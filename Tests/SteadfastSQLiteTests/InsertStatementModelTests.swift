@@ -7,7 +7,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// A statement that inserts a task does what the store's own insertion does.
+/// Tests that a statement inserts a task exactly as the store does.
 struct InsertStatementModelTests {
   private struct Side: InsertionSide {
     private let tables: Tables
@@ -52,7 +52,8 @@ struct InsertStatementModelTests {
       }
     }
 
-    /// The tokens of claims are random, and the JSON of earlier failures has no order.
+    /// Returns all rows, without leases' tokens, which are random, and without earlier failures,
+    /// whose JSON has no fixed order.
     func rows() throws -> [String] {
       try Schema.tables.flatMap { table in
         let columns = try tables.database.rows(
@@ -71,7 +72,7 @@ struct InsertStatementModelTests {
     }
   }
 
-  @Test func `a random insertion by a statement leaves the rows that the store's own leaves`()
+  @Test func `a random insertion by a statement leaves the same rows as by the store`()
     async throws
   {
     let seeds = Soak.seed.map { [$0] } ?? (0..<Soak.runs(short: 30)).map(UInt64.init)
@@ -83,7 +84,7 @@ struct InsertStatementModelTests {
         )
       }
     }
-    // The rare ones were met.
+    // The rare outcomes occurred.
     for outcome in InsertionPair<Side>.rareOutcomes where seeds.count >= 30 {
       #expect((outcomes[outcome] ?? 0) > 5, "\(outcome) in \(outcomes)")
     }

@@ -13,14 +13,14 @@ private struct Receipt: TaskPayload, Equatable {
   var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt"]) }
 }
 
-/// Tasks that are enqueued within a transaction of another connection.
+/// Tasks that another connection enqueues within its own transaction.
 struct InsertStatementTests {
   private func rows(at url: URL) throws -> [String] {
     let columns = """
       hex(id), name, queue, payload, format, schema_version, priority, created_date, available_date,
       max_retries, uses_backoff, unique_key, key_role, unique_until, time_limit, state
       """
-    // The order of tags is that of a set.
+    // Tags are stored in the order of a set, so they are sorted here.
     let tags = "(select group_concat(value) from (select value from json_each(tags) order by 1))"
     let values = columns.split(separator: ",").map { "quote(\($0))" } + [tags]
     let row = values.joined(separator: " || ' ' || ")
@@ -29,7 +29,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a statement has the options and defaults that enqueue has`() async throws {
+  @Test func `a statement has the same options and defaults as enqueue`() async throws {
     try await withTemporaryFolder { folder in
       let clock = VirtualClock()
       func queue(_ name: String) -> TaskQueue {
@@ -62,7 +62,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a task commits with the rows of the program, or not at all`() async throws {
+  @Test func `a task commits or rolls back with the program's own rows`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url, prefix: "jobs"))
@@ -82,7 +82,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `whether a task was added can be asked in the transaction`() async throws {
+  @Test func `a transaction can check whether a task was added`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url))
@@ -105,7 +105,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a sealed store seals the payload in the statement`() async throws {
+  @Test func `a statement of a sealed store contains the sealed payload`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let seal = PayloadSeal(seal: { bytes, _ in Data(bytes.reversed()) }) { bytes, _ in
@@ -121,7 +121,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a queue of a group adds to its own tasks`() async throws {
+  @Test func `a statement of a group's queue adds to that queue`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let group = TaskQueueGroup(persistence: .sqlite(at: url))
@@ -133,7 +133,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a statement of another version is refused`() async throws {
+  @Test func `a statement of another version is rejected`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url))
@@ -159,7 +159,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `tables of the first version get the view`() async throws {
+  @Test func `migrating tables of the first version adds the view`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let connection = try database(at: url)
@@ -174,7 +174,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `what a statement can't add is refused`() async throws {
+  @Test func `a task that a statement can't add is rejected`() async throws {
     let other = TaskQueue(persistence: InMemoryStore())
     let error = #expect(throws: TaskQueueError.self) {
       try other.insertStatement(for: Receipt(order: 1))
@@ -192,8 +192,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a task in order takes no turn from one that runs, and gives none away`() async throws
-  {
+  @Test func `a statement's task with an order key waits for a running one`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -226,7 +225,7 @@ struct InsertStatementTests {
   }
 
   @Test(.timeLimit(.minutes(5)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
-  func `a running queue performs what another connection has committed`(
+  func `a running queue performs tasks that another connection commits`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -240,7 +239,7 @@ struct InsertStatementTests {
       var iterator = orders.makeAsyncIterator()
       for number in 1...20 {
         try connection.run(try queue.insertStatement(for: Receipt(order: number)))
-        // This returns when the task is performed.
+        // Returns when the task has been performed.
         #expect(await iterator.next() == number)
       }
       await queue.shutDown()

@@ -7,7 +7,7 @@ import Testing
 @testable import SteadfastSQLite
 
 struct KeyTests {
-  @Test func `keys of two queues are apart, whatever is in them`() async throws {
+  @Test func `keys of two queues are separate, whatever characters they contain`() async throws {
     try await withTemporaryFolder { folder in
       let store = SQLiteStore(at: folder.appending(path: "db"))
       let places: [(queue: String, key: String)] = [

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// Which stores may use the same tables at the same time.
+/// Stores that can, or can't, use the same tables at the same time.
 struct LockTests {
-  @Test func `a symbolic link to a database is no other database`() async throws {
+  @Test func `a symbolic link to a database is the same database`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let links = folder.appending(path: "links")
@@ -25,7 +25,7 @@ struct LockTests {
     }
   }
 
-  @Test func `a database with two names is refused`() async throws {
+  @Test func `a database with two names is rejected`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -41,7 +41,7 @@ struct LockTests {
     }
   }
 
-  @Test func `shared stores keep one that is not shared out until the last is closed`()
+  @Test func `shared stores lock out an unshared one until the last is closed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -61,7 +61,7 @@ struct LockTests {
     }
   }
 
-  @Test func `a store that destroys its tables keeps others out until they are gone`()
+  @Test func `a store that destroys its tables locks others out until they are removed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -72,7 +72,7 @@ struct LockTests {
       let path = url.path + "-steadfast.lock"
       let file = try #require(FileHandle(forUpdatingAtPath: path))
       let (starts, start) = AsyncStream<Void>.makeStream()
-      // What there is as soon as another opener could have the lock.
+      // The state as soon as another store could get the lock.
       let (facts, fact) = AsyncStream<Bool>.makeStream()
       Thread.detachNewThread {
         let connection = try? database(at: url)

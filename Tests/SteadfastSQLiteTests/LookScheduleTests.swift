@@ -9,7 +9,7 @@ struct LookScheduleTests {
     numbers.map { .milliseconds($0) }
   }
 
-  /// The times of the next looks, if there is no sign.
+  /// Returns the times of the next checks, if the file does not change.
   private func looks(_ count: Int, of schedule: inout LookSchedule) -> [Duration] {
     (0..<count).map { _ in
       let time = schedule.nextLook
@@ -18,14 +18,14 @@ struct LookScheduleTests {
     }
   }
 
-  @Test func `without a sign, the looks are far apart`() {
+  @Test func `without changes to the file, the checks are far apart`() {
     var schedule = LookSchedule(longest: .seconds(1), now: .seconds(5))
     #expect(looks(3, of: &schedule) == [.seconds(5), .seconds(6), .seconds(7)])
     #expect(schedule.isSlow)
     #expect(schedule.awaitsFile)
   }
 
-  @Test func `after a sign, looks follow at intervals that double`() {
+  @Test func `after a change, checks follow at doubling intervals`() {
     var schedule = LookSchedule(longest: .milliseconds(100), now: .zero)
     _ = looks(1, of: &schedule)
     schedule.fileChanged(at: .milliseconds(40))
@@ -35,7 +35,7 @@ struct LookScheduleTests {
     #expect(schedule.isSlow)
   }
 
-  @Test func `many signs make one look a millisecond`() {
+  @Test func `many changes cause at most one check per millisecond`() {
     var schedule = LookSchedule(longest: .seconds(1), now: .zero)
     _ = looks(1, of: &schedule)
     var times: [Duration] = []
@@ -46,13 +46,13 @@ struct LookScheduleTests {
         times.append(now)
       }
       schedule.fileChanged(at: now)
-      // Until the look is due, no other sign matters.
+      // Until the check is due, further changes do not matter.
       #expect(!schedule.awaitsFile)
     }
     #expect(times == Self.milliseconds(Array(1...10)))
   }
 
-  @Test func `an interval that becomes shorter or longer counts from the next look on`() {
+  @Test func `a new interval applies from the next check on`() {
     var schedule = LookSchedule(longest: .milliseconds(10), now: .zero)
     schedule.longest = .milliseconds(35)
     #expect(looks(5, of: &schedule) == Self.milliseconds([0, 10, 30, 65, 100]))
@@ -60,8 +60,10 @@ struct LookScheduleTests {
     #expect(looks(3, of: &schedule) == Self.milliseconds([135, 170, 180]))
   }
 
-  /// What was flushed for some time after its sign is seen not much later than twice that time.
-  @Test func `a commit that comes late after its sign is seen soon, whatever other signs come`() {
+  /// A commit can become visible some time after the file's change, while it is flushed.
+  ///
+  /// A check finds it within about twice that time.
+  @Test func `a commit that becomes visible late is found soon, despite other changes`() {
     let dice = Dice(seed: Soak.seed ?? 1)
     for _ in 0..<Soak.runs(short: 2_000) {
       var schedule = LookSchedule(longest: .seconds(1), now: .zero)

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// What a store refuses to open, and that it leaves it as it was.
+/// Files that a store can't open, and leaves unchanged.
 struct OpeningTests {
-  @Test func `tables of a newer version are refused and not changed`() async throws {
+  @Test func `tables of a newer version are rejected and left unchanged`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url)
@@ -35,7 +35,7 @@ struct OpeningTests {
   }
 
   @Test(arguments: ["task", "schema", "value", "insertion"])
-  func `a table that another program has made is refused and not changed`(
+  func `a table of another program is rejected and left unchanged`(
     _ name: String
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -60,7 +60,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a file that is no database is refused and not changed`() async throws {
+  @Test func `a file that is no database is rejected and left unchanged`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let text = Data(repeating: UInt8(ascii: "x"), count: 5_000)
@@ -82,7 +82,7 @@ struct OpeningTests {
       let store = SQLiteStore(at: url)
       for number in 1...200 { _ = try await store.insert(.make(UInt64(number))) }
       try await store.close()
-      // All pages but the first one.
+      // Overwrites all pages but the first one.
       var bytes = try Data(contentsOf: url)
       try #require(bytes.count > 3 * 4_096)
       bytes.replaceSubrange(4_096..., with: Data(repeating: 0xA5, count: bytes.count - 4_096))
@@ -93,7 +93,7 @@ struct OpeningTests {
     }
   }
 
-  /// All that was stored stands in the `-wal` file, as when the last process was killed.
+  /// Returns a database whose changes are all in the `-wal` file, as after a kill.
   private func databaseWithLog(in folder: URL) async throws -> (URL, main: Data, log: Data) {
     let url = folder.appending(path: "db")
     let store = SQLiteStore(at: url)
@@ -104,7 +104,7 @@ struct OpeningTests {
   }
 
   @Test(arguments: [2_048, 100, 16])
-  func `a database that is shorter than its first page is refused and not changed`(
+  func `a database shorter than its first page is rejected and left unchanged`(
     _ count: Int
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -128,7 +128,8 @@ struct OpeningTests {
   }
 
   #if os(Linux)
-  /// When a process closes a file, the system drops all its locks on it, those of SQLite too.
+  /// When a process closes a file, the system releases all the process's locks on it, even those of
+  /// SQLite.
   @Test func `the program's own connection keeps its locks when a store opens the file`()
     async throws
   {
@@ -144,7 +145,7 @@ struct OpeningTests {
       func hasLocks() throws -> Bool {
         let locks = try FileHandle(forReadingFrom: URL(filePath: "/proc/locks"))
         var text = Data()
-        // A read returns some lines, and not all.
+        // Each read returns only some of the lines.
         while let lines = try locks.read(upToCount: 4_096), !lines.isEmpty { text += lines }
         return String(decoding: text, as: UTF8.self).split(separator: "\n").contains {
           $0.contains(" POSIX ") && $0.contains(":\(inode) ")
@@ -158,8 +159,7 @@ struct OpeningTests {
   }
   #endif
 
-  @Test func `an empty file is a new database, unless there is a log of what it had`() async throws
-  {
+  @Test func `an empty file is a new database, unless a log of it exists`() async throws {
     try await withTemporaryFolder { folder in
       let (url, _, log) = try await databaseWithLog(in: folder)
       let wal = URL(filePath: url.path + "-wal")
@@ -179,7 +179,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a damaged table is not taken for another program's`() async throws {
+  @Test func `a damaged table does not count as another program's`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -199,7 +199,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a folder that is not there is named`() async throws {
+  @Test func `the error names a missing folder`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "missing").appending(path: "db")
       let error = await SQLiteStore(at: url).openingError()
@@ -211,7 +211,7 @@ struct OpeningTests {
   @Test(arguments: [
     "", "1a", "a-b", "a b", "sqlite_a", "é", "a\"", String(repeating: "a", count: 41),
   ])
-  func `a prefix that is no word is refused`(_ prefix: String) async throws {
+  func `a prefix that is not an identifier is rejected`(_ prefix: String) async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       #expect(await SQLiteStore(at: url, prefix: prefix).openingError()?.code == .invalidArgument)
@@ -219,12 +219,12 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a URL that names no file is refused`() async throws {
+  @Test func `a URL that is no file URL is rejected`() async throws {
     let url = try #require(URL(string: "https://example.org/db"))
     #expect(await SQLiteStore(at: url).openingError()?.code == .invalidArgument)
   }
 
-  @Test func `a store that is not shared keeps others out until it is closed`() async throws {
+  @Test func `an unshared store locks others out until it is closed`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url)
@@ -236,7 +236,7 @@ struct OpeningTests {
         #expect(error?.message.contains("another store of this process uses it") == true)
         #expect(await other.error { try await $0.destroy() }?.code == .inUse)
       }
-      // Other tables are apart.
+      // Tables with another prefix are separate.
       let apart = SQLiteStore(at: url, prefix: "other")
       #expect(try await apart.insert(.make(1)) == [.done])
       try await first.close()
@@ -245,7 +245,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `an older version of the tables is brought to the present one`() async throws {
+  @Test func `tables of an older version are migrated to the current one`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -258,7 +258,7 @@ struct OpeningTests {
       #expect(try next.version(in: connection, prefix: "steadfast") == next.version)
       #expect(try connection.has("select 1 from sqlite_schema where name = 'steadfast_more'"))
       #expect(try connection.first("select count(*) from steadfast_task") { $0.integer(0) } == 1)
-      // A second time, there is nothing to do; and this version is too new for the first one.
+      // A second migration does nothing, and the older schema rejects this newer version.
       try next.migrate(connection, prefix: "steadfast")
       #expect(throws: Schema.Refusal.newerVersion(next.version)) {
         try Schema().version(in: connection, prefix: "steadfast")
@@ -266,7 +266,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a step that fails leaves the version that was`() async throws {
+  @Test func `a migration step that fails leaves the version unchanged`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()

@@ -10,9 +10,9 @@ import Testing
 struct RemovalTests {
   enum Way: CaseIterable { case removal, pruning, destruction }
 
-  /// SQLite follows a chain of at most 1,000 rows that refer to each other.
+  /// SQLite follows a chain of at most 1,000 rows that reference each other.
   @Test(arguments: Way.allCases)
-  func `a chain of many tasks that were cancelled along leaves`(_ way: Way) async throws {
+  func `a long chain of cascaded cancellations can be removed`(_ way: Way) async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)

@@ -8,7 +8,7 @@ import Testing
 
 /// The versions of the tables.
 struct SchemaTests {
-  /// The tables, indexes and triggers, as they were made.
+  /// The definitions of the tables, indexes and triggers.
   private func parts(_ database: Connection) throws -> [String] {
     try database.rows(ofOnce: "select type, name, sql from sqlite_schema order by name", []) {
       "\($0.text(0)) \($0.text(1)): \($0.text(2))"
@@ -16,7 +16,7 @@ struct SchemaTests {
   }
 
   @Test(arguments: 1..<Schema().version)
-  func `tables of each older version become those of the present one, and keep their tasks`(
+  func `tables of each older version are migrated and keep their tasks`(
     _ version: Int
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -33,7 +33,7 @@ struct SchemaTests {
         """
       )
       let store = SQLiteStore(at: url, prefix: "jobs")
-      // It was claimed by a process that has ended.
+      // A process that has ended had claimed the task.
       let claimed = try await store.claim(.make()).tasks.map(\.record)
       #expect(claimed.map(\.id) == [TaskRecord.make(1).id])
       #expect(claimed.map(\.interruptionCount) == [1])
@@ -44,7 +44,7 @@ struct SchemaTests {
     }
   }
 
-  @Test func `dates of before the fourth version were counted from failures and creations`()
+  @Test func `dates from before version 4 count from failures and creations`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -74,7 +74,7 @@ struct SchemaTests {
     }
   }
 
-  @Test func `the trigger finds a place as the store does`() async throws {
+  @Test func `the trigger chooses the same position as the store`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
@@ -88,7 +88,7 @@ struct SchemaTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `the version can be read while another connection makes and removes the tables`()
+  func `the version can be read while another connection creates and drops the tables`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -108,7 +108,7 @@ struct SchemaTests {
             try connection.execute("commit")
           }
         }
-        // The loop blocks its thread until the other task has ended, which needs one as well.
+        // The loop blocks its thread until the other task has ended, which also needs a thread.
         group.addTask(executorPreference: ThreadForEachJob()) {
           let connection = try database(at: url)
           repeat {

@@ -11,7 +11,7 @@ private struct Count: TaskPayload { var number: Int }
 /// Several stores on one database, and other programs beside them.
 struct SharingTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a change by another store is told`() async throws {
+  func `a change by another store sends a hint`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url, sharing: StoreSharing())
@@ -20,28 +20,28 @@ struct SharingTests {
       try await first.open()
       _ = try await second.insert(.make(1))
       var iterator = hints.makeAsyncIterator()
-      // This returns when the hint has come.
+      // Returns when the hint has come.
       #expect(await iterator.next() != nil)
       try await first.close()
       #expect(await iterator.next() == nil)
-      // A closed store tells nothing more.
+      // A closed store sends no more hints.
       var later = try #require(first.hints).makeAsyncIterator()
       #expect(await later.next() == nil)
     }
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a sequence of hints that begins while the store waits is told`() async throws {
+  func `a sequence of hints that starts while the store waits gets hints`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url, sharing: StoreSharing())
       let second = SQLiteStore(at: url, sharing: StoreSharing())
       try await first.open()
-      // While this is done, the first store's thread begins to wait for its next call.
+      // During this, the first store's thread starts to wait for its next call.
       for number in 1...20 { _ = try await second.insert(.make(UInt64(number))) }
       var iterator = try #require(first.hints).makeAsyncIterator()
       _ = try await second.insert(.make(21))
-      // This returns when the hint has come.
+      // Returns when the hint has come.
       #expect(await iterator.next() != nil)
     }
   }
@@ -55,7 +55,7 @@ struct SharingTests {
       try await first.open()
       for number in 1...10 {
         let hints = try #require(first.hints)
-        // The last sequence may end before this one begins, or at the same time.
+        // The last sequence can end before this one starts, or at the same time.
         async let hint: Void? = hints.first { _ in true }
         _ = try await second.insert(.make(UInt64(number)))
         #expect(await hint != nil)
@@ -63,7 +63,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `a store's own changes are no news to it`() async throws {
+  @Test func `data_version changes only when another connection writes`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let connection = try database(at: url)
@@ -104,7 +104,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `a program that writes for long makes the error of a call transient`() async throws {
+  @Test func `a call fails with a transient error while another program writes`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -114,14 +114,14 @@ struct SharingTests {
       let error = await store.error { _ = try await $0.insert(.make(1)) }
       #expect(error?.code == .busy)
       #expect(error?.isTransient == true)
-      // Readers wait for no writer.
+      // Readers do not wait for writers.
       #expect(try await store.count(matching: .unfinished) == 0)
       try other.execute("commit")
       #expect(try await store.insert(.make(1)) == [.done])
     }
   }
 
-  @Test func `a call that fails takes no other call with it`() async throws {
+  @Test func `a call that fails does not make others fail`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -150,7 +150,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `a database that was deleted takes nothing in`() async throws {
+  @Test func `a deleted database stores nothing more`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -160,7 +160,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `the application's own tables stay, and commit with nothing of the store`()
+  @Test func `the application's own tables remain when the store is destroyed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -179,7 +179,7 @@ struct SharingTests {
   }
 
   @Test(arguments: [0, 1, 2_048, 2_049, 1_000_000])
-  func `a payload comes back as it was, short or long`(_ count: Int) async throws {
+  func `short and long payloads are read back unchanged`(_ count: Int) async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31) }

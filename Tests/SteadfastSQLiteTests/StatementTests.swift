@@ -7,9 +7,9 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// What the statements that each task takes do not do.
+/// The efficiency of the statements that run for each task.
 struct StatementTests {
-  /// The instructions that SQLite makes of a statement.
+  /// The instructions that SQLite compiles a statement to.
   private func instructions(_ sql: String, _ database: Connection) throws -> [String] {
     try database.rows(ofOnce: "explain \(sql)", []) { $0.text(1) }
   }
@@ -22,7 +22,7 @@ struct StatementTests {
     "update steadfast_task set state = 'running', lease_token = 1 where seq = 1",
     "delete from steadfast_task where id = x'01'",
   ])
-  func `no row that changes takes a table of its own`(_ sql: String) async throws {
+  func `changing a row uses no temporary table and no trigger`(_ sql: String) async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
@@ -33,7 +33,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `claims that have run out are found in an index`() async throws {
+  @Test func `expired leases are found through an index`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
@@ -45,12 +45,12 @@ struct StatementTests {
     }
   }
 
-  /// How SQLite finds the rows of a statement.
+  /// The plan by which SQLite finds the rows of a statement.
   private func plan(_ sql: String, _ database: Connection) throws -> [String] {
     try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
   }
 
-  /// Lets SQLite count the rows of tables that have few, as `pragma optimize` does.
+  /// Makes SQLite analyse the small tables, as `pragma optimize` does.
   private func countRows(at url: URL) throws {
     try database(at: url).execute(
       """
@@ -61,7 +61,7 @@ struct StatementTests {
     )
   }
 
-  @Test func `the next place is found without an index, also where SQLite has counted few tasks`()
+  @Test func `the next position is found without an index even if SQLite has analysed few tasks`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -84,7 +84,7 @@ struct StatementTests {
     Tables.overdueClaims, Tables.claimsWithoutEnd, Tables.endingAlong, Tables.firstFailure,
     Tables.recent, Tables.forgetting, Tables.remembered,
   ])
-  func `no table is read as a whole or sorted where SQLite has counted few rows`(
+  func `no table is scanned or sorted even if SQLite has analysed few rows`(
     _ sql: String
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -102,7 +102,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `a statement that adds a task reads no whole table where SQLite has counted few rows`()
+  @Test func `a statement that adds a task scans no table even if SQLite has analysed few rows`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -119,7 +119,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `what stands for a new task is found in the index of recent ones`() async throws {
+  @Test func `an ended task within its uniqueness window is found through an index`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
@@ -133,7 +133,7 @@ struct StatementTests {
     (TaskFilter(uniqueKeys: ["a"]), "key"), (TaskFilter(states: [.succeeded]), "ended"),
     (TaskFilter(states: [.parked]), "parked"),
   ])
-  func `a look-up uses its index also where SQLite has counted few tasks`(
+  func `a look-up uses its index even if SQLite has analysed few tasks`(
     _ filter: TaskFilter,
     _ index: String
   ) async throws {
@@ -153,7 +153,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `whether there is a task that has ended or is parked is found in an index`()
+  @Test func `the existence of an ended or parked task is found through an index`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -173,7 +173,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `tasks that were cancelled in a long chain are removed with its first`() async throws {
+  @Test func `removing the first task of a long cascade removes all of it`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -196,7 +196,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `a claim that fails half-way beside other calls keeps nothing`() async throws {
+  @Test func `a claim that fails midway beside other calls claims nothing`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let connection = try database(at: url)

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// Which file a store uses, and how it gives it up.
+/// The file that a store uses, and how the store closes it.
 struct StoreFileTests {
-  /// Tells that nothing holds it any more.
+  /// Finishes the stream when the last reference is released.
   private final class Held: Sendable {
     private let end: AsyncStream<Void>.Continuation
 
@@ -19,14 +19,14 @@ struct StoreFileTests {
     var time: Double { 0 }
   }
 
-  /// Makes a store that keeps `held` until its threads have ended, and uses and drops it.
+  /// Uses and releases a store that retains `held` until its threads have ended.
   private func use(_ url: URL, _ held: Held?, _ number: UInt64) async throws -> Int {
     let store = SQLiteStore(at: url, sharing: nil) { held?.time ?? 0 }
     _ = try await store.insert(.make(number))
     return try await store.count(matching: .unfinished)
   }
 
-  @Test func `the tables can be used again as soon as the last reference is gone`() async throws {
+  @Test func `another store can use the tables once the last reference is released`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       for number in 1...20 {
@@ -37,18 +37,18 @@ struct StoreFileTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store to which nothing refers leaves nothing beside the file`() async throws {
+  func `a released store leaves only the database file`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       for number in 1...20 {
         let (ends, end) = AsyncStream<Void>.makeStream()
         let count = try await use(url, Held(end), UInt64(number))
         #expect(count == number)
-        // This returns when the threads have ended, which let go of what they hold.
+        // Returns when the threads have ended and released their references.
         for await _ in ends {}
         #expect(!FileManager.default.fileExists(atPath: url.path + "-wal"))
       }
-      // A copy of the file alone holds everything.
+      // A copy of the file alone contains everything.
       let copy = folder.appending(path: "copy")
       try FileManager.default.copyItem(at: url, to: copy)
       let count = try database(at: copy).first("select count(*) from steadfast_task") {
@@ -58,7 +58,7 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `a file that can't be looked up is not taken for destroyed`() async throws {
+  @Test func `a file that can't be inspected does not count as destroyed`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try FileManager.default.createSymbolicLink(
@@ -73,7 +73,7 @@ struct StoreFileTests {
   }
 
   @Test(arguments: ["none", "none/db", "file/db", "link"])
-  func `where there is no file, there is nothing to destroy`(_ name: String) async throws {
+  func `destroying a store without a file does nothing`(_ name: String) async throws {
     try await withTemporaryFolder { folder in
       try Data("text".utf8).write(to: folder.appending(path: "file"))
       try FileManager.default.createSymbolicLink(
@@ -85,7 +85,7 @@ struct StoreFileTests {
   }
 
   @Test(arguments: [false, true])
-  func `a look-up finds what the store has written, or tells that the file is another one`(
+  func `a look-up finds the store's own tasks, or reports that the file was replaced`(
     _ looksBefore: Bool
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -111,12 +111,12 @@ struct StoreFileTests {
       let store = SQLiteStore(at: link.appending(path: "db"))
       _ = try await store.insert(.make(1))
       if looksBefore { #expect(try await store.count(matching: .unfinished) == 1) }
-      // The link leads to another folder, and the store goes on in the old one.
+      // The link now leads to another folder, and the store continues in the old one.
       try release("new")
       #expect(try await store.count(matching: .unfinished) == 1)
       #expect(try await store.insert(.make(4)) == [.done])
       #expect(try await store.count(matching: .unfinished) == 2)
-      // Another file takes the name of the old one.
+      // Another file replaces the old one.
       let old = folder.appending(path: "old").appending(path: "db")
       try files.moveItem(at: old, to: folder.appending(path: "moved"))
       try files.copyItem(at: folder.appending(path: "new").appending(path: "db"), to: old)
@@ -125,7 +125,7 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `the first look-up of a file that was replaced finds nothing of the other one`()
+  @Test func `the first look-up after a replacement finds no tasks of the new file`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -146,7 +146,7 @@ struct StoreFileTests {
   }
 
   @Test(arguments: ["-wal", "-shm"], [nil, StoreSharing()])
-  func `a store whose log was deleted or replaced takes nothing in`(
+  func `a store whose log was deleted or replaced stores nothing more`(
     suffix: String,
     sharing: StoreSharing?
   ) async throws {
@@ -163,7 +163,7 @@ struct StoreFileTests {
       #expect(await store.error { _ = try await $0.count(matching: .unfinished) } != nil)
       try Data().write(to: other)
       #expect(await code() == .displaced)
-      // What was acknowledged is in the file when the store is closed.
+      // Closing the store writes all acknowledged tasks to the file.
       try await store.close()
       let next = SQLiteStore(at: url)
       #expect(try await next.count(matching: .unfinished) == 1)
@@ -171,7 +171,9 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `shared stores that make a database together wait for each other`() async throws {
+  @Test func `shared stores that create a database at the same time wait for each other`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       for round in 1...20 {
         let url = folder.appending(path: "db\(round)")
@@ -184,7 +186,7 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `a system without another thread is named in an error of the store`() throws {
+  @Test func `the store's error says that the system can't start a thread`() throws {
     let place = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
     let found = place.error(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
     let error = try #require(found)

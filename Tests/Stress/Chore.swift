@@ -1,8 +1,8 @@
 import SteadfastQueue
 
-/// A task of a round: a number that nothing else has, and what its handler does.
+/// A task of a round: a unique number, and the behaviour of its handler.
 struct Chore: TaskPayload {
-  /// What happens to the task when it is performed.
+  /// The behaviour of the handler.
   enum Kind: String, Codable, CaseIterable, Sendable {
     /// Returns.
     case easy
@@ -10,15 +10,15 @@ struct Chore: TaskPayload {
     case failsOnce
     /// Throws each time, until its retries are used up.
     case failsAlways
-    /// Throws, and says when to try again.
+    /// Throws, and requests a date for the retry.
     case asksForDate
-    /// Gives itself up.
+    /// Throws `TaskAbandoned`.
     case abandonsItself
-    /// Puts itself off twice.
+    /// Snoozes twice.
     case snoozes
     /// Sleeps for longer than its time limit.
     case isSlow
-    /// Works on though it is cancelled.
+    /// Continues although it is cancelled.
     case ignoresCancellation
     /// Sleeps, and throws when it is cancelled.
     case sleeps
@@ -26,11 +26,11 @@ struct Chore: TaskPayload {
     case hasChild
     /// Pauses its queue, and resumes it.
     case pausesQueue
-    /// Takes itself out.
+    /// Cancels its own task.
     case cancelsItself
-    /// Says how far it is.
+    /// Reports progress.
     case reportsProgress
-    /// May be too late when its turn comes.
+    /// Can expire before it is performed.
     case expires
   }
 

@@ -7,7 +7,7 @@ struct Crew: Sendable {
   let ledger: Ledger
   let clock: any WallClock
   let dice: Dice
-  /// Whether every task that can succeed does.
+  /// Whether handlers fail only if their task can never succeed.
   var isCalm = false
 
   func register(with queue: TaskQueue) async {
@@ -33,7 +33,7 @@ struct Crew: Sendable {
     case .snoozes:
       if dice.happens(2, in: 3) { throw TaskSnoozed(for: .microseconds(dice.number(0...500))) }
     case .isSlow:
-      // For ever; the runtime would keep a sleep of an hour that is cut short.
+      // Waits forever. The runtime would retain a cancelled sleep of an hour.
       let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
       for await _ in stream {}
       continuation.finish()
@@ -64,7 +64,7 @@ struct Crew: Sendable {
 
 private struct Failure: Error {}
 
-/// An error that says when to try again.
+/// An error that requests a date for the retry.
 private struct Busy: RetryAwareError {
   var retryDecision: RetryDecision { .retry(after: .microseconds(300)) }
 }

@@ -1,16 +1,16 @@
 import SteadfastQueue
 import Synchronization
 
-/// What is known of each task of a round, noted by all parts of the round.
+/// The facts about each task of a round, which all parts of the round record.
 final class Ledger: Sendable {
   /// What happened to one task.
   struct Entry {
     var id: TaskID?
-    /// It had expired before it could be added.
+    /// Whether the task expired before it could be added.
     var isRefused = false
     var attempts = 0
     var returns = 0
-    /// A call has asked to cancel the task.
+    /// Whether a call has tried to cancel the task.
     var mayBeCancelled = false
     var mayBeRemoved = false
     var succeeded = 0
@@ -26,13 +26,13 @@ final class Ledger: Sendable {
     var numbers: [TaskID: Int] = [:]
     var violations: [String] = []
     var controls = 0
-    /// How many calls are under way that may cancel any task.
+    /// The number of running calls that can cancel any task.
     var cancellations = 0
   }
 
   private let state = Mutex(State())
 
-  /// A task is about to be added.
+  /// Records that a task is about to be added, and returns its number.
   func submit() -> Int {
     state.withLock { state in
       state.entries.append(Entry(mayBeCancelled: state.cancellations > 0))
@@ -40,31 +40,31 @@ final class Ledger: Sendable {
     }
   }
 
-  /// A task had expired before it could be added.
+  /// Records that a task expired before it could be added.
   func refused(_ number: Int) { state.withLock { $0.entries[number].isRefused = true } }
 
-  /// A task is known by this identity.
+  /// Records a task's ID.
   func note(_ id: TaskID, of number: Int) { state.withLock { $0.note(id, of: number) } }
 
-  /// An attempt begins.
+  /// Records the start of an attempt.
   func begins(_ number: Int, _ id: TaskID) {
     note(id, of: number)
     state.withLock { state in
       state.entries[number].attempts += 1
       if state.entries[number].returns > 0 {
-        state.violations.append("task \(number) is performed though its handler has returned")
+        state.violations.append("task \(number) is performed although its handler has returned")
       }
     }
   }
 
-  /// A handler is about to return, and its task will have succeeded.
+  /// Records that a handler is about to return, so that its task succeeds.
   func returns(_ number: Int) { state.withLock { $0.entries[number].returns += 1 } }
 
-  /// A call asks to cancel a task.
+  /// Records that a call tries to cancel a task.
   func cancels(_ number: Int) { state.withLock { $0.entries[number].mayBeCancelled = true } }
-  /// A call asks to remove a task.
+  /// Records that a call tries to remove a task.
   func removes(_ number: Int) { state.withLock { $0.entries[number].mayBeRemoved = true } }
-  /// A call asks to cancel any task, including the tasks that are added during the call.
+  /// Makes a call that can cancel any task, including tasks that are added during the call.
   func cancelsAny(_ call: () async throws -> Void) async throws {
     state.withLock { state in
       state.cancellations += 1
@@ -74,10 +74,10 @@ final class Ledger: Sendable {
     try await call()
   }
 
-  /// A control was called.
+  /// Counts a call of a control.
   func countControl() { state.withLock { $0.controls += 1 } }
 
-  /// A task that was added, drawn by a number.
+  /// Returns one of the added tasks, chosen by a random number.
   func task(_ random: UInt64) -> (number: Int, id: TaskID)? {
     state.withLock { state in
       guard !state.entries.isEmpty else { return nil }
@@ -88,17 +88,17 @@ final class Ledger: Sendable {
 
   func violate(_ text: String) { state.withLock { $0.violations.append(text) } }
 
-  /// A waiting caller got an outcome.
+  /// Records the outcome that a waiting caller got.
   func told(_ outcome: TaskOutcome, of number: Int) {
     state.withLock { $0.entries[number].outcomes.append(outcome) }
   }
 
-  /// An observer got an event.
+  /// Records an event that an observer got.
   func observe(_ event: TaskEvent) {
     state.withLock { state in
       switch event {
       case .enqueued(let record):
-        // Another call may end a task before the caller that added it knows its identity.
+        // Another call can end a task before the caller that added it knows its ID.
         if let chore = try? record.payload(as: Chore.self) {
           state.note(record.id, of: chore.number)
         }
@@ -114,9 +114,9 @@ final class Ledger: Sendable {
     }
   }
 
-  /// What was done, once nothing is left but these dead letters.
+  /// Checks a finished round, in which only these dead letters remain, and returns its counts.
   ///
-  /// - Throws: a ``Violation`` that lists what does not fit.
+  /// - Throws: A ``Violation`` that lists all inconsistencies.
   func check(deadLetters: Set<TaskID>, queues: Int) throws -> Tally {
     try state.withLock { state in
       for (number, entry) in state.entries.enumerated() {
@@ -151,23 +151,23 @@ extension Ledger.State {
 }
 
 extension Ledger.Entry {
-  /// What does not fit together, if anything.
+  /// Returns an inconsistency in the entry; `nil` if there is none.
   fileprivate func problem(isDead: Bool) -> String? {
-    if isRefused { return id == nil ? nil : "it was refused, and is there" }
-    if id == nil { return "it was added and is known to nobody" }
+    if isRefused { return id == nil ? nil : "it was rejected, but exists" }
+    if id == nil { return "it was added, but no part of the round knows its ID" }
     if returns > 1 { return "its handler has returned more than once" }
     if succeeded != returns { return "its handler's return and its success differ" }
     if succeeded + cancelled > 1 { return "it has ended more than once" }
-    if cancelled > 0, !mayBeCancelled { return "it was cancelled though nobody asked for that" }
+    if cancelled > 0, !mayBeCancelled { return "it was cancelled without a request" }
     if succeeded + cancelled == 0, !isDead, !mayBeRemoved { return "it is lost" }
-    if isDead, succeeded + cancelled > 0 { return "it is a dead letter and has ended" }
-    if isDead, abandoned == 0 { return "it is a dead letter, and nobody was told" }
+    if isDead, succeeded + cancelled > 0 { return "it is a dead letter, but has ended" }
+    if isDead, abandoned == 0 { return "it is a dead letter, but no observer was notified" }
     for outcome in outcomes {
       switch outcome {
-      case .succeeded where succeeded == 0: return "somebody was told that it has succeeded"
-      case .abandoned where abandoned == 0: return "somebody was told that it was abandoned"
+      case .succeeded where succeeded == 0: return "a caller got a success that did not happen"
+      case .abandoned where abandoned == 0: return "a caller got an abandonment that did not happen"
       case .cancelled where cancelled == 0 && !mayBeRemoved:
-        return "somebody was told that it was cancelled"
+        return "a caller got a cancellation that did not happen"
       default: break
       }
     }

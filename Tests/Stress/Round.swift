@@ -8,10 +8,10 @@ import SteadfastRetry
 import SteadfastTesting
 import TestSupport
 
-/// A store, and the queues that use it one after another.
+/// A store, and several queues that use it one after another.
 ///
-/// All but the last have random handlers, runs and controls. The last one is calm: it performs what
-/// is left, so that every task has an end that can be checked.
+/// All queues but the last have random handlers, runs and controls. The last one is calm: it
+/// performs the remaining tasks, so that every task has an end that can be checked.
 struct Round: Sendable {
   private let dice: Dice
   private let clock: any WallClock
@@ -33,7 +33,7 @@ struct Round: Sendable {
     return try ledger.check(deadLetters: deadLetters, queues: queueCount + 1)
   }
 
-  /// Makes a queue on the store, and checks that it is freed after the body.
+  /// Calls `body` with a new queue on the store, and checks that the queue is freed afterwards.
   private func withQueue<Result: Sendable>(
     _ body: (TaskQueue) async throws -> Result
   ) async throws -> Result {
@@ -51,7 +51,7 @@ struct Round: Sendable {
       result = try await body(queue)
     }
     if freed != nil { throw Violation("a queue that has ended is not freed") }
-    // A store in memory is the next queue's too.
+    // The next queue uses the same store in memory.
     if !(store is InMemoryStore) { try await store.close() }
     return result
   }
@@ -86,7 +86,7 @@ struct Round: Sendable {
         }
         try await load.waitForAll()
       }
-      // The end of the queue ends the wait of the callers that still wait.
+      // The end of the queue also ends the remaining waits.
       continuation.finish()
       await queue.resume()
       await shutDown(queue)
@@ -94,7 +94,7 @@ struct Round: Sendable {
     }
   }
 
-  /// Runs the queue until it is shut down, in passes and in runs that are cancelled.
+  /// Runs the queue until it is shut down, in single passes and in runs that are cancelled.
   private func runAgainAndAgain(_ queue: TaskQueue, _ dice: Dice) async throws {
     while true {
       do {
@@ -127,7 +127,7 @@ struct Round: Sendable {
     }
   }
 
-  /// Adds tasks, and lets other tasks wait for the end of some.
+  /// Adds tasks, and passes some of them on to be waited for.
   private func produce(
     on queue: TaskQueue,
     _ dice: Dice,
@@ -151,7 +151,7 @@ struct Round: Sendable {
     }
   }
 
-  /// Waits for the end of tasks, and for some of them only for a while.
+  /// Waits for the ends of tasks; some of the waits are cancelled.
   private func wait(for waits: AsyncStream<Wait>, _ dice: Dice) async throws {
     try await withThrowingDiscardingTaskGroup { group in
       for await wait in waits {
@@ -226,7 +226,7 @@ struct Round: Sendable {
 
   // MARK: The last queue
 
-  /// Performs all that is left, and returns the dead letters.
+  /// Performs all remaining tasks, and returns the dead letters.
   private func calmDown(_ queue: TaskQueue) async throws -> Set<TaskID> {
     await Crew(ledger: ledger, clock: clock, dice: dice.split(), isCalm: true).register(with: queue)
     let events = queue.events
@@ -241,7 +241,7 @@ struct Round: Sendable {
         try await queue.runAvailable()
         passes += 1
         guard passes < 100 else {
-          throw Violation("tasks are left: \(try await queue.tasks(limit: 5))")
+          throw Violation("tasks remain: \(try await queue.tasks(limit: 5))")
         }
       }
       let dead = try await queue.tasks(matching: .deadLetters, limit: .max)
@@ -252,7 +252,7 @@ struct Round: Sendable {
   }
 }
 
-/// A task whose end is waited for.
+/// A wait for the end of a task.
 private struct Wait: Sendable {
   let task: EnqueuedTask
   let number: Int

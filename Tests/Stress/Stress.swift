@@ -8,16 +8,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Puts queues under random load, and checks what has happened to every task.
+/// Puts queues under random load, and checks the fate of every task.
 ///
-/// No task may be lost or performed too often, and no wait for a task may go unanswered.
+/// No task may be lost or performed too often, and every wait for a task must end.
 ///
 ///     swift run -c release Stress [memory | file | virtual]… [tasks=1000000] [seed=1]
 ///
-/// Each round is a store that several queues use one after another, with handlers of all kinds, and
-/// with every control of tasks and queues called at random moments. The number of tasks is for each
-/// place. A round that breaks a promise ends the program and names its seed. So does one that makes
-/// no progress for two minutes.
+/// In each round, several queues use one store one after another, with handlers of all kinds, and
+/// with every control of tasks and queues called at random moments. The number of tasks applies to
+/// each place. The program ends, and prints the seed, when a round breaks a promise or makes no
+/// progress for two minutes.
 @main enum Stress {
   static func main() async throws {
     let arguments = CommandLine.arguments.dropFirst()
@@ -61,19 +61,19 @@ import Foundation
   private static func number(_ name: String, in arguments: some Sequence<String>) throws -> Int? {
     guard let argument = arguments.first(where: { $0.hasPrefix("\(name)=") }) else { return nil }
     guard let number = Int(argument.dropFirst(name.count + 1)), number >= 0 else {
-      throw Violation("\(argument) is no number; give \(name)=1000, for example")
+      throw Violation("\(argument) is not a number; give \(name)=1000, for example")
     }
     return number
   }
 }
 
-/// Where the tasks of a round are kept, and on what clock it runs.
+/// The store and the clock of a round.
 enum Place: String, CaseIterable {
   case memory, file, virtual
 
   init(argument: String) throws {
     guard let place = Place(rawValue: argument) else {
-      throw Violation("'\(argument)' is no place; give memory, file or virtual")
+      throw Violation("'\(argument)' is not a place; give memory, file or virtual")
     }
     self = place
   }
@@ -88,7 +88,7 @@ enum Place: String, CaseIterable {
         try await Round(seed: seed, clock: ContinuousClock()) { JSONFileStore(at: url) }.run()
       }
     case .virtual:
-      // A tenth of the worlds have a file, and half of them a random order.
+      // A tenth of the rounds in virtual time use a file, and half of them a random order.
       let order: VirtualTime.Order = seed.isMultiple(of: 2) ? .inOrder : .shuffled(seed: seed)
       return try await withVirtualTime(order: order) { time in
         guard seed.isMultiple(of: 10) else {
@@ -113,7 +113,7 @@ enum Place: String, CaseIterable {
   }
 }
 
-/// Counts of what was done.
+/// The counts of a round.
 struct Tally {
   var tasks = 0
   var attempts = 0
@@ -128,7 +128,7 @@ struct Tally {
   }
 }
 
-/// A promise was broken, or an argument makes no sense.
+/// A broken promise, or an invalid argument.
 struct Violation: Error, CustomStringConvertible {
   let description: String
 

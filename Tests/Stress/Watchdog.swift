@@ -11,7 +11,7 @@ import Musl
 import Android
 #endif
 
-/// Ends the program when a round makes no progress: a hang is a finding, and names its seed.
+/// Ends the program when a round makes no progress, and prints the round's seed.
 final class Watchdog: Sendable {
   private struct State {
     var round = ""
@@ -21,7 +21,7 @@ final class Watchdog: Sendable {
   private static let limit: Duration = .seconds(120)
   private let state = Mutex(State())
 
-  /// A thread of its own looks, since a hang may hold all of Swift's.
+  /// Checks on a separate thread, since a hang can block all of Swift's threads.
   static func watching(_ body: (Watchdog) async throws -> Void) async throws {
     let watchdog = Watchdog()
     let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "watchdog"))
@@ -37,12 +37,12 @@ final class Watchdog: Sendable {
   private func look() {
     let (round, begin) = state.withLock { ($0.round, $0.begin) }
     guard begin.duration(to: .now) > Self.limit else { return }
-    print("\(round): no end after \(Self.limit)")
+    print("\(round): still running after \(Self.limit)")
     exit(2)
   }
 }
 
-/// The memory of the process that is in use; 0 where that can't be read.
+/// Returns the process's resident memory in bytes; 0 where that is unavailable.
 func residentBytes() -> Int {
   #if os(Linux)
   guard let file = unsafe fopen("/proc/self/statm", "r") else { return 0 }

@@ -1,16 +1,16 @@
 import Synchronization
 
-/// A number that any task may change.
+/// A number that any task can change.
 public final class Counter: Sendable {
   private let number = Mutex(0)
 
-  /// Makes a counter at zero.
+  /// Creates a counter at zero.
   public init() {}
 
-  /// The number now.
+  /// The current number.
   public var value: Int { number.withLock { $0 } }
 
-  /// Adds to the number, and returns what it is then.
+  /// Adds to the number, and returns the sum.
   @discardableResult public func add(_ difference: Int) -> Int {
     number.withLock { number in
       number += difference

@@ -1,6 +1,6 @@
 package import SteadfastQueue
 
-/// A store that passes on to another one what it does not do itself.
+/// A store that forwards to another store every call that it does not implement itself.
 package protocol ForwardingStore: Persistence {
   /// The other store.
   var base: any Persistence { get }

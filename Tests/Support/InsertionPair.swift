@@ -8,30 +8,30 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A database whose tasks a store inserts by itself, or a program by statements.
+/// A database into which either a store or a program's statements insert tasks.
 package protocol InsertionSide {
-  /// Makes a change as the store does.
+  /// Applies a change as the store does.
   func apply(_ change: PreparedChange) throws -> ChangeOutcome
   func claim(_ request: ClaimRequest) throws -> [ClaimedTask]
   func statement(for record: TaskRecord, _ policy: UniquePolicy) throws -> InsertStatement
-  /// Executes a statement as another program does.
+  /// Executes a statement as another program would.
   func execute(_ statement: InsertStatement) throws -> StatementResult
-  /// All rows of all tables, without what differs by chance, in an order.
+  /// Returns all rows of all tables in a fixed order, without random values.
   func rows() throws -> [String]
 }
 
-/// What has come of a statement that inserts a task.
+/// The result of a statement that inserts a task.
 package enum StatementResult {
-  /// Whether the task is there, because it was added now or before.
+  /// Whether the task exists, because it was added now or earlier.
   case isThere(Bool)
-  /// It has failed with this text.
+  /// The statement failed with this text.
   case failed(String)
 }
 
-/// What differs between two databases.
+/// A difference between two databases.
 private struct Difference: Error { let text: String }
 
-/// Two databases with the same tasks: one store inserts by itself, the other one by statements.
+/// Two databases with the same tasks: a store inserts into one, and statements into the other.
 package final class InsertionPair<Side: InsertionSide> {
   private let own: Side
   private let other: Side
@@ -39,19 +39,19 @@ package final class InsertionPair<Side: InsertionSide> {
   private var records: [TaskRecord] = []
   private var leases: [(own: Lease, other: Lease)] = []
   private var now = Date(timeIntervalSince1970: 1_800_000_000)
-  /// How often each kind of outcome was met.
+  /// The number of times that each kind of outcome occurred.
   package private(set) var outcomes: [String: Int] = [:]
 
-  /// Makes a pair whose two sides hold nothing yet.
+  /// Creates a pair of two empty sides.
   package init(_ own: Side, _ other: Side, _ dice: Dice) {
     self.own = own
     self.other = other
     self.dice = dice
   }
 
-  /// Makes one random change on both sides, and compares their rows.
+  /// Applies one random change to both sides, and compares their rows.
   ///
-  /// - Throws: The difference.
+  /// - Throws: The difference, if there is one.
   package func step() throws {
     now += Double(dice.number(0...2))
     switch dice.number(1...10) {
@@ -208,9 +208,9 @@ package final class InsertionPair<Side: InsertionSide> {
 }
 
 extension InsertionPair {
-  /// The outcomes of random changes to pairs, each drawn from a seed.
+  /// Returns the outcomes of random changes to pairs, one pair for each seed.
   ///
-  /// It records an issue at the first difference.
+  /// Records an issue at the first difference.
   package static func outcomes(
     ofSeeds seeds: [UInt64],
     steps: Int,
@@ -234,7 +234,7 @@ extension InsertionPair {
     return outcomes
   }
 
-  /// Outcomes of which some are rare.
+  /// Outcomes that include rare ones.
   package static var rareOutcomes: [String] {
     [
       "keep done", "keep duplicate", "join duplicate", "reject duplicate", "replace done",

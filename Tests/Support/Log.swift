@@ -1,18 +1,18 @@
 import Synchronization
 
-/// What happened, in order, from any task.
+/// Entries that any task can add, in order.
 public final class Log<Entry: Sendable>: Sendable {
   private let list = Mutex<[Entry]>([])
 
-  /// Makes an empty log.
+  /// Creates an empty log.
   public init() {}
 
-  /// All that was added.
+  /// All entries.
   public var entries: [Entry] { list.withLock { $0 } }
 
-  /// How much was added.
+  /// The number of entries.
   public var count: Int { entries.count }
 
-  /// Notes what happened.
+  /// Adds an entry.
   public func add(_ entry: Entry) { list.withLock { $0.append(entry) } }
 }

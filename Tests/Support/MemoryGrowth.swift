@@ -5,7 +5,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// By how many bytes the process's resident memory has grown while the body ran.
+/// Returns the number of bytes by which the process's resident memory grew while `body` ran.
 public nonisolated(nonsending) func memoryGrowth(
   during body: nonisolated(nonsending) () async throws -> Void
 ) async throws -> Int {
@@ -14,10 +14,10 @@ public nonisolated(nonsending) func memoryGrowth(
   return try residentBytes() - before
 }
 
-/// Returns by how many bytes the memory of this process has grown in the round that took the least.
+/// Returns the smallest growth of the process's resident memory in any of several rounds, in bytes.
 ///
-/// What is held grows with every round. What the allocator keeps grows in the first ones only, for
-/// longer if the threads are kept from running.
+/// Retained memory grows with every round. The allocator's own memory grows only in the first
+/// rounds, or in more of them if threads get little processor time.
 public nonisolated(nonsending) func leastMemoryGrowth(
   inRounds rounds: Int,
   during body: nonisolated(nonsending) () async throws -> Void

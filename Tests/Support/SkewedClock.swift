@@ -6,29 +6,29 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// The clock of another machine: its dates differ from those of another clock.
+/// A clock as on another machine, whose dates differ from those of a base clock.
 public struct SkewedClock<Base: WallClock>: WallClock {
   private let base: Base
   private let seconds: Double
 
-  /// Makes a clock.
+  /// Creates a clock.
   ///
   /// - Parameters:
-  ///   - base: the other clock.
-  ///   - seconds: by how many seconds its dates are ahead.
+  ///   - base: The base clock.
+  ///   - seconds: The number of seconds by which the dates are ahead.
   public init(base: Base, seconds: Double) {
     self.base = base
     self.seconds = seconds
   }
 
-  /// The other clock's date, and the seconds.
+  /// The base clock's date plus the seconds.
   public var date: Date { base.date + seconds }
-  /// The other clock's instant.
+  /// The base clock's instant.
   public var now: Base.Instant { base.now }
-  /// That of the other clock.
+  /// The base clock's resolution.
   public var minimumResolution: Duration { base.minimumResolution }
 
-  /// Waits as the other clock does.
+  /// Sleeps on the base clock.
   public func sleep(until deadline: Base.Instant, tolerance: Duration?) async throws {
     try await base.sleep(until: deadline, tolerance: tolerance)
   }

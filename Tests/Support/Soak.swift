@@ -4,9 +4,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How often a proof repeats itself: a little in each run of the tests, long when asked to.
+/// The number of repetitions of randomised tests: few by default, many on request.
 public enum Soak {
-  /// What `STEADFAST_RUNS` says; else `short`, or what `STEADFAST_MOST_RUNS` says if that is less.
+  /// Returns `STEADFAST_RUNS`, or else the lesser of `short` and `STEADFAST_MOST_RUNS`.
   public static func runs(short: Int) -> Int {
     number("STEADFAST_RUNS") ?? number("STEADFAST_MOST_RUNS").map { min(short, $0) } ?? short
   }
@@ -15,15 +15,15 @@ public enum Soak {
     ProcessInfo.processInfo.environment[variable].flatMap { Int($0) }
   }
 
-  /// The seeds from which two rows of cases go on, which lie apart.
+  /// The first seeds of two series of cases, far enough apart not to overlap.
   ///
-  /// `STEADFAST_SEED` is the first one.
+  /// `STEADFAST_SEED` sets the first of them.
   public static var firstSeeds: [UInt64] {
     let first = seed ?? 1
     return [first, first + 1_000_000]
   }
 
-  /// What `STEADFAST_SEED` says: the one case to repeat.
+  /// The value of `STEADFAST_SEED`: the only case to repeat.
   public static var seed: UInt64? {
     ProcessInfo.processInfo.environment["STEADFAST_SEED"].flatMap { UInt64($0) }
   }

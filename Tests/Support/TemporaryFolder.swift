@@ -1,6 +1,6 @@
 public import Foundation
 
-/// A folder that is there for as long as the body runs.
+/// Calls `body` with a temporary folder, and removes the folder afterwards.
 public func withTemporaryFolder<Result>(
   _ body: (URL) async throws -> Result
 ) async throws -> Result {

@@ -4,13 +4,13 @@ import SteadfastPostgreSQL
 import SteadfastQueue
 import SteadfastSQLite
 
-/// A process whose handlers compute, and suspend at no point.
+/// A process whose handlers compute without ever suspending.
 ///
 ///     ComputeWorker STORE PLACE fill COUNT   adds tasks
-///     ComputeWorker STORE PLACE work         performs tasks until SIGTERM, and writes what happens
-///     ComputeWorker STORE PLACE list         writes the state of each task that is stored
+///     ComputeWorker STORE PLACE work         performs tasks until SIGTERM, and prints events
+///     ComputeWorker STORE PLACE list         prints the state of each stored task
 ///
-/// STORE is `sqlite`, and PLACE a file, or STORE is `postgresql`, and PLACE a prefix of tables in
+/// STORE is `sqlite`, with a file as PLACE, or `postgresql`, with a prefix of tables as PLACE, in
 /// the database that STEADFAST_POSTGRESQL names. An error is one line on standard error.
 struct Film: TaskPayload { var number: Int }
 
@@ -38,7 +38,7 @@ func store(_ kind: String, _ place: String) -> any Persistence {
     let server = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
     return PostgreSQLStore(server ?? "", prefix: place, sharing: sharing)
   #endif
-  default: fail("'\(kind)' with \(sharing) is no store that this program was built with")
+  default: fail("'\(kind)' with \(sharing) is not a store of this build")
   }
 }
 

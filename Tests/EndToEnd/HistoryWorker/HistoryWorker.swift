@@ -2,15 +2,16 @@ import Foundation
 import SteadfastQueue
 import SteadfastTesting
 
-/// A process among several whose histories are checked.
+/// One of several processes whose histories are checked.
 ///
 ///     HistoryWorker work STORE PLACE HISTORY COUNT OFFSET  adds and performs tasks
-///     HistoryWorker finish STORE PLACE HISTORY  performs the rest, and writes what is left
+///     HistoryWorker finish STORE PLACE HISTORY  performs the rest, and records what remains
 ///     HistoryWorker check LIMITS HISTORY …  checks the histories
 ///
-/// STORE is the kind of a store, and PLACE where it is. COUNT tasks are added, by a clock that is
-/// OFFSET seconds ahead. With LIMITS of `limits`, the check expects the rate limits to hold. An
-/// error is one line on standard error, with the exit code 2; broken promises have the exit code 1.
+/// STORE is the kind of store, and PLACE its location. The process adds COUNT tasks, by a clock
+/// that is OFFSET seconds ahead. If LIMITS is `limits`, the check expects the rate limits to hold.
+/// An error is one line on standard error, with the exit code 2; broken promises have the exit
+/// code 1.
 @main
 struct HistoryWorker {
   static let lease = Duration.seconds(1)
@@ -22,7 +23,7 @@ struct HistoryWorker {
       switch arguments.first {
       case "work" where arguments.count == 6:
         guard let count = Int(arguments[4]), let offset = Double(arguments[5]) else {
-          throw Mistake("the count and the offset are numbers")
+          throw Mistake("the count and the offset must be numbers")
         }
         try await Worker(arguments[1], arguments[2], arguments[3], offset: offset).work(count)
       case "finish" where arguments.count == 4:

@@ -5,7 +5,7 @@ import SteadfastSQLite
 import SteadfastTesting
 import TestSupport
 
-/// A queue on one of the stores, with the recorder of its history.
+/// A queue on one of the stores, with a recorder of its history.
 struct Worker {
   let store: any Persistence
   let recorder: HistoryRecorder
@@ -27,7 +27,7 @@ struct Worker {
     )
   }
 
-  /// The one place that knows the stores.
+  /// Creates a store; no other code here knows the kinds of stores.
   private static func store(_ kind: String, _ place: String) throws -> any Persistence {
     let sharing = StoreSharing(leaseDuration: HistoryWorker.lease, pollInterval: .seconds(1))
     switch kind {
@@ -42,7 +42,7 @@ struct Worker {
       }
       return PostgreSQLStore(server, prefix: place, sharing: sharing)
     #endif
-    default: throw Mistake("'\(kind)' with \(sharing) is no store that this program was built with")
+    default: throw Mistake("'\(kind)' with \(sharing) is not a store of this build")
     }
   }
 
@@ -59,7 +59,7 @@ struct Worker {
     }
   }
 
-  /// Adds tasks and performs tasks until the process is killed, or until it is told to end.
+  /// Adds and performs tasks until the process is killed, or until standard input ends.
   func work(_ count: Int) async throws {
     await register()
     try await withThrowingTaskGroup { group in
@@ -77,7 +77,7 @@ struct Worker {
     // Reading blocks its thread.
     Thread.detachNewThread {
       while readLine() != nil {}
-      // A thread has no task that could wait, and `work` waits for the run that this ends.
+      // A thread can't await. `work` waits for the run that this ends.
       Task { await queue.shutDown() }
     }
   }
@@ -105,7 +105,7 @@ struct Worker {
       try await queue.enqueue(contentsOf: [job, job, job], options: options)
       return 3
     case 5 where number % 5 == 0:
-      // Longer than a claim lasts, unless it is extended.
+      // Longer than a lease that is not extended.
       try await queue.enqueue(Job(number: number, milliseconds: 1500))
       return 1
     case 6 where number % 3 == 0:
@@ -117,7 +117,7 @@ struct Worker {
     }
   }
 
-  /// Performs what is left, without faults, and records what is left then.
+  /// Performs the remaining tasks without faults, and records the tasks that remain after that.
   func finish() async throws {
     try await store.open()
     try recorder.recordEndOfFaults()

@@ -3,18 +3,18 @@ import Foundation
 import SteadfastQueue
 import SteadfastSQLite
 
-/// A process among several that work on one database.
+/// One of several processes that work on one database.
 ///
 ///     SQLiteWorker open DATABASE        opens and closes it
 ///     SQLiteWorker fill DATABASE COUNT  adds tasks, and writes their IDs
-///     SQLiteWorker work DATABASE        performs tasks, and writes their IDs when they begin
+///     SQLiteWorker work DATABASE        performs tasks, and writes their IDs when they start
 ///
 /// An error is one line on standard error, with the exit code 2.
 struct Chore: TaskPayload {
   let number: Int
   let text: String
 
-  /// Whether its rows are in other tables, too: its payload is long, and it remembers a step.
+  /// Whether the task has rows in other tables too: its payload is long, and it remembers a step.
   var isLarge: Bool { number % 10 == 0 }
 
   init(_ number: Int) {
@@ -28,7 +28,7 @@ func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".ut
 do {
   let arguments = CommandLine.arguments
   guard arguments.count > 2 else {
-    FileHandle.standardError.write(Data("give what to do, and a database\n".utf8))
+    FileHandle.standardError.write(Data("give a command and a database\n".utf8))
     exit(1)
   }
   let sharing = StoreSharing(leaseDuration: .seconds(4), pollInterval: .seconds(1))

@@ -3,16 +3,16 @@ import SteadfastPostgreSQL
 import SteadfastQueue
 import SteadfastSQLite
 
-/// A process that makes statements which add tasks, or performs these tasks.
+/// A process that writes statements that add tasks, or performs these tasks.
 ///
 ///     StatementWorker insert STORE PLACE COUNT  writes a statement, and parameters for some orders
-///     StatementWorker ship STORE PLACE          performs orders, and writes their numbers first
+///     StatementWorker ship STORE PLACE          writes the numbers of orders, and performs them
 ///
 /// STORE is sqlite, and PLACE the path of its file, or postgresql, and PLACE its connection string.
 /// An error is one line on standard error, with the exit code 2.
 struct Order: TaskPayload {
   let number: Int
-  /// Some payloads have rows of their own.
+  /// Some texts are so long that the payload is in a separate row.
   let text: String
 
   init(_ number: Int) {
@@ -21,7 +21,7 @@ struct Order: TaskPayload {
   }
 }
 
-/// A parameter as JSON: a number, a text, null, or bytes as an object with their digits.
+/// A parameter as JSON: a number, a text, null, or an object with the digits of bytes.
 struct Parameter: Encodable {
   let value: SQLParameter
 
@@ -54,14 +54,14 @@ func store(_ kind: String, _ place: String) throws -> any Persistence {
   case "postgresql": return PostgreSQLStore(place, sharing: sharing)
   #endif
   default:
-    throw Mistake(description: "'\(kind)' with \(sharing) is no store that this was built with")
+    throw Mistake(description: "'\(kind)' with \(sharing) is not a store of this build")
   }
 }
 
 do {
   let arguments = CommandLine.arguments
   guard arguments.count > 3 else {
-    throw Mistake(description: "give what to do, the kind of a store, and its place")
+    throw Mistake(description: "give a command, the kind of store, and its place")
   }
   let store = try store(arguments[2], arguments[3])
   let queue = TaskQueue(

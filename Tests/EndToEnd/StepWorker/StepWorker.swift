@@ -10,7 +10,7 @@ struct Order: TaskPayload {
   var number: Int
 
   var uniqueKey: String? { "order \(number)" }
-  /// Whether the server can be asked whether its transfer was made.
+  /// Whether the server can report whether it has made the order's transfer.
   var isAsked: Bool { !number.isMultiple(of: 10) }
 }
 
@@ -53,7 +53,7 @@ struct Order: TaskPayload {
     await queue.register(Order.self) { order, context in try await checkOut(order, context) }
     try await queue.open()
     if try await queue.value(named: "enqueued") == nil {
-      // What a killed process has enqueued is not added again: it is there under its key.
+      // Orders that a killed process enqueued are not added again, thanks to their unique keys.
       for number in 0..<count {
         guard !log.hasBegun(number) else { continue }
         try await queue.enqueue(Order(number: number))
@@ -62,7 +62,7 @@ struct Order: TaskPayload {
     }
     async let running: Void = queue.run()
     while try await queue.count(matching: .unfinished) > 0 {
-      // On a busy machine, URLSession loses a connection, or a body, now and then.
+      // On a busy machine, URLSession occasionally loses a connection or a body.
       let tokens = try await withRetry { try await server.approvals() }
       for token in tokens {
         try await queue.complete(token, with: "Ada")
@@ -74,7 +74,7 @@ struct Order: TaskPayload {
     do {
       try await running
     } catch let error as TaskQueueError where error.code == .shutDown {
-      // All orders had ended before the run began.
+      // All orders had ended before the run started.
     }
     for letter in try await queue.tasks(matching: .deadLetters) {
       print("dead letter \(letter.id): \(letter.lastError ?? "")")
@@ -101,7 +101,7 @@ struct Order: TaskPayload {
     try log.add("ended \(order.number)")
   }
 
-  /// Performs a step at the server, and notes that it has returned.
+  /// Performs a step at the server, and logs that it has returned.
   private func step(
     _ name: String,
     for item: Int? = nil,
@@ -132,7 +132,7 @@ struct Order: TaskPayload {
   }
 }
 
-/// A server that records what it is asked to do.
+/// A server that records all requests.
 struct Server: Sendable {
   let url: URL
 
@@ -147,18 +147,19 @@ struct Server: Sendable {
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// The tokens that wait to be completed; the server answers when there are some, or after a
-  /// while.
+  /// Returns the tokens that wait for completion.
+  ///
+  /// The server responds when there are some, or after a while.
   func approvals() async throws -> [TaskToken] {
     try await post("approvals", [:]).split(separator: "\n").compactMap { TaskToken(String($0)) }
   }
 }
 
-/// A file with a line for each thing that has happened, which outlasts the process.
+/// A file with a line for each event, which outlasts the process.
 struct StepLog: Sendable {
   let path: String
 
-  /// Adds a line in one write to the end of the file.
+  /// Appends a line to the file in one write.
   func add(_ line: String) throws {
     let descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT, 0o600)
     guard descriptor >= 0 else { throw CocoaError(.fileWriteUnknown) }
@@ -169,7 +170,7 @@ struct StepLog: Sendable {
     }
   }
 
-  /// Whether an order was performed by an earlier process, at least in part.
+  /// Returns whether an earlier process has started to perform an order.
   func hasBegun(_ number: Int) -> Bool {
     guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return false }
     return text.contains("begun \(number) ")

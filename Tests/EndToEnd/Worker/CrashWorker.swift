@@ -1,10 +1,12 @@
 import SteadfastQueue
 
-/// Uses a queue file as it is told on standard input, and says each fact on standard output when it
-/// is one: the process may be killed at any moment, and what it has said must hold.
+/// Uses a queue file as commands on standard input request, and prints each fact to standard output
+/// as soon as it is true.
 ///
-/// One command a line: a word, and arguments without spaces. Each is answered with facts, and at
-/// the end with `done COMMAND` or `error COMMAND CODE MESSAGE`.
+/// The process can be killed at any moment, and every printed fact must hold.
+///
+/// Each line is one command: a word, and arguments without spaces. The response is a number of
+/// facts, and finally `done COMMAND` or `error COMMAND CODE MESSAGE`.
 @main
 struct CrashWorker {
   private var session: Session?
@@ -26,7 +28,7 @@ struct CrashWorker {
   private mutating func obey(_ command: String, _ arguments: [String]) async throws {
     switch (command, arguments.count) {
     case ("open", 1...2):
-      // The store that was open before must be gone first.
+      // The previous store must be released first.
       session = nil
       session = Session(path: arguments[0], isFlushed: arguments.last != "unflushed")
       try await opened().open()
@@ -63,7 +65,7 @@ struct CrashWorker {
   }
 }
 
-/// A command that makes no sense.
+/// An invalid command.
 struct Misuse: Error, CustomStringConvertible {
   let description: String
 

@@ -10,17 +10,17 @@ import Musl
 import Android
 #endif
 
-/// Prints a line in one write, so that the whole line is out before anything else happens.
+/// Prints a line in one write, so that the whole line is written before anything else happens.
 func say(_ line: String) {
   let bytes = Array((line.split(whereSeparator: \.isNewline).joined(separator: " ") + "\n").utf8)
   let count = unsafe bytes.withUnsafeBytes { unsafe write(1, $0.baseAddress, $0.count) }
-  // The reader is gone, or only a part was written. No later output may rest on a line that may
-  // not have been written.
+  // The reader has exited, or only part of the line was written. No later output may depend on a
+  // line that may be missing.
   if count != bytes.count { exit(3) }
 }
 
 enum Fact {
-  /// A word for an error.
+  /// Returns a word for an error.
   static func code(of error: any Error) -> String {
     let codes: [(JSONFileError.Code, String)] = [
       (.inUse, "inUse"), (.notAQueueFile, "notAQueueFile"), (.newerVersion, "newerVersion"),

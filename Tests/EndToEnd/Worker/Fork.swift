@@ -12,24 +12,24 @@ import Musl
 import Android
 #endif
 
-/// A forked child, which goes on with what it has inherited.
+/// A forked child, which continues with the parent's queue.
 enum Fork {
-  /// Prints the result of each use of the parent's queue in a child.
+  /// Uses the parent's queue in a child, and prints the result of each call.
   static func check(_ session: Session) throws {
     let child = try fork { use(session) }
     var status: Int32 = 0
     guard unsafe waitpid(child, &status, 0) == child, status == 0 else {
-      throw Misuse("the child has ended with \(status)")
+      throw Misuse("the child has exited with the status \(status)")
     }
   }
 
-  /// Leaves a child behind, which has a copy of all descriptors for as long as this process lives.
+  /// Starts a child that keeps a copy of all descriptors until this process ends.
   static func leaveChild() throws {
     var ends: [Int32] = [-1, -1]
-    guard unsafe pipe(&ends) == 0 else { throw Misuse("there is no pipe") }
+    guard unsafe pipe(&ends) == 0 else { throw Misuse("can't create a pipe") }
     let (reading, writing) = (ends[0], ends[1])
     _ = try fork {
-      // Nothing is ever written: it is read to its end when the parent has ended.
+      // Nothing is ever written, so the read returns when the parent has ended.
       close(writing)
       var byte: UInt8 = 0
       _ = unsafe read(reading, &byte, 1)
@@ -37,10 +37,10 @@ enum Fork {
     close(reading)
   }
 
-  /// Swift does not offer `fork`, because of its threads only the caller's is in the child.
+  /// Calls `fork`, which Swift does not offer because the child gets only the calling thread.
   private static func fork(_ body: () -> Void) throws -> Int32 {
     guard let symbol = unsafe dlsym(dlopen(nil, RTLD_NOW), "fork") else {
-      throw Misuse("there is no fork")
+      throw Misuse("fork is unavailable")
     }
     let fork = unsafe unsafeBitCast(symbol, to: (@convention(c) () -> Int32).self)
     let child = fork()
@@ -48,7 +48,7 @@ enum Fork {
       body()
       _exit(0)
     }
-    guard child > 0 else { throw Misuse("fork fails") }
+    guard child > 0 else { throw Misuse("fork failed") }
     return child
   }
 
@@ -67,7 +67,7 @@ enum Fork {
   }
 }
 
-/// Runs Swift tasks on the thread that asks for it: a child has no other.
+/// An executor that runs Swift tasks on the waiting thread, since a child has no other thread.
 private final class InlineExecutor: TaskExecutor {
   private let jobs = Mutex<[UnownedJob]>([])
   private let changed = DispatchSemaphore(value: 0)
@@ -78,7 +78,7 @@ private final class InlineExecutor: TaskExecutor {
     changed.signal()
   }
 
-  /// The result of a call; `nil` if it waits for something that never comes.
+  /// Returns the result of a call; `nil` if the call hangs.
   static func result(of call: @escaping @Sendable () async throws -> Void) -> String? {
     let executor = InlineExecutor()
     let result = Log()
@@ -90,7 +90,7 @@ private final class InlineExecutor: TaskExecutor {
         result.text.withLock { $0 = "\(Fact.code(of: error)) \(error)" }
       }
     }
-    // A store that the child opens itself has a thread, which may resume the call.
+    // A store that the child opens has its own thread, which can resume the call.
     while result.text.withLock({ $0 == nil }) {
       guard executor.changed.wait(timeout: .now() + 10) == .success else { break }
       while let job = executor.jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// A task with a name of its own, and what its handler is to do with it.
+/// A task with a unique title and a plan for its handler.
 struct Job: TaskPayload {
   enum Plan: String, Codable, Sendable {
     case succeed, failOnce, fail
@@ -16,15 +16,16 @@ struct Job: TaskPayload {
     padding = Self.padding(title, size)
   }
 
-  /// Whether nothing of it was changed.
+  /// Whether the job is unchanged.
   var isIntact: Bool { padding == Self.padding(title, padding.utf8.count) }
 
   private static func padding(_ title: String, _ size: Int) -> String {
     String(String(repeating: title + ",", count: size / (title.utf8.count + 1) + 1).prefix(size))
   }
 
-  /// The job of a number: most of them succeed, some at the second attempt, some never; most are
-  /// small.
+  /// Creates the job with a number.
+  ///
+  /// Most jobs succeed, some only at the second attempt, and some never; most are small.
   init(_ prefix: String, number: Int) {
     let plan: Plan = number % 7 == 3 ? .fail : number % 5 == 2 ? .failOnce : .succeed
     self.init(
@@ -34,11 +35,13 @@ struct Job: TaskPayload {
     )
   }
 
-  /// A key that it shares with others; those succeed, so that the key is free again.
+  /// Returns a key that several jobs share.
+  ///
+  /// These jobs all succeed, so that the key becomes free.
   func uniqueKey(number: Int) -> String? {
     plan == .succeed && number % 6 == 1 ? "key\(number % 4)" : nil
   }
 }
 
-/// What a job fails with.
+/// The error of a failing job.
 struct Refusal: Error {}

@@ -45,7 +45,7 @@ struct Session: Sendable {
   func close() async throws { try await store.close() }
   func destroy() async throws { try await store.destroy() }
 
-  /// Adds a job, and says what becomes of that.
+  /// Adds a job, and prints the result.
   @discardableResult
   func enqueue(_ job: Job, uniqueKey: String? = nil) async throws -> EnqueuedTask {
     say("submitted \(job.title) \(uniqueKey ?? "-")")
@@ -59,7 +59,7 @@ struct Session: Sendable {
     }
   }
 
-  /// Adds jobs of which all must be there, or none.
+  /// Adds jobs as one batch: either all are stored, or none.
   private func enqueue(batch jobs: [Job]) async throws -> [EnqueuedTask] {
     say("batch \(jobs.map(\.title).joined(separator: " "))")
     for job in jobs { say("submitted \(job.title) -") }
@@ -73,17 +73,17 @@ struct Session: Sendable {
     }
   }
 
-  /// Adds jobs until that fails.
+  /// Adds jobs until an insertion fails.
   func fill(_ prefix: String, count: Int, size: Int) async throws {
     for number in 0..<count {
       try await enqueue(Job(title: "\(prefix).\(number)", plan: .succeed, size: size))
     }
   }
 
-  /// Performs what is available now.
+  /// Performs the available tasks.
   func perform() async throws { try await queue.runAvailable() }
 
-  /// Says which tasks there are.
+  /// Prints all tasks.
   func list() async throws {
     var last: TaskID?
     var count = 0
@@ -108,7 +108,7 @@ struct Session: Sendable {
 
   // MARK: Work
 
-  /// Adds jobs from several places at once while others are performed, and waits for their ends.
+  /// Adds jobs concurrently while others are performed, and waits for their ends.
   func work(_ prefix: String, count: Int) async throws {
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -121,7 +121,7 @@ struct Session: Sendable {
         }
         await queue.shutDown()
       }
-      // The first that fails cancels the other.
+      // The first failure cancels the other task.
       for try await _ in group {}
     }
   }
@@ -143,7 +143,7 @@ struct Session: Sendable {
   }
 
   private func settle(_ job: Job, _ task: EnqueuedTask) async throws {
-    // Who was handed a task that was there before may come too late for its outcome.
+    // If the task existed before, this caller can be too late for its outcome.
     guard task.isNew else { return }
     switch try await task.outcome() {
     case .succeeded: say("settled \(job.title) succeeded")

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// What goes on while the transactions of other programs hold tasks and keys.
+/// Work that continues while transactions of other programs lock tasks and keys.
 @Suite(.onServer, .timeLimit(.minutes(2)))
 struct LockedTaskTests {
   private let ids = (0...3).map { TaskRecord.numbered($0).id }
@@ -17,14 +17,14 @@ struct LockedTaskTests {
     leases.map { .extend($0, for: .seconds(10_000)) }
   }
 
-  /// The tasks whose claims last for more than an hour.
+  /// Returns the tasks whose leases last for more than an hour.
   private func extended(in database: Connection) throws -> [TaskID] {
     try database.ids(
       "select id from steadfast_task where lease_end > now() + interval '1 hour' order by id"
     )
   }
 
-  /// A transaction of another program that has locked a task.
+  /// Starts a transaction of another program that locks a task.
   private func transaction(locking id: TaskID, in tables: TestTables) throws -> Connection {
     let database = try tables.database()
     try database.execute("begin")
@@ -42,7 +42,7 @@ struct LockedTaskTests {
   }
 
   @Test(arguments: Key.allCases)
-  private func `a claim is extended while insertions wait for a key`(_ key: Key) async throws {
+  private func `a lease is extended while insertions wait for a key`(_ key: Key) async throws {
     try await withTables { tables in
       let store = tables.store()
       _ = try await store.insert(.numbered(1))
@@ -78,14 +78,14 @@ struct LockedTaskTests {
     }
   }
 
-  /// The numbers of the locks of tables.
+  /// Returns the numbers of the locks of `tables`.
   private func locks(of tables: TestTables) throws -> Tables.Locks {
     try Session(DatabaseLocation(tables.connection, prefix: tables.prefix)) { _, _ in }
       .openedTables()
       .locks
   }
 
-  @Test func `a task that is locked keeps back its own claim only`() async throws {
+  @Test func `a locked task prevents only the extension of its own lease`() async throws {
     try await withTables { tables in
       let store = tables.store()
       _ = try await store.insert(.numbered(1), .numbered(2), .numbered(3))
@@ -108,7 +108,7 @@ struct LockedTaskTests {
   }
 
   @Test(arguments: [Durability.relaxed, .durable])
-  func `of several extensions of a claim, the last one counts`(
+  func `the last of several extensions of a lease counts`(
     _ durability: Durability
   ) async throws {
     try await withTables { tables in
@@ -127,19 +127,19 @@ struct LockedTaskTests {
     }
   }
 
-  // MARK: Claims that have run out
+  // MARK: Expired leases
 
   private enum Held: CaseIterable {
     /// The task itself.
     case task
     /// The lock of its order key.
     case key
-    /// A task before it, to which the turn of its order key goes.
+    /// An earlier task, which is next in the order key.
     case first
   }
 
   @Test(arguments: Held.allCases)
-  private func `a task that is locked keeps no other from being taken over`(
+  private func `a locked task does not block the recovery of others`(
     _ held: Held
   ) async throws {
     try await withTables { tables in
@@ -168,7 +168,7 @@ struct LockedTaskTests {
       #expect(claimed.map(\.record.id) == [ids[3]])
       #expect(claimed.map(\.record.interruptionCount) == [1])
       try other.execute("rollback")
-      // The first claim of a store looks.
+      // The first claim of a store recovers expired leases.
       let next = tables.store()
       #expect(try await next.claim(.ofA()).tasks.map(\.record.id) == [ids[1]])
       for store in [store, next] { try await store.close() }
@@ -180,7 +180,7 @@ struct LockedTaskTests {
       and classid = $1::bigint::integer::oid
     """
 
-  /// Holds the lock of a task's order key again and again, until another session waits for it.
+  /// Repeatedly takes the lock of a task's order key, and keeps it until another session waits.
   private func holdInTurn(
     _ id: TaskID,
     _ database: Connection,
@@ -196,7 +196,7 @@ struct LockedTaskTests {
     }
   }
 
-  @Test func `a task is taken over although its order key is free at no moment`() async throws {
+  @Test func `a task is recovered although the lock of its order key is never free`() async throws {
     try await withTables { tables in
       let gone = tables.store()
       _ = try await gone.insert(.numbered(1, orderKey: "key"))
@@ -221,7 +221,7 @@ struct LockedTaskTests {
       while try !database.has(Self.isWaitedFor, .integer(locks.orders)) {
         try #require(ends.entries.isEmpty)
       }
-      // With a clock of its own, each claim of a store looks.
+      // With a clock offset, every claim of a store recovers expired leases.
       let store = PostgreSQLStore(
         tables.connection,
         prefix: tables.prefix,
@@ -238,7 +238,7 @@ struct LockedTaskTests {
     }
   }
 
-  @Test func `a claim is put back after a change of its order key that another session makes`()
+  @Test func `a lost claim is requeued after another session's change to its order key`()
     async throws
   {
     try await withTables { tables in

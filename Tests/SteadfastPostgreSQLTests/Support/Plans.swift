@@ -3,12 +3,13 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// How the server performs statements.
+/// The plans by which the server performs statements.
 struct Plans {
-  /// Statements, with the names of the tables of one store.
+  /// The statements, with the table names of a single store.
   let statements: [String]
 
-  /// Takes the statements of all stores whose names begin with a word, as those of one store.
+  /// Creates the plans for the statements of all stores whose prefixes start with `prefix`, as if
+  /// one store had sent them.
   init(of texts: Set<String>, prefix: String, in tables: TestTables) throws {
     let table = try Regex(
       prefix + #"_\w+?_(task|dependency|memory|value|request|place|schema)\b"#
@@ -23,19 +24,19 @@ struct Plans {
     }
   }
 
-  /// What is in statements that read as many tasks as a caller asks for, or a table of few rows.
+  /// Texts in statements that read as many tasks as a caller requests, or a small table.
   private static let mayReadAll = [
     "select count(*) from", "select exists (select 1 from", "order by id limit $",
     "_request where date",
-    // When a store is opened, and three times in a lease.
+    // When a store opens, and three times per lease.
     "where state = 'running'", "interruption_count = least(",
-    // Where claims take long.
+    // When claims are slow.
     "from pg_stat_user_tables",
     // After a clock has gone back.
     "with moved as", "counted_from > $1 or", "set created_date = $1", "where failed_date > $1",
   ]
 
-  /// The lines of a plan that read a table without looking for anything in an index.
+  /// Returns the lines of a plan that scan a table without a condition on an index.
   private func wholeReads(in plan: [String]) -> [String] {
     let lines = plan.map { $0.trimmingPrefix { $0 == " " || $0 == "-" || $0 == ">" } } + [""]
     return zip(lines, lines.dropFirst()).compactMap { line, next in
@@ -46,7 +47,7 @@ struct Plans {
     }
   }
 
-  /// Checks that no statement reads a whole table, though the tables are empty when it is planned.
+  /// Checks that no statement scans a whole table, even if it is planned when the tables are empty.
   func check(in tables: TestTables) async throws {
     let store = tables.store()
     try await store.open()

@@ -12,16 +12,17 @@ import Glibc
 import Darwin
 #endif
 
-/// A server on a socket that passes all on to the real one, and can break a connection at a commit.
+/// A server on a socket that forwards everything to the real one, and can break a connection at a
+/// commit.
 final class Proxy: Sendable {
   enum Cut: Sendable {
     /// The server never gets the commit.
     case before
-    /// The server has committed, and the client gets no answer.
+    /// The server commits, but the client gets no response.
     case after
-    /// The server never gets the commit, nor hears that the client is gone.
+    /// The server never gets the commit, and does not notice that the client has disconnected.
     case hold
-    /// The server never gets the commit, or a script, and the client waits for an answer.
+    /// The server never gets the commit or script, and the client waits for a response.
     case silence
   }
 
@@ -57,13 +58,14 @@ final class Proxy: Sendable {
   /// Breaks the connections of the next commits that are not `nil`, one after another.
   func plan(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
 
-  /// Keeps the next script with this text from the server, so that the client waits for an answer.
+  /// Withholds the next script with this text from the server, so that the client waits for a
+  /// response.
   func silence(_ script: String) { state.withLock { $0.silentScript = script } }
 
-  /// Lets the server look like one of another version, which has two digits.
+  /// Makes the server report another version, which must have two digits.
   func pretend(version: String) { state.withLock { $0.version = version } }
 
-  /// How many commits, or scripts, were cut so.
+  /// Returns the number of commits or scripts that were cut in this way.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
 
   /// The texts of all statements that were prepared.
@@ -113,10 +115,10 @@ final class Proxy: Sendable {
     _ = state.withLock { $0.links.removeValue(forKey: ObjectIdentifier(link)) }
   }
 
-  /// Two ends of a connection, and whether the client still gets answers.
+  /// The two ends of a connection, and whether the client still gets responses.
   ///
-  /// They are open until both threads that read from them have ended: a descriptor that is closed
-  /// earlier may stand for another file by the time it is read from.
+  /// They stay open until both threads that read from them have ended. A descriptor that is closed
+  /// earlier could already refer to another file when a thread reads from it.
   private final class Link: Sendable {
     let client: Int32
     let server: Int32
@@ -130,7 +132,9 @@ final class Proxy: Sendable {
 
     deinit { for descriptor in [client, server] { _ = close(descriptor) } }
 
-    /// - Returns: How many threads still read.
+    /// Records the end of a thread.
+    ///
+    /// - Returns: The number of threads that still read.
     func noteEndOfThread() -> Int {
       threads.withLock { count in
         count -= 1
@@ -149,7 +153,7 @@ final class Proxy: Sendable {
       let count = unsafe recv(link.server, &bytes, bytes.count, 0)
       guard count > 0 else { return link.end() }
       if link.isCut.withLock({ $0 }) {
-        // The server is ready for another statement, so the commit was made.
+        // The server is ready for another statement, so it has committed.
         let ready: [UInt8] = [UInt8(ascii: "Z"), 0, 0, 0, 5, UInt8(ascii: "I")]
         if bytes[..<count].suffix(6).elementsEqual(ready) { return link.end() }
         continue
@@ -201,7 +205,7 @@ final class Proxy: Sendable {
   }
 }
 
-/// Calls `body` with a proxy before the server, and with tables to which it leads.
+/// Calls `body` with a proxy in front of the server, and with tables behind the proxy.
 func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
   let direct = try #require(Server.connection)
   let host = try #require(
@@ -220,11 +224,11 @@ func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
   }
 }
 
-/// Finds commits, and the texts of statements, among the messages of a client.
+/// Finds commits and the texts of statements in the messages of a client.
 struct CallReader {
   private var pending: [UInt8] = []
   private var hasStarted = false
-  /// The name of the prepared statement that commits, with a zero.
+  /// The name of the prepared statement that commits, with its terminating zero.
   private var name: [UInt8]?
   private var statements: [String] = []
   private var scripts: [String] = []
@@ -241,7 +245,7 @@ struct CallReader {
     return scripts
   }
 
-  /// Returns whether a message of these bytes, or one that they complete, is a commit.
+  /// Returns whether these bytes contain or complete a message that is a commit.
   mutating func read(_ bytes: ArraySlice<UInt8>) -> Bool {
     pending += bytes
     var isFound = false

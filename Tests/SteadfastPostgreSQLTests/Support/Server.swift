@@ -6,30 +6,32 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// The server for tests; `Tests/EndToEnd/postgresql_server.py` starts one.
+/// The server for tests, which `Tests/EndToEnd/postgresql_server.py` starts.
 enum Server {
-  /// The connection string of a database that tests may fill; `nil` if there is none.
+  /// The connection string of a database that tests can use; `nil` if there is none.
   static let connection = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
-  /// The connection string of a server that a test may restart, with this command.
+  /// The connection string of a server that tests can restart, and the command that restarts it.
   static let restarted = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTARTED"]
   static let restartCommand = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTART"]
-  /// The connection string of a server that is reached over TLS only, and its certificate's file.
+  /// The connection string of a server that requires TLS, and the file of its certificate.
   static let secured = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_TLS"]
   static let certificate = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_CERTIFICATE"]
   /// The connection string of a pooler that gives each transaction another session.
   static let pooled = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_POOLED"]
-  /// A role that the server lets in with a password only; a test makes it.
+  /// A role that can connect only with a password.
+  ///
+  /// A test creates it.
   static let guarded = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_GUARDED"]
 
-  /// The connection string with other parameters.
+  /// Returns the connection string with additional parameters.
   static func connection(with parameters: String) throws -> String {
-    // Of two values, libpq takes the later one.
+    // Of two values for a parameter, libpq uses the later one.
     try #require(connection) + " " + parameters
   }
 }
 
 extension Trait where Self == ConditionTrait {
-  /// The tests run if there is a server.
+  /// Runs the tests only if there is a server.
   static var onServer: Self {
     .enabled(
       if: Server.connection != nil,
@@ -37,13 +39,13 @@ extension Trait where Self == ConditionTrait {
     )
   }
 
-  /// The tests run if there is a server that is reached over TLS only.
+  /// Runs the tests only if there is a server that requires TLS.
   static var onSecuredServer: Self {
     .enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server")
   }
 }
 
-/// Tables of a test, which are gone when it ends.
+/// The tables of a test, which are removed when it ends.
 struct TestTables {
   let connection: String
   var prefix = "test_" + String(UInt64.random(in: 0...UInt64.max), radix: 16)
@@ -52,18 +54,18 @@ struct TestTables {
     PostgreSQLStore(connection, prefix: prefix, sharing: sharing, migrates: migrates)
   }
 
-  /// A connection of the test's own.
+  /// Opens a separate connection for the test.
   func database() throws -> Connection {
     let parameters = try ConnectionString(connection).parameters
     return try Connection(parameters, Connection.Wording(prefix: prefix))
   }
 }
 
-/// Calls `body` with tables of its own.
+/// Calls `body` with its own tables.
 ///
-/// A test may wait for the server in a loop that blocks its thread. So each job of `body` has a
-/// thread of its own: two such loops would take all of Swift's threads on a machine with two cores,
-/// and what they wait for would never begin.
+/// A test can wait for the server in a loop that blocks its thread, so each job of `body` runs on
+/// its own thread. Otherwise, two such loops would occupy all of Swift's threads on a machine with
+/// two cores, and the work that they wait for would never start.
 func withTables<Success>(
   on server: String? = Server.connection,
   _ body: (TestTables) async throws -> Success
@@ -130,7 +132,7 @@ extension ClaimRequest {
 }
 
 extension Tables {
-  /// Claims tasks within a transaction that is under way.
+  /// Claims tasks within the current transaction.
   func claim(
     _ request: ClaimRequest,
     from places: ClaimCursors.Places? = nil
@@ -151,7 +153,7 @@ extension PostgreSQLStore {
     try await tasks(matching: filter, after: nil, limit: 1_000)
   }
 
-  /// The error of a call; `nil` if there was none.
+  /// Returns the error of a call; `nil` if it succeeds.
   func error(of call: (PostgreSQLStore) async throws -> Void) async -> PostgreSQLError? {
     do {
       try await call(self)
@@ -161,7 +163,7 @@ extension PostgreSQLStore {
     }
   }
 
-  /// The error of opening; `nil` if there was none.
+  /// Returns the error of opening the store; `nil` if it succeeds.
   func openingError() async -> PostgreSQLError? { await error { try await $0.open() } }
 }
 #endif

@@ -7,9 +7,12 @@ import Glibc
 import Darwin
 #endif
 
-/// Sockets in the file system, whose writers get an error, and no signal, when the reader has gone.
+/// Sockets in the file system whose writers get an error, not a signal, after the reader has
+/// disconnected.
 enum UnixSocket {
-  /// Makes a socket for a path, and returns it unless the body, which has its address, fails.
+  /// Creates a socket, calls `body` with it and the address of a path, and returns the socket.
+  ///
+  /// - Throws: An error if `body` returns `false`.
   static func make(
     at path: String,
     _ body: (Int32, UnsafePointer<sockaddr>) -> Bool
@@ -34,7 +37,9 @@ enum UnixSocket {
     return descriptor
   }
 
-  /// Waits for a client; the result is negative when the listener was shut down.
+  /// Waits for a client.
+  ///
+  /// Returns a negative number if the listener was shut down.
   static func nextClient(of listener: Int32) -> Int32 {
     let client = accept(listener, nil, nil)
     refuseSignals(client)
@@ -49,7 +54,7 @@ enum UnixSocket {
     #endif
   }
 
-  /// On Darwin, it is the socket that has the option.
+  /// Disables the signal on Darwin, where it is an option of the socket.
   private static func refuseSignals(_ descriptor: Int32) {
     #if canImport(Darwin)
     var yes: Int32 = 1

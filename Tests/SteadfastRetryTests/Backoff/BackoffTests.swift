@@ -25,7 +25,7 @@ import Testing
     (.constant(.seconds(9)).capped(at: .seconds(-1)), [0, 0, 0, 0, 0]),
     (.constant(.seconds(9)).capped(at: .seconds(2)).capped(at: .seconds(4)), [4, 4, 4, 4, 4]),
   ])
-  func `a shape gives its delays`(backoff: Backoff, seconds: [Double]) {
+  func `each shape produces its delays`(backoff: Backoff, seconds: [Double]) {
     #expect(backoff.delays(first: 5) == seconds.map { .nanoseconds(Int64(($0 * 1e9).rounded())) })
   }
 
@@ -34,7 +34,7 @@ import Testing
     #expect(backoff.delays(first: 6) == [1, 2, 2, 3, 5, 8].map { .nanoseconds($0) })
   }
 
-  @Test func `powers of two stay exact for as long as a duration holds them`() {
+  @Test func `powers of two stay exact up to the longest duration`() {
     var generator = SplitMix64(seed: 1)
     for number in 1...96 {
       let delay = Backoff.exponential(from: .nanoseconds(1), multiplier: 2)
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  @Test func `a custom shape is told the attempt`() {
+  @Test func `a custom shape gets the attempt's number`() {
     let attempt = RetryAttempt(number: 7, delay: .seconds(2), elapsed: .seconds(30))
     let backoff = Backoff.custom { attempt in
       .seconds(attempt.number) + attempt.delay + attempt.elapsed
@@ -52,7 +52,7 @@ import Testing
     #expect(backoff.delay(after: attempt, using: &generator) == .seconds(39))
   }
 
-  @Test func `delays are whole nanoseconds, rounded down where they are given finer`() {
+  @Test func `delays are rounded down to whole nanoseconds`() {
     let fine = Duration(secondsComponent: 1, attosecondsComponent: 1_999_999_999)
     #expect(Backoff.constant(fine).delays(first: 1) == [.seconds(1) + .nanoseconds(1)])
     #expect(
@@ -63,11 +63,11 @@ import Testing
   }
 
   @Test(arguments: [-1, 0, 1, 3])
-  func `as many delays are listed as are asked for`(count: Int) {
+  func `the list of delays has the requested length`(count: Int) {
     #expect(Backoff.default.delays(first: count).count == max(count, 0))
   }
 
-  @Test func `the same seed gives the same delays, another seed others`() {
+  @Test func `equal seeds give equal delays, and different seeds different ones`() {
     let jitters: [Jitter] = [.full, .equal, .proportional(0.5), .decorrelated]
     for jitter in jitters {
       let backoff = Backoff.exponential(from: .seconds(1), multiplier: 2).jittered(jitter)

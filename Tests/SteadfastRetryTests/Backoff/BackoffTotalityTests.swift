@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastRetry
 
-/// Whatever it is asked, a backoff answers with a delay that can be slept.
+/// A backoff returns a valid delay for every attempt and all parameters.
 @Suite struct BackoffTotalityTests {
   private static let attempts = [1, 2, 3, 10, 64, 93, 200, 1024, 1_000_000_000, .max]
   private static let bases: [Duration] = [
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(arguments: bases, [1, 1.000_000_001, 1.001, 1.1, 1.5, 2, 1e300, .infinity])
-  func `without jitter no delay is shorter than the one before`(
+  func `without jitter, delays never decrease`(
     base: Duration,
     multiplier: Double
   ) {
@@ -73,9 +73,9 @@ import Testing
     }
   }
 
-  // The nearer to 1, the less a step grows beside the roundings of the power.
+  // The nearer the multiplier is to 1, the less a delay grows relative to rounding errors.
   @Test(arguments: [52, 51, 50, 48, 44, 40, 39, 36].map { bits in 1 + 1 / Double(1 << bits) })
-  func `without jitter no delay is shorter even if the multiplier is next to 1`(
+  func `without jitter, delays never decrease even if the multiplier is close to 1`(
     multiplier: Double
   ) {
     let backoff = Backoff.exponential(from: .seconds(31_536_000), multiplier: multiplier)
@@ -93,7 +93,7 @@ import Testing
     .exponential(from: .nanoseconds(1), multiplier: 1.5), .constant(Duration(attoseconds: .max)),
     .exponential(from: Duration(attoseconds: .max), multiplier: 1.5),
   ])
-  func `a growing delay comes to rest near the longest duration`(backoff: Backoff) {
+  func `a growing delay stops growing near the longest duration`(backoff: Backoff) {
     var generator = SplitMix64(seed: 1)
     let attempt = RetryAttempt(number: .max)
     #expect(backoff.delay(after: attempt, using: &generator) > .seconds(1 << 62))

@@ -8,7 +8,7 @@ import Testing
     (.proportional(0.1), 9, 11), (.proportional(1), 0, 20), (.proportional(7), 0, 20),
     (.decorrelated, 10, 60),
   ])
-  func `a hundred thousand draws are spread as theory says`(
+  func `a hundred thousand delays have the expected distribution`(
     jitter: Jitter,
     lower: Double,
     upper: Double
@@ -31,7 +31,7 @@ import Testing
     (Jitter.full, 0.0), (.equal, 30), (.proportional(0.5), 30), (.proportional(0.1), 54),
     (.decorrelated, 1),
   ])
-  func `delays at the cap still spread, up to it and evenly`(jitter: Jitter, lower: Double) {
+  func `delays at the cap still spread evenly below it`(jitter: Jitter, lower: Double) {
     let spread = Spread(
       of: .exponential(from: .seconds(1)).jittered(jitter).capped(at: .seconds(60)),
       after: RetryAttempt(number: 1000, delay: .seconds(60)),
@@ -44,12 +44,12 @@ import Testing
   }
 
   @Test(arguments: [Jitter.proportional(0), .proportional(.nan), .proportional(-1)])
-  func `a factor of nothing spreads nothing`(jitter: Jitter) {
+  func `a factor of zero adds no jitter`(jitter: Jitter) {
     let backoff = Backoff.constant(.seconds(10)).jittered(jitter)
     #expect(Set(backoff.delays(first: 100)) == [.seconds(10)])
   }
 
-  @Test func `the first decorrelated delay spreads, too`() {
+  @Test func `the first decorrelated delay is random too`() {
     let (lower, upper) = Jitter.decorrelated.bounds(of: 10, first: 10, previous: 0)
     #expect(lower == 10 && upper == 30)
   }
@@ -62,13 +62,13 @@ import Testing
     )
   }
 
-  @Test func `decorrelated delays grow out of the capped one before`() {
+  @Test func `each decorrelated delay derives from the previous capped one`() {
     let backoff = Backoff.constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(20))
     let delays = backoff.delays(first: 5_000, randomness: .seeded(5)).map { $0 / .seconds(1) }
     let isInBounds = zip([1] + delays, delays).map { $1 >= 1 && $1 <= min($0 * 3, 20) }
     #expect(!isInBounds.contains(false))
-    // Fed back without the cap, a delay would soon be so long that the next spreads all the way
-    // up to the cap; fed back with it, those after a short delay are short themselves.
+    // If the uncapped delay were fed back, it would soon be so long that every next one spreads up
+    // to the cap. With the capped delay, those after a short delay are short themselves.
     let afterShort = zip(delays, delays.dropFirst()).filter { $0.0 < 2 }.map(\.1)
     #expect(afterShort.count > 100 && afterShort.allSatisfy { $0 <= 6 })
   }

@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastRetry
 
 @Suite struct HTTPDateTests {
-  // The instants are those that `date -u -d … +%s` gives.
+  // The expected values are the output of `date -u -d … +%s`.
   @Test(arguments: [
     ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
     ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
@@ -20,7 +20,7 @@ import Testing
     ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_800),
     ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
   ])
-  func `all three forms of a date are read`(text: String, seconds: Int) {
+  func `all three date formats are parsed`(text: String, seconds: Int) {
     #expect(HTTPDate(text)?.secondsSince1970 == Int64(seconds))
   }
 
@@ -34,7 +34,7 @@ import Testing
     "Sun, 06 Nov 1994 08:49:37 GMT GMT",
     "Su, 06 Nov 1994 08:49:37 GMT", "Sun, 999999999999999999999 Nov 1994 08:49:37 GMT",
   ])
-  func `anything else is no date`(text: String) {
+  func `any other text is rejected`(text: String) {
     #expect(HTTPDate(text) == nil)
   }
 }

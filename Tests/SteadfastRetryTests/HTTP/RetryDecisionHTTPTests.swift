@@ -6,12 +6,12 @@ import Testing
   private static let others = ["POST", "PATCH", "CONNECT", "get", ""]
 
   @Test(arguments: [408, 425, 429], idempotent + others)
-  func `what the server has not acted on is sent again`(status: Int, method: String) {
+  func `a request that the server has not processed is retried`(status: Int, method: String) {
     #expect(RetryDecision.http(status: status, method: method) == .retry)
   }
 
   @Test(arguments: [500, 502, 503, 504, 520, 599])
-  func `what it may have acted on is sent again only if that is safe`(status: Int) {
+  func `a request that the server may have processed is retried only if idempotent`(status: Int) {
     for method in Self.idempotent {
       #expect(RetryDecision.http(status: status, method: method) == .retry)
     }
@@ -27,14 +27,14 @@ import Testing
     100, 200, 204, 301, 304, 400, 401, 403, 404, 409, 410, 422, 499, 501, 505, 506, 507, 508, 510,
     511, 600, 0, -1, Int.max, Int.min,
   ])
-  func `what would meet the same obstacle is not sent again`(status: Int) {
+  func `a request that would fail again is not retried`(status: Int) {
     #expect(
       RetryDecision.http(status: status, method: "GET", isIdempotent: true, retryAfter: "5")
         == .stop
     )
   }
 
-  @Test func `a busy server that names a time has not acted on the request`() {
+  @Test func `a busy server with Retry-After has not processed the request`() {
     #expect(
       RetryDecision.http(status: 503, method: "POST", retryAfter: "7")
         == .retry(after: .seconds(7))
@@ -63,7 +63,7 @@ import Testing
     ("", nil, .retry), ("-5", nil, .retry), ("+5", nil, .retry), ("1.5", nil, .retry),
     ("5 6", nil, .retry), ("٥", nil, .retry), ("soon", date, .retry),
   ])
-  func `Retry-After is read as seconds or as a date`(
+  func `Retry-After is parsed as seconds or as a date`(
     value: String,
     date: String?,
     decision: RetryDecision

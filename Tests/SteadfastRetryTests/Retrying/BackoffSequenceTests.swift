@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct BackoffSequenceTests {
   private let clock = VirtualClock()
 
-  @Test func `attempts come at once, then after their delays, then end`() async throws {
+  @Test func `the first attempt comes at once, the others after their delays`() async throws {
     let clock = clock
     let policy = RetryPolicy.attempts(3, backoff: .exponential(from: .seconds(1), multiplier: 2))
     async let attempts = {
@@ -27,7 +27,7 @@ import Testing
     )
   }
 
-  @Test func `every iterator starts afresh, and reset does so in mid-course`() async {
+  @Test func `each iterator starts over, and so does reset`() async {
     let sequence = BackoffSequence(.attempts(2, backoff: .immediate), clock: clock)
     for _ in 0..<2 {
       var iterator = sequence.makeAsyncIterator()
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test func `it ends within its time`() async {
+  @Test func `the sequence ends within its time limit`() async {
     let clock = clock
     let policy = RetryPolicy.within(.seconds(10), backoff: .immediate)
     var count = 0
@@ -50,7 +50,7 @@ import Testing
     #expect(count == 3)
   }
 
-  @Test func `it ends when the task is cancelled, without the clock moving`() async throws {
+  @Test func `cancelling the task ends the sequence at once`() async throws {
     let clock = clock
     try await withThrowingTaskGroup(of: Int.self) { group in
       group.addTask {
@@ -68,7 +68,7 @@ import Testing
     #expect(clock.now == VirtualClock.Instant(offset: .zero))
   }
 
-  @Test func `a task that is cancelled already gets no attempt`() async throws {
+  @Test func `a cancelled task gets no attempt`() async throws {
     let outcome = try await outcome {
       cancelThisTask()
       var count = 0
@@ -79,7 +79,7 @@ import Testing
     #expect(outcome == .success(0))
   }
 
-  @Test func `without delays, too, it ends when the task is cancelled`() async throws {
+  @Test func `cancelling the task ends a sequence without delays too`() async throws {
     let outcome = try await outcome {
       var count = 0
       for await _ in BackoffSequence(.attempts(10, backoff: .immediate)) {
@@ -92,7 +92,7 @@ import Testing
     #expect(outcome == .success(3))
   }
 
-  @Test func `a delay that would end past the time limit ends it at once`() async {
+  @Test func `a delay that would exceed the time limit ends the sequence at once`() async {
     let clock = InstantClock()
     let policy = RetryPolicy.within(.seconds(5), backoff: .constant(.seconds(2)))
     var elapsed: [Duration] = []
@@ -101,7 +101,7 @@ import Testing
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
-  @Test func `after a delay that took until past the limit, it has ended`() async {
+  @Test func `the sequence ends if a delay overran the time limit`() async {
     let clock = InstantClock(oversleep: .seconds(10_800))
     let policy = RetryPolicy.within(.seconds(60), backoff: .constant(.seconds(30)))
     var numbers: [Int] = []
@@ -114,10 +114,10 @@ import Testing
     for await _ in BackoffSequence(.attempts(1), clock: clock) {}
     var iterator = BackoffSequence(.attempts(2), clock: clock).makeAsyncIterator()
     _ = await iterator.next()
-    #expect(clock.readings == 1)  // After the only attempt, to tell what has elapsed.
+    #expect(clock.readings == 1)  // After the only attempt, for the elapsed time.
   }
 
-  @Test func `once ended it stays so, until it is reset`() async {
+  @Test func `a sequence that has ended stays ended until it is reset`() async {
     var iterator = BackoffSequence(.attempts(1), clock: clock).makeAsyncIterator()
     #expect(await iterator.next() == RetryAttempt(number: 1))
     #expect(await iterator.next() == nil)
@@ -126,7 +126,7 @@ import Testing
     #expect(await iterator.next() == RetryAttempt(number: 1))
   }
 
-  @Test func `reset restarts the delays and the time limit, and goes on with the random numbers`()
+  @Test func `reset restarts the delays and the time limit, but not the random numbers`()
     async
   {
     let clock = InstantClock()
@@ -149,7 +149,7 @@ import Testing
     #expect(series[0] != series[1])
   }
 
-  @Test func `a reconnect loop slows down while refused, and starts over after a healthy while`()
+  @Test func `a reconnect loop backs off, and starts over after a healthy connection`()
     async
   {
     let clock = InstantClock()

@@ -38,7 +38,7 @@ private actor Account {
   }
 }
 
-/// The ways of calling that are promised compile as they stand, and mean what is said.
+/// The documented ways of calling the functions compile, and behave as documented.
 @Suite(.timeLimit(.minutes(5))) struct CallSiteTests {
   private let clock = InstantClock()
 
@@ -51,7 +51,7 @@ private actor Account {
     #expect(value == 42)
   }
 
-  @Test func `a policy is named, spelled out or bounded by time`() async throws {
+  @Test func `a policy can be a preset, custom, or limited in time`() async throws {
     let few = try await withRetry(.attempts(5)) { try await fetch() }
     let shaped = try await withRetry(
       .attempts(
@@ -71,7 +71,7 @@ private actor Account {
     #expect([few, shaped, timed, spelled, system] == [42, 42, 42, 42, 42])
   }
 
-  @Test func `shouldRetry follows as a second trailing closure`() async throws {
+  @Test func `shouldRetry can be a second trailing closure`() async throws {
     let value = try await withRetry(.attempts(3)) {
       try await fetch()
     } shouldRetry: { error, attempt in
@@ -81,7 +81,7 @@ private actor Account {
     #expect(value == 42)
   }
 
-  @Test func `a budget is an argument`() async throws {
+  @Test func `a budget can be an argument`() async throws {
     let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
     #expect(try await withRetry(.attempts(3), budget: budget) { try await fetch() } == 42)
   }
@@ -97,7 +97,7 @@ private actor Account {
     }
   }
 
-  @Test func `a function keeps its type of error`() async {
+  @Test func `a function keeps its typed error`() async {
     do throws(Offline) {
       #expect(try await withRetry(.attempts(3), operation: send) == 42)
     } catch {
@@ -105,12 +105,12 @@ private actor Account {
     }
   }
 
-  @Test func `what cannot fail needs no try`() async {
+  @Test func `an operation that can't fail needs no try`() async {
     let value = await withRetry { 42 }
     #expect(value == 42)
   }
 
-  @Test func `an operation may ask which attempt it is`() async throws {
+  @Test func `an operation can use the number of its attempt`() async throws {
     var attempts: [RetryAttempt] = []
     let number = try await withRetry(.attempts(3, backoff: .constant(.seconds(2))), clock: clock) {
       attempt in
@@ -129,7 +129,7 @@ private actor Account {
     #expect(await withRetry { $0.number } == 1)
   }
 
-  @Test func `the result may be one that can't be copied`() async throws {
+  @Test func `the result can be noncopyable`() async throws {
     var attempts = 0
     let token = try await withRetry(.attempts(2, backoff: .immediate)) {
       attempts += 1
@@ -139,17 +139,18 @@ private actor Account {
     #expect(token.number == 2)
   }
 
-  @Test func `an actor's state may be touched, and a result need not be Sendable`() async throws {
+  @Test func `an operation can use an actor's state and return a non-Sendable result`() async throws
+  {
     #expect(try await Account().attemptsUntilSuccess() == 3)
   }
 
-  @Test @MainActor func `the main actor is not left`() async throws {
+  @Test @MainActor func `an operation stays on the main actor`() async throws {
     let model = ViewModel()
     try await model.load()
     #expect(model.titles == ["loading", "loading", "loaded"])
   }
 
-  @Test func `a loop over attempts is left with break`() async {
+  @Test func `a loop over attempts can break`() async {
     var numbers: [Int] = []
     for await attempt in BackoffSequence(.attempts(5), clock: clock) {
       numbers.append(attempt.number)
@@ -158,7 +159,7 @@ private actor Account {
     #expect(numbers == [1, 2])
   }
 
-  @Test func `a time limit for each attempt is had by composition`() async throws {
+  @Test func `withTimeout limits each attempt`() async throws {
     let clock = VirtualClock()
     let outcome = try await outcome {
       try await withRetry(.attempts(2, backoff: .immediate), clock: clock) { attempt in

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastRetry
 
 @Suite struct RetryBudgetTests {
-  @Test func `a token is taken for each retry, until there is none`() {
+  @Test func `each retry costs a token, until none remains`() {
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0.25)
     #expect(budget.tokens == 2)
     #expect(budget.withdraw())
@@ -13,7 +13,7 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `successes give back up to the capacity`() {
+  @Test func `successes return tokens up to the capacity`() {
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0.4)
     #expect(budget.withdraw())
     #expect(budget.withdraw())
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test(arguments: [-1, -.infinity, .nan, 0, 0.0001, 0.1, 1, 1e300, .infinity])
-  func `no fraction takes it out of its bounds`(retriesPerSuccess: Double) {
+  func `no fraction takes the budget out of its bounds`(retriesPerSuccess: Double) {
     for capacity in [0, 1, 100, Int.max] {
       let budget = RetryBudget(capacity: capacity, retriesPerSuccess: retriesPerSuccess)
       let full = budget.tokens
@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test(arguments: [(0.0004, 0), (0.0006, 0.001), (1.0 / 3, 0.333), (2.5, 2.5)])
-  func `what a success gives back is told as it is rounded`(given: Double, told: Double) {
+  func `retriesPerSuccess is the rounded value`(given: Double, told: Double) {
     let budget = RetryBudget(capacity: 10, retriesPerSuccess: given)
     #expect(budget.retriesPerSuccess == told)
     while budget.withdraw() {}
@@ -58,8 +58,8 @@ import Testing
     #expect(budget.tokens == told)
   }
 
-  @Test func `tokens that several threads take at the same time are taken once each`() async {
-    // Enough that several threads take some at the same time, even where a call takes 20 ns.
+  @Test func `concurrent threads take each token once`() async {
+    // Enough for threads to collide, even on a machine where a call takes only 20 ns.
     let count = Soak.runs(short: 2_000_000)
     let budget = RetryBudget(capacity: count, retriesPerSuccess: 0.1)
     let taken = await withTaskGroup(of: Int.self) { group in
@@ -75,7 +75,7 @@ import Testing
     #expect(taken == count)
   }
 
-  @Test func `a thousand callers never overdraw or overfill it, and all their failures share it`()
+  @Test func `a thousand callers share one budget and never exceed its bounds`()
     async
   {
     let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
@@ -100,7 +100,7 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `a thousand callers of a service that fails half of the time keep it in its bounds`()
+  @Test func `a thousand callers of a service that fails half the time stay within the budget`()
     async
   {
     let budget = RetryBudget(capacity: 10, retriesPerSuccess: 0.3)

@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [
-    // elapsed, delay, whether there is another attempt; the limit is 10 s
+    // The elapsed time, the delay, and whether another attempt follows. The limit is 10 s.
     (Duration.zero, Duration.seconds(10), true),
     (.zero, .seconds(10) + .nanoseconds(1), false),
     (.seconds(4), .seconds(6), true),
@@ -40,7 +40,7 @@ import Testing
     (.zero, Duration(attoseconds: .max), false),
     (.zero, Duration(attoseconds: .min), true),
   ])
-  func `a delay that would end past the time limit is not given`(
+  func `a delay that would exceed the time limit ends the attempts`(
     elapsed: Duration,
     delay: Duration,
     goesOn: Bool
@@ -54,12 +54,12 @@ import Testing
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
-  func `a limit of no time means one attempt`(limit: Duration) {
+  func `a time limit of zero or less means one attempt`(limit: Duration) {
     var machine = machine(.within(limit, backoff: .immediate))
     #expect(machine.step(after: .retry) == .stop)
   }
 
-  @Test func `the limit that is reached first holds`() {
+  @Test func `the limit that is reached first applies`() {
     let policy = RetryPolicy(
       maxAttempts: 2,
       maxElapsedTime: .seconds(10),
@@ -73,7 +73,7 @@ import Testing
     #expect(late.step(after: .retry) == .stop)
   }
 
-  @Test func `without limits it goes on for ever`() {
+  @Test func `without limits the attempts never end`() {
     var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     for _ in 0..<10_000 {
       #expect(machine.step(after: .retry) == .retry(after: .zero))
@@ -82,12 +82,12 @@ import Testing
     #expect(machine.attempt.number == 10_001)
   }
 
-  @Test func `asked to stop, it stops`() {
+  @Test func `the decision to stop ends the attempts`() {
     var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     #expect(machine.step(after: .stop) == .stop)
   }
 
-  @Test func `an asked-for delay counts, is exact, and goes beyond the cap`() {
+  @Test func `a requested delay is exact, can exceed the cap, and counts as an attempt`() {
     let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
     var machine = machine(policy)
     #expect(machine.step(after: .retry(after: .seconds(7))) == .retry(after: .seconds(7)))
@@ -100,7 +100,7 @@ import Testing
     #expect(last.number == .max)
   }
 
-  @Test func `starting over begins with the first attempt and other random numbers`() {
+  @Test func `starting over restarts the attempts, but not the random numbers`() {
     let policy = RetryPolicy(
       maxAttempts: nil,
       backoff: .constant(.seconds(1)).jittered(.full),

@@ -9,8 +9,7 @@ import Testing
   private let attempts = Log<Int>()
   private let policy = RetryPolicy.attempts(5, backoff: .constant(.seconds(60)))
 
-  @Test func `a sleep of 60 s ends without the clock moving, and no attempt follows`() async throws
-  {
+  @Test func `cancellation ends a sleep of 60 s at once, and no attempt follows`() async throws {
     let outcome = try await outcome { [policy, clock, attempts] in
       try await withRetry(policy, clock: clock) {
         attempts.add(1)
@@ -26,7 +25,7 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `a type of error that can't hold CancellationError gets the last error`() async throws
+  @Test func `a typed error that can't be a CancellationError is the last attempt's`() async throws
   {
     let outcome = try await outcome { [policy, clock, attempts] () async throws(Offline) in
       try await withRetry(policy, clock: clock) { () async throws(Offline) in
@@ -42,7 +41,7 @@ import Testing
     #expect(clock.now == VirtualClock.Instant())
   }
 
-  @Test func `the token of a retry that was not made is given back`() async throws {
+  @Test func `a cancelled retry returns its token`() async throws {
     let budget = RetryBudget(capacity: 3, retriesPerSuccess: 0)
     let outcome = try await outcome { [policy, clock] in
       try await withRetry(policy, clock: clock, budget: budget) { throw Offline() }
@@ -55,7 +54,7 @@ import Testing
     #expect(budget.tokens == 3)
   }
 
-  @Test func `a task that is cancelled already makes its first attempt, and no decision`()
+  @Test func `a cancelled task makes only the first attempt, without calling shouldRetry`()
     async throws
   {
     let outcome = try await outcome { [attempts] in
@@ -64,7 +63,7 @@ import Testing
         attempts.add(1)
         throw Offline()
       } shouldRetry: { _, _ in
-        Issue.record("There is nothing to decide.")
+        Issue.record("shouldRetry was called")
         return .retry
       }
     } while: { _ in
@@ -73,7 +72,7 @@ import Testing
     #expect(attempts.count == 1)
   }
 
-  @Test func `a success is a success, cancelled or not`() async throws {
+  @Test func `a success counts even in a cancelled task`() async throws {
     let outcome = try await outcome {
       cancelThisTask()
       return await withRetry { 42 }
@@ -82,7 +81,7 @@ import Testing
     #expect(outcome == .success(42))
   }
 
-  @Test func `no attempt follows a sleep that did not notice the cancellation`() async throws {
+  @Test func `no attempt follows a sleep that ignored the cancellation`() async throws {
     let outcome = try await outcome { [attempts] in
       try await withRetry(.attempts(5), clock: InstantClock()) {
         attempts.add(1)
@@ -98,7 +97,7 @@ import Testing
   }
 
   @Test(arguments: [Duration(attoseconds: .max), .seconds(Int64.max), .seconds(Int64(1) << 40)])
-  func `a sleep of longer than the system's clock can count does not trap`(
+  func `a sleep too long for the system's clock does not trap`(
     delay: Duration
   ) async throws {
     let outcome = try await outcome {

@@ -7,7 +7,7 @@ import Testing
 @Suite struct WithRetryTests {
   private let clock = InstantClock()
 
-  /// The seconds at which attempts began, all of which failed but the last.
+  /// Fails all attempts but the last, and returns the seconds at which the attempts started.
   private func secondsOfAttempts(
     _ policy: RetryPolicy,
     error: any Error = Offline(),
@@ -34,7 +34,7 @@ import Testing
   }
 
   @Test(arguments: [(-3, 1), (0, 1), (1, 1), (2, 2), (5, 5)])
-  func `there are as many attempts as the policy says, and the last one's error is thrown`(
+  func `after the policy's number of attempts, the last error is thrown`(
     maxAttempts: Int,
     attempts: Int
   ) async {
@@ -68,7 +68,7 @@ import Testing
     #expect(clock.sleeps == backoff.delays(first: 5, randomness: .seeded(42)))
   }
 
-  @Test func `decorrelated jitter is fed the delay before`() async throws {
+  @Test func `decorrelated jitter derives from the previous delay`() async throws {
     let backoff = Backoff.constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(20))
     let policy = RetryPolicy(maxAttempts: 100, backoff: backoff, randomness: .seeded(42))
     _ = try await secondsOfAttempts(policy)
@@ -77,7 +77,7 @@ import Testing
 
   // MARK: Decisions
 
-  @Test func `shouldRetry stops, and is told the attempt that failed`() async {
+  @Test func `shouldRetry can stop, and gets the failed attempt`() async {
     var seen: [RetryAttempt] = []
     await #expect(throws: Offline.self) {
       try await withRetry(.attempts(9, backoff: .constant(.seconds(1))), clock: clock) {
@@ -97,7 +97,7 @@ import Testing
     )
   }
 
-  @Test func `with a time limit the time counts from the beginning of the first attempt`() async {
+  @Test func `a time limit counts from the start of the first attempt`() async {
     var elapsed: [Duration] = []
     let policy = RetryPolicy.within(.seconds(60), backoff: .constant(.seconds(30)))
     await #expect(throws: Offline.self) {
@@ -112,7 +112,7 @@ import Testing
     #expect(elapsed == [.seconds(5), .seconds(40)])
   }
 
-  @Test func `a caller can keep every failure as a history`() async {
+  @Test func `a caller can record every failure`() async {
     var history: [Offline] = []
     await #expect(throws: Offline(attempt: 3)) {
       try await withRetry(.attempts(3), clock: clock) { attempt throws(Offline) in
@@ -125,13 +125,13 @@ import Testing
     #expect(history.map(\.attempt) == [1, 2, 3])
   }
 
-  @Test func `an error that names a delay is obeyed, beyond the cap`() async throws {
+  @Test func `an error's requested delay applies even beyond the cap`() async throws {
     let policy = RetryPolicy.attempts(3, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
     #expect(try await secondsOfAttempts(policy, error: Throttled()) == [0, 7, 14])
   }
 
   @Test(arguments: [(Offline() as any Error, 3), (Forbidden(), 1), (CancellationError(), 1)])
-  func `an error decides by itself, and any other is worth a retry`(
+  func `an error can decide about its retry, and any other error is retried`(
     error: any Error,
     attempts: Int
   ) async {
@@ -145,7 +145,7 @@ import Testing
     #expect(count == attempts)
   }
 
-  @Test func `a result that is not yet the awaited one is asked for again`() async throws {
+  @Test func `an operation can poll until its result is ready`() async throws {
     var progress = 0
     let policy = RetryPolicy.attempts(10, backoff: .constant(.seconds(1)))
     let done = try await withRetry(policy, clock: clock) {
@@ -157,7 +157,7 @@ import Testing
     #expect(clock.sleeps == [.seconds(40), .seconds(80)])
   }
 
-  @Test func `when the policy gives up, the last result that was not the awaited one is there`()
+  @Test func `after the last attempt of polling, the last result is available`()
     async
   {
     var progress = 0
@@ -173,13 +173,13 @@ import Testing
 
   // MARK: Time limits
 
-  @Test func `a delay that would end past the limit is not slept`() async throws {
+  @Test func `a delay that would exceed the limit is not slept`() async throws {
     let policy = RetryPolicy.within(.seconds(5), backoff: .constant(.seconds(2)))
     #expect(try await secondsOfAttempts(policy) == [0, 2, 4])
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
-  @Test func `after a delay that took until past the limit, no attempt begins`() async throws {
+  @Test func `no attempt starts after a delay that overran the limit`() async throws {
     let clock = InstantClock(oversleep: .seconds(10_800))
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0)
     var attempts = 0
@@ -203,12 +203,12 @@ import Testing
     #expect(clock.sleeps.isEmpty)
   }
 
-  @Test func `a named delay beyond the limit throws at once`() async throws {
+  @Test func `a requested delay beyond the limit throws at once`() async throws {
     #expect(try await secondsOfAttempts(.within(.seconds(5)), error: Throttled()) == [0])
     #expect(clock.sleeps.isEmpty)
   }
 
-  @Test func `a long operation is not cut by the limit`() async throws {
+  @Test func `the limit does not interrupt a long operation`() async throws {
     let value = await withRetry(.within(.seconds(1)), clock: clock) {
       clock.advance(by: .seconds(100))
       return 42
@@ -218,7 +218,7 @@ import Testing
 
   // MARK: Budget
 
-  @Test func `without a token the error is thrown and nothing slept`() async {
+  @Test func `without a token the error is thrown at once`() async {
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0.1)
     var attempts = 0
     await #expect(throws: Offline.self) {
@@ -236,7 +236,7 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `a retry that the limits forbid costs no token`() async {
+  @Test func `a retry beyond the limits costs no token`() async {
     let budget = RetryBudget(capacity: 5, retriesPerSuccess: 0)
     for policy in [RetryPolicy.attempts(1), .within(.zero)] {
       await #expect(throws: Offline.self) {
@@ -246,7 +246,7 @@ import Testing
     #expect(budget.tokens == 5)
   }
 
-  @Test func `every success gives back, the first attempt's and a later one's`() async throws {
+  @Test func `a success returns tokens after the first attempt and after retries`() async throws {
     let budget = RetryBudget(capacity: 5, retriesPerSuccess: 0.5)
     try await withRetry(.attempts(3), clock: clock, budget: budget) {
       if $0.number < 3 { throw Offline() }

@@ -6,7 +6,7 @@ final class UnsharedCount {
   var count = 0
 }
 
-/// An actor whose operations have a time limit, and use its state.
+/// An actor whose operations have a time limit and use its state.
 actor CountingActor {
   private(set) var count = 0
 

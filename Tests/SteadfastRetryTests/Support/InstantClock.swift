@@ -1,10 +1,11 @@
 import SteadfastTesting
 import Synchronization
 
-/// A clock on which every sleep is over at once, the time having moved to its end; it keeps count
-/// of what it is asked for, and does not notice cancellation.
+/// A clock on which every sleep ends at once and advances the time to its deadline.
 ///
-/// It may be one on which sleeps take longer than asked for, as while a computer sleeps.
+/// It records its sleeps and readings, and ignores cancellation.
+///
+/// With an `oversleep`, sleeps last longer than requested, as when a computer sleeps.
 final class InstantClock: Clock {
   private struct State {
     var now = VirtualClock.Instant()
@@ -26,13 +27,13 @@ final class InstantClock: Clock {
 
   var minimumResolution: Duration { .nanoseconds(1) }
 
-  /// How often the time was read.
+  /// The number of times that the time was read.
   var readings: Int { state.withLock { $0.readings } }
 
-  /// What was slept, each from the time then.
+  /// The durations of all sleeps.
   var sleeps: [Duration] { state.withLock { $0.sleeps } }
 
-  /// Moves the time, as a slow operation does.
+  /// Advances the time, as a slow operation does.
   func advance(by duration: Duration) {
     state.withLock { $0.now = $0.now.advanced(by: duration) }
   }

@@ -1,6 +1,6 @@
-/// How `operation` ends, in a task of its own, while `body` does something to it.
+/// Returns how `operation` ends, in its own task, while `body` runs.
 ///
-/// The body is handed what cancels that task.
+/// The body gets a function that cancels that task.
 func outcome<Value: Sendable, Failure: Error>(
   of operation: @escaping @Sendable () async throws(Failure) -> Value,
   while body: (_ cancel: () -> Void) async throws -> Void

@@ -9,7 +9,7 @@ struct Spread {
   private var sumOfSquares = 0.0
   private var boxes = [Double](repeating: 0, count: 10)
 
-  /// Draws `count` delays, sorted into ten boxes between the bounds.
+  /// Samples `count` delays, and counts them in ten boxes between the bounds.
   init(
     of backoff: Backoff,
     after attempt: RetryAttempt,
@@ -37,7 +37,9 @@ struct Spread {
 
   var variance: Double { sumOfSquares / count - mean * mean }
 
-  /// Pearson's statistic for an even spread over the boxes: 27.9 is exceeded once in a thousand.
+  /// Pearson's statistic for an even distribution over the boxes.
+  ///
+  /// An even one exceeds 27.9 once in a thousand times.
   var unevenness: Double {
     boxes.reduce(0) { $0 + ($1 - count / 10) * ($1 - count / 10) / (count / 10) }
   }

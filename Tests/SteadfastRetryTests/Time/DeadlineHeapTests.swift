@@ -5,7 +5,7 @@ import Testing
 @Suite struct DeadlineHeapTests {
   private func seconds(_ seconds: Int) -> Duration { .seconds(seconds) }
 
-  @Test func `elements leave by deadline, then by arrival`() {
+  @Test func `elements are removed by deadline, then by arrival`() {
     var heap = DeadlineHeap<String, Duration>()
     _ = heap.insert("c", deadline: seconds(2))
     _ = heap.insert("a", deadline: seconds(1))
@@ -17,7 +17,7 @@ import Testing
     #expect(popped == ["a", "b", "c", "d"])
   }
 
-  @Test func `elements that come and go use the same slots again`() {
+  @Test func `later elements reuse the slots of removed ones`() {
     var heap = DeadlineHeap<Int, Duration>()
     for number in 0..<100 {
       let tickets = (0..<3).map { heap.insert(number, deadline: seconds($0)) }
@@ -28,7 +28,7 @@ import Testing
     #expect(heap.slots.count == 3)
   }
 
-  @Test func `an element whose deadline is after the limit stays`() {
+  @Test func `an element with a deadline after the limit is not removed`() {
     var heap = DeadlineHeap<String, Duration>()
     _ = heap.insert("a", deadline: seconds(2))
     #expect(heap.popFirst(through: seconds(1)) == nil)
@@ -36,7 +36,7 @@ import Testing
     #expect(heap.popFirst(through: seconds(100)) == nil)
   }
 
-  @Test func `a ticket works once, though its slot is used again`() {
+  @Test func `a ticket removes only its own element, even if the slot is reused`() {
     var heap = DeadlineHeap<String, Duration>()
     let first = heap.insert("a", deadline: seconds(1))
     #expect(heap.remove(first) == "a")
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)
-  func `it agrees with a sorted array over random operations`(seed: UInt64) {
+  func `random operations give the same results as on a sorted array`(seed: UInt64) {
     var random = Randomness.seeded(seed).makeGenerator()
     var heap = DeadlineHeap<Int, Duration>()
     var model: [(deadline: Int, element: Int, ticket: DeadlineHeap<Int, Duration>.Ticket)] = []

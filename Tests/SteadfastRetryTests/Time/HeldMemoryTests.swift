@@ -5,10 +5,11 @@ import Testing
 
 @testable import SteadfastRetry
 
-/// What is left of limits and delays on the system's clock that were cut short, each measured in a
-/// process of its own.
+/// The memory that limits and delays on the system's clock retain after they end early.
+///
+/// Each test measures it in a separate process.
 @Suite(.timeLimit(.minutes(5))) struct HeldMemoryTests {
-  @Test func `100,000 limits of an hour that were not reached leave less than 5 MB`() async {
+  @Test func `100,000 unreached limits of an hour retain less than 5 MB`() async {
     await #expect(processExitsWith: .success) {
       let growth = try await memoryGrowth {
         for _ in 0..<100_000 { try await withTimeout(.seconds(3_600)) { await Task.yield() } }
@@ -17,9 +18,9 @@ import Testing
     }
   }
 
-  @Test func `20,000 delays of an hour that were cut short leave less than 5 MB`() async {
+  @Test func `20,000 cancelled delays of an hour retain less than 5 MB`() async {
     await #expect(processExitsWith: .success) {
-      // What is loaded and made once does not count.
+      // Warms up, so that one-time allocations do not count.
       try await cutDelaysShort(1_000)
       let growth = try await leastMemoryGrowth(inRounds: 4) {
         try await cutDelaysShort(20_000)
@@ -28,7 +29,7 @@ import Testing
     }
   }
 
-  @Test func `a delay of longer than the system's clocks can count does not trap`() async {
+  @Test func `a delay too long for the system's clocks does not trap`() async {
     await #expect(processExitsWith: .success) {
       await withTaskGroup(of: Void.self) { group in
         for delay in [Duration(attoseconds: .max), .seconds(Int64.max), .seconds(Int64(1) << 33)] {
@@ -39,7 +40,7 @@ import Testing
             try? await withTimeout(delay) { try await ContinuousClock().wait(for: delay) }
           }
         }
-        // Each delay is slept on its own, by an operation, and by the operation's limit.
+        // Each delay is a plain sleep, a sleep in an operation, and the operation's limit.
         while SharedTimer.of(ContinuousClock())?.count != 9 { await Task.yield() }
         group.cancelAll()
       }
@@ -47,7 +48,7 @@ import Testing
   }
 }
 
-/// Begins delays of an hour, and cancels them.
+/// Starts delays of an hour, and cancels them.
 private func cutDelaysShort(_ count: Int) async throws {
   let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(3_600)))
   for _ in 0..<count {

@@ -16,7 +16,7 @@ import Testing
 
   private var seconds: Double { time.clock.now.offset / .seconds(1) }
 
-  /// Runs until nothing is left of the timer, and expects that within a minute.
+  /// Waits until the timer is idle, and expects that within a minute.
   private func expectTheEnd() async throws {
     let start = time.clock.now
     while timer.sleepCount > 0 { try await time.clock.sleep(for: .seconds(1)) }
@@ -25,7 +25,7 @@ import Testing
     #expect(time.clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `sleeps end at their moments, in order, all by one sleep of the clock`() async throws {
+  @Test func `one sleep of the clock ends all sleeps at their deadlines, in order`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for delay in [10, 20, 10, 30] {
         group.addTask { [timer, log] in
@@ -42,7 +42,7 @@ import Testing
     try await expectTheEnd()
   }
 
-  @Test func `a sleep that is cut short is forgotten at once`() async throws {
+  @Test func `a cancelled sleep is removed at once`() async throws {
     for _ in 0..<100 {
       await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { [timer] in try await timer.sleep(for: .seconds(3_600)) }
@@ -69,13 +69,13 @@ import Testing
     #expect(timer.sleepCount == 0)
   }
 
-  @Test func `a sleep of no time ends without the timer`() async throws {
+  @Test func `a sleep of zero or less ends without the timer`() async throws {
     try await timer.sleep(for: .zero)
     try await timer.sleep(for: .seconds(-1))
     #expect(timer.sleepCount == 0)
   }
 
-  /// Whether an operation is in time that sleeps so long, with a limit waited for by the timer.
+  /// Returns whether an operation that sleeps this long ends within a limit of the shared timer.
   private func isInTime(
     _ seconds: Double,
     within limit: Duration,
@@ -94,7 +94,7 @@ import Testing
             } catch {
               log.add("cut short at \(self.seconds)")
             }
-            // A task of its own, which no cancellation reaches.
+            // An unstructured task, which is not cancelled with its creator.
             await Task(executorPreference: time.executor) {
               try? await time.clock.sleep(for: .seconds(10))
             }.value
@@ -111,7 +111,7 @@ import Testing
     }
   }
 
-  @Test func `a limit that is not reached is forgotten at once`() async throws {
+  @Test func `an unreached limit is removed at once`() async throws {
     for _ in 0..<100 {
       #expect(try await isInTime(1, within: .seconds(3_600)))
       #expect(timer.count == 0)
@@ -120,20 +120,20 @@ import Testing
     try await expectTheEnd()
   }
 
-  @Test func `an operation is cancelled when its time is up, and waited for`() async throws {
+  @Test func `an operation is cancelled when its limit expires, and awaited`() async throws {
     #expect(try await !isInTime(3_600, within: .seconds(20)))
     #expect(log.entries == ["cut short at 20.0"])
     #expect(seconds == 30)
     #expect(timer.count == 0)
   }
 
-  @Test func `a limit counts from the beginning of the operation, whenever it suspends`()
+  @Test func `a limit counts from the start of the operation, not from its first suspension`()
     async throws
   {
     let race = TimeoutRace()
     var clock = RetryTimer(time.clock)
     clock.start()
-    // The operation takes this long before it suspends for the first time, and never ends.
+    // The operation runs this long before its first suspension, and never ends.
     try await time.clock.sleep(for: .seconds(3))
     let isInTime = await withTaskGroup(of: Void.self) { [clock] group in
       await race.isWonByOperation(within: .seconds(5), of: clock, on: timer, in: &group)
@@ -143,14 +143,14 @@ import Testing
     #expect(timer.count == 0)
   }
 
-  @Test func `the operation of a cancelled task has all the time it wants`() async throws {
+  @Test func `the operation of a cancelled task has no limit`() async throws {
     #expect(try await isInTime(3_600, within: .seconds(20), cancellingAfter: .seconds(15)))
     #expect(log.entries == ["cut short at 15.0"])
     #expect(seconds == 25)
     #expect(timer.count == 0)
   }
 
-  @Test func `each of many operations has a limit of its own`() async throws {
+  @Test func `each of many operations has its own limit`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for limit in [50, 5, 20, 100, 1] {
         group.addTask { [timer, log] in
@@ -166,7 +166,7 @@ import Testing
   }
 
   @Test(arguments: [[TimeoutRace.Ending.operation, .timeIsUp], [.timeIsUp, .operation]])
-  func `of two endings the first counts`(endings: [TimeoutRace.Ending]) async {
+  func `the first of two endings counts`(endings: [TimeoutRace.Ending]) async {
     let race = TimeoutRace()
     for ending in endings { race.end(ending) }
     #expect(await race.firstEnding == endings[0])

@@ -7,20 +7,20 @@ import Testing
 @Suite struct TimerScheduleTests {
   private let timer = Timer()
 
-  /// The end of the sleep that is begun for one more, in seconds.
+  /// Adds a waiter, and returns the end of the sleep that this starts, in seconds; `nil` for none.
   private func add(_ name: String, until moment: Double, at now: Double = 0) -> Double? {
     timer.schedule.add(name, until: .seconds(moment), now: .seconds(now)).sleep.map {
       $0 / .seconds(1)
     }
   }
 
-  /// Who is due at the end of a sleep, and the end of the next one, in seconds.
+  /// Ends a sleep, and returns the waiters that are due and the end of the next sleep, in seconds.
   private func endSleep(_ end: Double, at now: Double? = nil) -> End {
     let (due, next) = timer.schedule.endSleep(.seconds(end), now: .seconds(now ?? end))
     return End(due: due, next: next.map { $0 / .seconds(1) })
   }
 
-  @Test func `the first to wait begins a sleep, and later ones use it`() {
+  @Test func `the first waiter starts a sleep, which later waiters share`() {
     #expect(add("a", until: 5) == 5)
     #expect(add("b", until: 5) == nil)
     #expect(add("c", until: 7) == nil)
@@ -30,25 +30,25 @@ import Testing
     #expect(timer.schedule.sleepCount == 0)
   }
 
-  @Test func `an earlier moment begins a sleep of its own`() {
+  @Test func `an earlier deadline starts another sleep`() {
     #expect(add("late", until: 60) == 60)
     #expect(add("early", until: 5) == 5)
     #expect(add("between", until: 30) == nil)
-    // The sleep until 60 is no use to the one at 30.
+    // The sleep until 60 is too long for the waiter at 30.
     #expect(endSleep(5) == End(due: ["early"], next: 30))
-    // It is for what comes then: no other follows.
+    // The sleep until 60 covers the remaining waiter, so no other sleep follows.
     #expect(endSleep(30) == End(due: ["between"], next: nil))
     #expect(endSleep(60) == End(due: ["late"], next: nil))
   }
 
-  @Test func `a sleep beside another takes half of its time at most`() {
+  @Test func `an additional sleep lasts at most half the time of the other one`() {
     #expect(add("late", until: 60) == 60)
     #expect(add("a moment earlier", until: 59) == 30)
     #expect(endSleep(30) == End(due: [], next: 59))
     #expect(endSleep(59) == End(due: ["a moment earlier"], next: nil))
   }
 
-  @Test func `a sleep lasts a minute at most`() {
+  @Test func `a sleep lasts at most a minute`() {
     #expect(add("in an hour", until: 3_600) == 60)
     var end = 60.0
     while end < 3_600 {
@@ -58,7 +58,7 @@ import Testing
     #expect(endSleep(end) == End(due: ["in an hour"], next: nil))
   }
 
-  @Test func `a waiter that is removed is forgotten, and the sleep runs out`() {
+  @Test func `removing a waiter leaves its sleep to end without effect`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     #expect(timer.schedule.remove(ticket) == "a")
     #expect(timer.schedule.remove(ticket) == nil)
@@ -67,19 +67,19 @@ import Testing
     #expect(timer.schedule.sleepCount == 0)
   }
 
-  @Test func `a waiter that comes while a sleep runs out uses it`() {
+  @Test func `a new waiter shares the sleep of a removed one`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     _ = timer.schedule.remove(ticket)
     #expect(add("b", until: 9, at: 4) == nil)
     #expect(endSleep(5) == End(due: [], next: 9))
   }
 
-  @Test func `a clock that wakes too early has its moment nevertheless`() {
+  @Test func `a clock that wakes early counts as having reached its deadline`() {
     #expect(add("a", until: 5) == 5)
     #expect(endSleep(5, at: 4.999) == End(due: ["a"], next: nil))
   }
 
-  @Test func `a clock that wakes late hands over all that is due, in order`() {
+  @Test func `a clock that wakes late returns all due waiters in order`() {
     #expect(add("a", until: 5) == 5)
     #expect(add("c", until: 8) == nil)
     #expect(add("b", until: 7) == nil)
@@ -87,7 +87,7 @@ import Testing
     #expect(endSleep(5, at: 8) == End(due: ["a", "b", "c"], next: 9))
   }
 
-  @Test func `moments that come ever earlier make a few dozen sleeps at the most`() {
+  @Test func `ever earlier deadlines start at most a few dozen sleeps`() {
     for count in 0..<100_000 {
       _ = timer.schedule.add("", until: .seconds(50) - .microseconds(500 * count), now: .zero)
     }
@@ -96,7 +96,8 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 20)))
-  func `each is told at its moment and in order, whatever comes and goes`(seed: UInt64) throws {
+  func `each waiter is due at its deadline and in order, after random changes`(seed: UInt64) throws
+  {
     var random = Randomness.seeded(seed).makeGenerator()
     var schedule = TimerSchedule<Int>()
     var now = Duration.zero
@@ -127,21 +128,21 @@ import Testing
       }
       #expect(schedule.count == waiting.count)
       #expect(schedule.sleepCount == ends.count)
-      // Some sleep ends before anyone is late, and there are no two that end at once.
+      // Some sleep ends by the earliest deadline, and no two sleeps end at the same time.
       if let first = waiting.map(\.moment).min() { #expect(try #require(ends.min()) <= first) }
       #expect(Set(ends).count == ends.count)
     }
   }
 }
 
-/// A schedule that a test changes in the midst of an expectation.
+/// A schedule in a class, so that a test can change it within an expectation.
 private final class Timer {
   var schedule = TimerSchedule<String>()
 }
 
-/// What the end of a sleep leads to.
+/// The result of the end of a sleep.
 private struct End: Equatable {
   let due: [String]
-  /// When the next sleep ends, in seconds.
+  /// The end of the next sleep, in seconds.
   let next: Double?
 }

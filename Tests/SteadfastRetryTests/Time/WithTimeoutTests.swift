@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct WithTimeoutTests {
   private let clock = VirtualClock()
 
-  @Test func `an operation that ends in time returns its result, and the timer is gone`()
+  @Test func `an operation that ends in time returns its result and removes its timer`()
     async throws
   {
     let value = try await withTimeout(.seconds(5), clock: clock) { 42 }
@@ -15,14 +15,14 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `an error in time is handed on`() async {
+  @Test func `an error in time is rethrown`() async {
     await #expect(throws: Offline.self) {
       try await withTimeout(.seconds(5), clock: clock) { throw Offline() }
     }
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `when the time is up the operation is cancelled`() async throws {
+  @Test func `the operation is cancelled when its limit expires`() async throws {
     let outcome = try await outcome { [clock] in
       try await withTimeout(.seconds(5), clock: clock) {
         try await clock.sleep(for: .seconds(60))
@@ -36,7 +36,7 @@ import Testing
     #expect(clock.now.offset == .seconds(5))
   }
 
-  @Test func `it is not cancelled before the time is up`() async throws {
+  @Test func `the operation is not cancelled before its limit expires`() async throws {
     let almost = Duration.seconds(5) - .nanoseconds(1)
     let outcome = try await outcome { [clock] in
       try await withTimeout(.seconds(5), clock: clock) {
@@ -50,14 +50,14 @@ import Testing
     #expect(try outcome.get() == 42)
   }
 
-  @Test func `an operation that ignores its cancellation is waited for, and timed out still`()
+  @Test func `an operation that ignores its cancellation is awaited, and still times out`()
     async throws
   {
     let ended = Log<Int>()
     let (stream, continuation) = AsyncStream.makeStream(of: Int.self)
     let outcome = try await outcome { [clock] in
       try await withTimeout(.seconds(5), clock: clock) {
-        // A task of its own, which no cancellation reaches.
+        // An unstructured task, which is not cancelled with its creator.
         let value = await Task { await stream.first { _ in true } }.value
         ended.add(1)
         return value
@@ -72,7 +72,7 @@ import Testing
     #expect(ended.count == 1)
   }
 
-  @Test func `what is left of a cancelled operation is not its result`() async throws {
+  @Test func `the result of a timed-out operation is discarded`() async throws {
     let (stream, continuation) = AsyncStream.makeStream(of: Int.self)
     continuation.yield(1)
     let outcome = try await outcome { [clock] in
@@ -89,9 +89,9 @@ import Testing
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
-  func `without any time the operation is not begun`(limit: Duration) async {
+  func `with a limit of zero or less, the operation does not start`(limit: Duration) async {
     await #expect(throws: TimeoutError(limit: limit)) {
-      try await withTimeout(limit, clock: clock) { Issue.record("It was begun.") }
+      try await withTimeout(limit, clock: clock) { Issue.record("the operation started") }
     }
   }
 
@@ -112,7 +112,7 @@ import Testing
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `the operation of a cancelled task may still succeed`() async throws {
+  @Test func `the operation of a cancelled task can still succeed`() async throws {
     let outcome = try await outcome { [clock] in
       cancelThisTask()
       return try await withTimeout(.seconds(5), clock: clock) {
@@ -124,7 +124,8 @@ import Testing
     #expect(try outcome.get() == 42)
   }
 
-  @Test func `it works on an actor's state, with a result that is not Sendable`() async throws {
+  @Test func `an operation can use an actor's state and return a non-Sendable result`() async throws
+  {
     let counter = CountingActor()
     #expect(try await counter.result(clock) == 1)
     let outcome = try await outcome { [clock] in
@@ -137,7 +138,7 @@ import Testing
     #expect(await counter.count == 2)
   }
 
-  @Test func `it keeps to the executor of a virtual time`() async throws {
+  @Test func `an operation stays on the executor of a virtual time`() async throws {
     let seconds = try await withVirtualTime { time in
       let start = time.clock.now
       for limit in [5, 7] {
@@ -152,7 +153,7 @@ import Testing
     #expect(seconds == 12)
   }
 
-  @Test @MainActor func `it stays on the main actor`() async throws {
+  @Test @MainActor func `an operation stays on the main actor`() async throws {
     var order: [Int] = []
     try await withTimeout(.seconds(5), clock: clock) {
       MainActor.assertIsolated()
@@ -164,7 +165,7 @@ import Testing
     #expect(order == [1, 2])
   }
 
-  @Test func `of two that come at the same instant the operation is first`() async throws {
+  @Test func `an operation that ends just at its limit succeeds`() async throws {
     try await withVirtualTime { time in
       try await withTimeout(.seconds(5), clock: time.clock) {
         try await time.clock.sleep(for: .seconds(5))
@@ -172,7 +173,7 @@ import Testing
     }
   }
 
-  @Test func `an operation that does not suspend begins no sleep, and is timed out all the same`()
+  @Test func `an operation that does not suspend starts no sleep, but still times out`()
     async throws
   {
     let clock = InstantClock()
@@ -183,7 +184,7 @@ import Testing
     #expect(clock.sleeps == [])
   }
 
-  @Test func `the limit counts from the beginning, whenever the operation first suspends`()
+  @Test func `the limit counts from the start, not from the operation's first suspension`()
     async throws
   {
     let outcome = try await outcome { [clock] in
@@ -199,7 +200,7 @@ import Testing
     #expect(throws: TimeoutError.self) { try outcome.get() }
   }
 
-  @Test func `an operation that suspends when its time is up already is cancelled at once`()
+  @Test func `an operation that first suspends after its limit is cancelled at once`()
     async throws
   {
     await #expect(throws: TimeoutError.self) {
@@ -211,13 +212,13 @@ import Testing
     #expect(clock.now.offset == .seconds(6))
   }
 
-  @Test func `the operation of a cancelled task has all the time it wants`() async throws {
+  @Test func `the operation of a cancelled task has no limit`() async throws {
     try await withVirtualTime { time in
       let value = try await withThrowingTaskGroup { group in
         group.addTask {
           try await withTimeout(.seconds(5), clock: time.clock) {
             try? await time.clock.sleep(for: .seconds(60))
-            // A task of its own, which no cancellation reaches.
+            // An unstructured task, which is not cancelled with its creator.
             try await Task(executorPreference: time.executor) {
               try await time.clock.sleep(for: .seconds(60))
             }.value
@@ -234,10 +235,10 @@ import Testing
   }
 
   @Test(arguments: [SystemTimer.continuous, .suspending])
-  func `on a system clock, too, an operation is cancelled when its time is up`(
+  func `an operation is cancelled when its limit expires on a system clock too`(
     timer: SystemTimer
   ) async throws {
-    // Its own clock does not move: that the time is up it can learn from the system's alone.
+    // The virtual clock stands still, so only the system's clock can reach the limit.
     await #expect(throws: TimeoutError(limit: .milliseconds(1))) {
       switch timer {
       case .continuous:
@@ -253,8 +254,8 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `the task that stands for another hands on cancellation and waits`() async {
-    // What `withTimeout` starts where a child task can't begin at once.
+  @Test func `a task that runs on behalf of another forwards cancellation and waits`() async {
+    // `withTimeout` starts such a task where a child task can't start at once.
     let task = Task { while !Task.isCancelled { await Task.yield() } }
     await withTaskGroup(of: Void.self) { group in
       group.addTask { await TimeoutRace.wait(for: task) }
@@ -263,7 +264,7 @@ import Testing
     #expect(task.isCancelled)
   }
 
-  @Test func `a timeout says how long it was and what to do`() {
+  @Test func `a timeout's description states the limit and a remedy`() {
     #expect(
       "\(TimeoutError(limit: .seconds(5)))"
         == "the operation did not end within 5.0 seconds and was cancelled; "

@@ -4,12 +4,12 @@ import SteadfastQueue
 
 @testable import SteadfastSQLite
 
-/// What tests do with a database beside a store.
+/// Opens a database for a test, beside a store.
 func database(at url: URL, prefix: String = "steadfast") throws -> Connection {
   try Connection(url.path, .making, prefix: prefix)
 }
 
-/// The tables, columns and indexes of a database, as they were made.
+/// The definitions of the tables and indexes of a database.
 func schema(at url: URL) throws -> [String] {
   try database(at: url).all("select sql from sqlite_schema where sql is not null order by name") {
     $0.text(0)
@@ -77,7 +77,7 @@ extension SQLiteStore {
     try await tasks(matching: filter, after: nil, limit: 1_000)
   }
 
-  /// The error of a call; `nil` if there was none.
+  /// Returns the error of a call; `nil` if it succeeds.
   func error(of call: (SQLiteStore) async throws -> Void) async -> SQLiteError? {
     do {
       try await call(self)
@@ -87,7 +87,7 @@ extension SQLiteStore {
     }
   }
 
-  /// The error of opening; `nil` if there was none.
+  /// Returns the error of opening the store; `nil` if it succeeds.
   func openingError() async -> SQLiteError? { await error { try await $0.open() } }
 }
 #endif

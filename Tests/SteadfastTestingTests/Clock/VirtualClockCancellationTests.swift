@@ -2,7 +2,9 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Sleeps that are cancelled one by one: each is in a `Task` of its own, since a group cancels all.
+/// Sleeps that are cancelled individually.
+///
+/// Each one runs in its own `Task`, since a group can only cancel all of its tasks.
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockCancellationTests {
   private let clock = VirtualClock()
 
@@ -38,7 +40,7 @@ import Testing
     try await task.value
   }
 
-  @Test func `a cancelled wait for sleepers throws and is forgotten`() async throws {
+  @Test func `a cancelled wait for sleepers throws and is removed`() async throws {
     // The test cancels it, and no other task.
     let task = Task { try await clock.waitForSleepers(count: 2) }
     task.cancel()
@@ -51,11 +53,11 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a wait for sleepers that was cancelled while it waited is not ended again`() async throws {
+  func `a wait for sleepers that is cancelled midway is not resumed twice`() async throws {
     let time = try VirtualTime.required
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await clock.waitForSleepers(count: 1) }
-      // The other task waits by the time that this one goes on.
+      // The other task is waiting by the time this sleep ends.
       try await time.clock.sleep(for: .seconds(1))
       group.cancelAll()
       await #expect(throws: CancellationError.self) { try await group.waitForAll() }
@@ -66,7 +68,7 @@ import Testing
     try await sleep
   }
 
-  @Test func `each waiter for sleepers is told at its own count`() async throws {
+  @Test func `each waiter for sleepers resumes at its own count`() async throws {
     try await withThrowingTaskGroup(of: Int.self) { group in
       for count in [3, 1, 2] {
         group.addTask {
@@ -75,7 +77,7 @@ import Testing
         }
       }
       for count in 1...3 {
-        // It sleeps on while the group is asked for the next result.
+        // Keeps sleeping while the group waits for its next result.
         let sleep = Task { try await clock.sleep(for: .seconds(60)) }
         let told = try await group.next()
         #expect(told == count)
@@ -88,12 +90,12 @@ import Testing
 
   @Test(arguments: 0..<10)
   func `a sleep that is cancelled and due at once ends exactly once`(part: Int) async throws {
-    // With its ten cases, 200,000 sleeps. One that ended twice would trap, one that never did would
-    // keep its task from being awaited.
+    // The ten cases make 200,000 sleeps. A sleep that ended twice would trap; one that never ended
+    // would block the wait for its task.
     let count = 200
     for _ in 0..<Soak.runs(short: 1000) / 10 {
       let sleeps = (0..<count).map { index in
-        // The test cancels each by itself.
+        // The test cancels each one individually.
         Task { try await clock.sleep(for: .nanoseconds(1 + index)) }
       }
       try await clock.waitForSleepers(count: count)
@@ -106,7 +108,7 @@ import Testing
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a sleep that begins while the time moves past its deadline ends`() async throws {
+  func `a sleep that starts while the time passes its deadline ends`() async throws {
     for _ in 0..<Soak.runs(short: 2_000) {
       let clock = VirtualClock()
       async let sleeping: Void = sleep(on: clock)

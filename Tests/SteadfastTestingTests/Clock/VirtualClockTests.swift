@@ -30,13 +30,13 @@ import Foundation
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
-  func `a sleep that is due already returns at once`(duration: Duration) async throws {
+  func `a sleep whose deadline has passed returns at once`(duration: Duration) async throws {
     try await clock.sleep(for: duration)
     #expect(clock.pendingSleeps.isEmpty)
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `the last instant there is can be slept until and reached`() async throws {
+  @Test func `a sleep until the last instant ends when the time reaches it`() async throws {
     let farOff = clock.now.advanced(by: Duration(attoseconds: .max)).advanced(by: .seconds(1))
     #expect(farOff.offset == Duration(attoseconds: .max))
     async let slept: Void = clock.sleep(until: farOff)
@@ -47,7 +47,7 @@ import Foundation
     #expect(clock.now == farOff)
   }
 
-  @Test func `pending sleeps are listed in the order in which they end`() async throws {
+  @Test func `pending sleeps are listed in the order of their deadlines`() async throws {
     await withThrowingTaskGroup(of: Void.self) { group in
       for seconds in [3, 1, 2, 1] {
         group.addTask { try await clock.sleep(for: .seconds(seconds)) }
@@ -83,7 +83,7 @@ import Foundation
   }
 
   @Test(arguments: [-3_600, 3_600.25])
-  func `the date steps both ways and leaves time and sleepers alone`(step: Double) async throws {
+  func `setting the date changes neither time nor sleepers`(step: Double) async throws {
     async let slept: Void = clock.sleep(for: .seconds(60))
     try await clock.waitForSleepers()
     clock.advance(by: .seconds(30))

@@ -6,7 +6,7 @@ import Testing
 @Suite(.virtualTime) struct HangDetectorTests {
   private let trial = RequirementCheck(reopens: false, randomCases: 0, seed: 0)
 
-  @Test func `a call that needs several turns of a busy machine is waited for`() async throws {
+  @Test func `waits for a call that needs several executor turns on a busy machine`() async throws {
     let answer = try await HangDetector(.seconds(60), clock: BusyClock()).wait(for: trial) {
       for _ in 0..<20 { await turn() }
       return 7
@@ -14,7 +14,7 @@ import Testing
     #expect(answer == 7)
   }
 
-  @Test func `calls are waited for as long as one returns within the limit`() async throws {
+  @Test func `waits as long as some call returns within each limit`() async throws {
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
     try await HangDetector(.seconds(60)).wait(for: trial) { [trial] in
@@ -26,7 +26,7 @@ import Testing
     #expect(start.duration(to: clock.now) == .seconds(590))
   }
 
-  @Test func `when none returns any more the wait ends after the limit`() async throws {
+  @Test func `fails after the limit if no call returns`() async throws {
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
     await #expect(throws: ConformanceMismatch.self) {
@@ -38,8 +38,8 @@ import Testing
   }
 }
 
-/// A clock on a machine so busy that any time has passed when it is looked at again: each sleep
-/// takes one turn of the executor.
+/// A clock on a machine so busy that any deadline has passed by the next look: each sleep lasts
+/// one turn of the executor.
 private struct BusyClock: Clock {
   typealias Instant = ContinuousClock.Instant
 
@@ -52,5 +52,7 @@ private struct BusyClock: Clock {
   }
 }
 
-/// Goes on after another task has had its turn: a task of its own, which needs one to end.
+/// Returns after another task has run.
+///
+/// That task needs a turn of the executor to end.
 private func turn() async { await Task {}.value }

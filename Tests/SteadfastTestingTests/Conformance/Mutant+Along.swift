@@ -1,10 +1,10 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of what an end, a restart or a removal means for others.
+/// Stores that break a rule about how an end, a restart or a removal cascades to other tasks.
 extension Mutant {
   static let endsAlong = [
-    Mutant("a success is noted", breaks: "dependencies.noted") {
+    Mutant("a success is recorded", breaks: "dependencies.noted") {
       $0.after { change, _, table in
         guard case .succeed(let lease, _, _) = change else { return }
         table.editDependencies { id, dependencies in
@@ -15,7 +15,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("who was abandoned counts as cancelled", breaks: "dependencies.noted") {
+    Mutant("an abandoned dependency is recorded as cancelled", breaks: "dependencies.noted") {
       $0.after { change, _, table in
         guard case .abandon(let lease, _, _) = change else { return }
         table.editDependencies { id, dependencies in
@@ -26,7 +26,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("a follower that has left has progress", breaks: "dependencies.progress") {
+    Mutant("an outcome reports progress for a removed follower", breaks: "dependencies.progress") {
       $0.answersAlong { change, consequences, before in
         guard case .succeed(let lease, _, _) = change, consequences.batch == nil,
           before.record(of: lease.id)?.dependencies.follower != nil
@@ -34,31 +34,31 @@ extension Mutant {
         return Consequences(tasks: consequences.tasks, batch: BatchProgress())
       }
     },
-    Mutant("what is cancelled along has a date of its own", breaks: "dependencies.cancelled") {
+    Mutant("a cascaded cancellation has a different date", breaks: "dependencies.cancelled") {
       $0.afterAlong { change, _, entry, _ in
         guard case .abandon = change, entry.record.state == .cancelled else { return }
         entry.record.finishedDate = .distantPast
       }
     },
-    Mutant("the cause is the greatest of those that end", breaks: "dependencies.cancelled") {
+    Mutant("the cause is the failed task with the greatest ID", breaks: "dependencies.cancelled") {
       $0.afterAlong { _, before, entry, _ in
         guard entry.record.state == .cancelled, before.record.state != .cancelled else { return }
         entry.record.dependencies.cause = entry.record.dependencies.failed.keys.max()
       }
     },
-    Mutant("a paused task is not cancelled along", breaks: "dependencies.cancelled") {
+    Mutant("a cancellation does not cascade to a paused task", breaks: "dependencies.cancelled") {
       $0.afterAlong { _, before, entry, _ in
         guard before.record.state == .paused else { return }
         entry.record.state = .paused
       }
     },
-    Mutant("what is cancelled along is retained", breaks: "dependencies.not-retained") {
+    Mutant("cascaded cancellations are always retained", breaks: "dependencies.not-retained") {
       $0.after { change, before, table in
         guard case .cancel(let target, _, false) = change else { return }
         table.bringBack(from: before, but: target.id)
       }
     },
-    Mutant("an ID is counted again for its first batch", breaks: "dependencies.member-gone") {
+    Mutant("a reused ID counts again for its first batch", breaks: "dependencies.member-gone") {
       $0.after { change, before, table in
         guard case .cancel(let target, _, _) = change,
           before.record(of: target.id)?.dependencies.follower == nil
@@ -68,7 +68,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("a running task is cancelled along", breaks: "dependencies.running") {
+    Mutant("a cancellation cascades to a running task", breaks: "dependencies.running") {
       $0.afterAlong { change, before, entry, id in
         guard case .cancel = change, before.record.state == .running,
           entry.record.dependencies.failed[id] != nil
@@ -77,7 +77,7 @@ extension Mutant {
         entry.lease = nil
       }
     },
-    Mutant("a task that has ended notes nothing", breaks: "dependencies.running") {
+    Mutant("a task that has ended records no failed dependency", breaks: "dependencies.running") {
       $0.afterAlong { change, before, entry, id in
         guard case .cancel = change, before.record.state == .succeeded else { return }
         entry.record.dependencies.failed[id] = nil
@@ -86,7 +86,7 @@ extension Mutant {
   ]
 
   static let restartsAlong = [
-    Mutant("the last one goes first", breaks: "dependencies.restarted") {
+    Mutant("tasks of a cascaded restart come in reverse order", breaks: "dependencies.restarted") {
       $0.after { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
@@ -99,13 +99,13 @@ extension Mutant {
         for (place, index) in zip(places, order) { table.entries[index].place = place }
       }
     },
-    Mutant("what is restarted along keeps its date", breaks: "dependencies.restarted") {
+    Mutant("a cascaded restart keeps the old date", breaks: "dependencies.restarted") {
       $0.afterAlong { change, before, entry, _ in
         guard case .restart = change else { return }
         entry.record.availableDate = before.record.availableDate
       }
     },
-    Mutant("who was restarted still counts as failed", breaks: "dependencies.restarted") {
+    Mutant("a restarted member still counts as failed", breaks: "dependencies.restarted") {
       $0.afterAlong { change, before, entry, _ in
         guard case .restart = change, entry.record.state == .waiting,
           let failed = before.record.dependencies.batch?.failed
@@ -113,7 +113,7 @@ extension Mutant {
         entry.record.dependencies.batch?.failed = failed
       }
     },
-    Mutant("one restart is enough for a task without a key", breaks: "dependencies.left") {
+    Mutant("one restarted dependency of several restarts a follower", breaks: "dependencies.left") {
       $0.afterStaying { before, entry, id in
         guard entry.record.uniqueKey == nil, before.record.dependencies.cause == id,
           !entry.record.dependencies.failed.isEmpty
@@ -121,13 +121,13 @@ extension Mutant {
         entry.record.state = .waiting
       }
     },
-    Mutant("one that has left is a cause", breaks: "dependencies.left") {
+    Mutant("a removed task becomes the cause", breaks: "dependencies.left") {
       $0.afterStaying { before, entry, _ in
         guard entry.record.dependencies.cause == nil else { return }
         entry.record.dependencies.cause = entry.record.dependencies.failed.keys.min()
       }
     },
-    Mutant("what is not noted does not count", breaks: "dependencies.unnoted") {
+    Mutant("failures beyond the recorded ones do not count", breaks: "dependencies.unnoted") {
       $0.afterStaying { before, entry, _ in
         guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey == nil else {
           return
@@ -135,7 +135,7 @@ extension Mutant {
         entry.record.state = .waiting
       }
     },
-    Mutant("a key that is taken holds up no restart", breaks: "dependencies.key-taken") {
+    Mutant("a cascaded restart ignores a taken unique key", breaks: "dependencies.key-taken") {
       $0.afterStaying { before, entry, _ in
         guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey != nil else {
           return
@@ -143,7 +143,7 @@ extension Mutant {
         entry.record.state = .waiting
       }
     },
-    Mutant("of two with a key, the greater is restarted", breaks: "dependencies.key-taken") {
+    Mutant("of two tasks with one key, the later restarts", breaks: "dependencies.key-taken") {
       $0.after { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
@@ -161,12 +161,12 @@ extension Mutant {
   ]
 
   static let removalsAlong = [
-    Mutant("what was cancelled along is not removed", breaks: "dependencies.removed") {
+    Mutant("a removal does not cascade", breaks: "dependencies.removed") {
       $0.after { change, before, table in
         if case .remove(let id) = change { table.bringBack(from: before, but: id) }
       }
     },
-    Mutant("a removal tells the progress", breaks: "dependencies.removed") {
+    Mutant("a removal reports the batch's progress", breaks: "dependencies.removed") {
       $0.answersAlong { change, consequences, before in
         guard case .remove(let id) = change,
           let follower = before.record(of: id)?.dependencies.follower
@@ -175,7 +175,7 @@ extension Mutant {
         return Consequences(tasks: consequences.tasks, batch: batch)
       }
     },
-    Mutant("what was cancelled along is pruned alone", breaks: "dependencies.pruned") {
+    Mutant("a cascaded cancellation is pruned without its cause", breaks: "dependencies.pruned") {
       $0.after { change, _, table in
         guard case .prune(let state, let date?, _, _, _) = change else { return }
         table.entries.removeAll { entry in
@@ -184,14 +184,14 @@ extension Mutant {
         }
       }
     },
-    Mutant("what was cancelled along outlives a pruning", breaks: "dependencies.pruned") {
+    Mutant("a cascaded cancellation outlives its cause's pruning", breaks: "dependencies.pruned") {
       $0.after { change, before, table in
         guard case .prune = change else { return }
         let along = before.entries.filter { $0.record.dependencies.cause != nil }
         table.entries += along.filter { table.record(of: $0.record.id) == nil }
       }
     },
-    Mutant("a task for which others wait is superseded", breaks: "dependencies.superseded") {
+    Mutant("a task that others depend on is superseded", breaks: "dependencies.superseded") {
       $0.apply = { batch, table in
         guard case .retry(let lease, _, _, _, _) = batch.first,
           let record = table.record(of: lease.id),
@@ -208,7 +208,7 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Has other consequences.
+  /// Replaces the consequences that outcomes report.
   fileprivate mutating func answersAlong(
     _ body: @escaping @Sendable (TaskChange, Consequences, ReferenceTable) -> Consequences
   ) {
@@ -221,7 +221,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to the entries of other tasks than the changed one, whose ID it gets.
+  /// Runs `body` on the entry of every task but the changed one, with the changed task's ID.
   fileprivate mutating func afterAlong(
     _ body:
       @escaping @Sendable (
@@ -238,7 +238,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to the tasks that stay cancelled though their cause is restarted.
+  /// Runs `body` on the tasks that stay cancelled although their cause was restarted.
   fileprivate mutating func afterStaying(
     _ body:
       @escaping @Sendable (
@@ -256,7 +256,7 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  /// Brings back, as cancelled, the tasks that were removed along with another one.
+  /// Restores, as cancelled, the tasks whose removal cascaded from task `id`.
   fileprivate mutating func bringBack(from before: ReferenceTable, but id: TaskID) {
     for var entry in before.entries
     where entry.record.id != id && record(of: entry.record.id) == nil {

@@ -1,18 +1,18 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that keep other tasks than they say, or find others than they keep.
+/// Stores that store different tasks than they report, or find different tasks than they store.
 extension Mutant {
   static let batches = [
-    Mutant("an empty batch is done", breaks: "batch.outcomes") {
+    Mutant("an empty batch has an outcome", breaks: "batch.outcomes") {
       $0.apply = { batch, table in batch.isEmpty ? [.done] : table.apply(batch) }
     },
-    Mutant("only 500 changes of a batch are kept", breaks: "batch.large") {
+    Mutant("only 500 changes of a batch are stored", breaks: "batch.large") {
       $0.apply = { batch, table in
         table.apply(Array(batch.prefix(500))) + batch.dropFirst(500).map { _ in .done }
       }
     },
-    Mutant("a stale change refuses its batch", breaks: "batch.stale") {
+    Mutant("a stale change rejects its batch", breaks: "batch.stale") {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
@@ -21,10 +21,10 @@ extension Mutant {
         return outcomes.map { $0 == .done ? .batchRefused : $0 }
       }
     },
-    Mutant("a batch is kept one by one", breaks: "batch.rejected") {
+    Mutant("a batch is not atomic", breaks: "batch.rejected") {
       $0.apply = { batch, table in batch.map { table.apply([$0])[0] } }
     },
-    Mutant("what went before a taken identity is kept", breaks: "batch.identity-taken") {
+    Mutant("changes before a duplicate ID are stored", breaks: "batch.identity-taken") {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
@@ -34,99 +34,99 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("what is sent again is refused", breaks: "batch.sent-again") {
+    Mutant("a repeated insertion is rejected", breaks: "batch.sent-again") {
       $0.answersTaken { batch, isTaken, table in
         isTaken.contains(true) ? isTaken.map { $0 ? .identityTaken : .batchRefused } : nil
       }
     },
-    Mutant("any task with the identity is taken for sent again", breaks: "batch.sent-again") {
+    Mutant("a different task with the same ID counts as a repetition", breaks: "batch.sent-again") {
       $0.answersTaken { batch, isTaken, table in
         var outcomes = table.apply(zip(batch, isTaken).filter { !$1 }.map(\.0)).makeIterator()
         return isTaken.map { $0 ? .done : outcomes.next() ?? .stale }
       }
     },
-    Mutant("an insertion that is sent again replaces the task", breaks: "batch.sent-again") {
+    Mutant("a repeated insertion replaces the task", breaks: "batch.sent-again") {
       $0.answersTaken { batch, isTaken, table in
         let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.taskID))
         table.entries.removeAll { ids.contains($0.record.id) }
         return table.apply(batch)
       }
     },
-    Mutant("nonsense is kept", breaks: "form.checked") { $0.checksForm = false },
-    Mutant("a NUL is kept", breaks: "form.texts") {
+    Mutant("an invalid change is stored", breaks: "form.checked") { $0.checksForm = false },
+    Mutant("a NUL is stored", breaks: "form.texts") {
       $0.overlooks = { $0.message.contains("NUL") }
     },
-    Mutant("dates of any year are kept", breaks: "form.dates") {
+    Mutant("dates of any year are stored", breaks: "form.dates") {
       $0.overlooks = { $0.message.contains("9999") }
     },
-    Mutant("a time limit of any length is kept", breaks: "form.dates") {
+    Mutant("a time limit of any length is stored", breaks: "form.dates") {
       $0.overlooks = { $0.message.contains("timeLimit") }
     },
   ]
 
   static let lookUps = [
-    Mutant("a task must have all tags that are looked for", breaks: "find.filter") {
+    Mutant("a task must have all tags of the filter", breaks: "find.filter") {
       $0.matches = { task, filter in
         filter.matches(task) && task.tags.isSuperset(of: filter.tags ?? [])
       }
     },
-    Mutant("names to leave out are found", breaks: "find.filter") {
+    Mutant("excluded names are found", breaks: "find.filter") {
       $0.matches = { task, filter in
         var filter = filter
         filter.excludedNames = []
         return filter.matches(task)
       }
     },
-    Mutant("order keys are not asked", breaks: "find.filter") {
+    Mutant("filters ignore order keys", breaks: "find.filter") {
       $0.matches = { task, filter in
         var filter = filter
         filter.orderKeys = nil
         return filter.matches(task)
       }
     },
-    Mutant("conditions are not asked", breaks: "find.filter") {
+    Mutant("filters ignore conditions", breaks: "find.filter") {
       $0.matches = { task, filter in
         var filter = filter
         filter.unmetBy = nil
         return filter.matches(task)
       }
     },
-    Mutant("there is always a task that matches", breaks: "find.filter") {
+    Mutant("some task always matches", breaks: "find.filter") {
       $0.contains = { _ in true }
     },
     Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
-    Mutant("whether a task is put off is not asked", breaks: "find.put-off") {
+    Mutant("filters ignore whether a task is postponed", breaks: "find.put-off") {
       $0.matches = { task, filter in
         var filter = filter
         filter.isPostponed = nil
         return filter.matches(task)
       }
     },
-    Mutant("what has no failure is not put off", breaks: "find.put-off") {
+    Mutant("a retry without a failure does not postpone", breaks: "find.put-off") {
       $0.afterwards { change, entry, _ in
         if case .retry(_, _, _, nil, _) = change { entry.record.isPostponed = false }
       }
     },
-    Mutant("a task with another date is put off still", breaks: "find.put-off") {
+    Mutant("a rescheduled task is still postponed", breaks: "find.put-off") {
       $0.afterwards { change, entry, before in
         if case .reschedule = change {
           entry.record.isPostponed = before?.record.isPostponed ?? false
         }
       }
     },
-    Mutant("the end of a range of dates is in it", breaks: "find.dates") {
+    Mutant("a range of dates includes its upper bound", breaks: "find.dates") {
       $0.matches = { task, filter in
         var filter = filter
         filter.availableDates = filter.availableDates.map { $0.lowerBound..<($0.upperBound + 1) }
         return filter.matches(task)
       }
     },
-    Mutant("a page begins with the last of the page before", breaks: "find.pages") {
+    Mutant("a page repeats the last task of the previous page", breaks: "find.pages") {
       $0.page = { tasks, id, limit in
         Array(tasks.filter { task in id.map { task.id >= $0 } ?? true }.prefix(limit))
       }
     },
-    Mutant("identities are signed numbers", breaks: "find.pages") {
+    Mutant("IDs are compared as signed numbers", breaks: "find.pages") {
       $0.page = { tasks, id, limit in
         func key(_ id: TaskID) -> (Int64, Int64) {
           (Int64(bitPattern: id.high), Int64(bitPattern: id.low))
@@ -138,7 +138,7 @@ extension Mutant {
   ]
 
   static let records = [
-    Mutant("dates are whole milliseconds", breaks: "record.fields") {
+    Mutant("dates are rounded to milliseconds", breaks: "record.fields") {
       $0.shown = { record in
         var record = record
         let seconds = record.availableDate.timeIntervalSince1970
@@ -155,7 +155,7 @@ extension Mutant {
         $0.copy { StoredPayload($1, format: .json, version: $0.version) }
       }
     },
-    Mutant("a payload is text", breaks: "record.payload") {
+    Mutant("a payload is stored as text", breaks: "record.payload") {
       $0.insertions {
         $0.copy {
           let text = String(decoding: $1, as: UTF8.self)
@@ -174,14 +174,14 @@ extension Mutant {
         $0.copy(uniqueKey: .some($0.uniqueKey?.precomposedStringWithCanonicalMapping))
       }
     },
-    Mutant("tags are compared as Swift compares texts", breaks: "record.texts") {
+    Mutant("tags are compared by canonical equivalence", breaks: "record.texts") {
       $0.matches = { task, filter in
         var others = filter
         others.tags = nil
         return others.matches(task) && filter.tags.map { !$0.isDisjoint(with: task.tags) } ?? true
       }
     },
-    Mutant("names are handed out as Swift compares texts", breaks: "record.texts") {
+    Mutant("claims compare names by canonical equivalence", breaks: "record.texts") {
       $0.request = { request in
         var request = request
         for name in request.names.keys where name.unicodeScalars.count > 1 {
@@ -191,7 +191,7 @@ extension Mutant {
         return request
       }
     },
-    Mutant("what is parked under a similar name is unparked", breaks: "record.texts") {
+    Mutant("unparking compares names by canonical equivalence", breaks: "record.texts") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         for case .unpark(let name, _) in batch {
@@ -201,7 +201,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a payload is cut at 64 KB", breaks: "record.large") {
+    Mutant("a payload is truncated at 64 KiB", breaks: "record.large") {
       $0.insertions {
         $0.copy {
           StoredPayload(Array($1.prefix(1 << 16)), format: $0.format, version: $0.version)
@@ -212,7 +212,8 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Answers batches in another way, told which of their changes insert a task whose ID is taken.
+  /// Replaces the outcomes of batches; `answer` also gets, for each change, whether it inserts a
+  /// task whose ID is taken.
   fileprivate mutating func answersTaken(
     _ answer:
       @escaping @Sendable ([TaskChange], [Bool], inout ReferenceTable) -> [ChangeOutcome]?

@@ -1,16 +1,16 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that change a task in another way than they are told.
+/// Stores that apply a change incorrectly.
 extension Mutant {
   static let ends = [
-    Mutant("what has succeeded is always removed", breaks: "end.succeed") {
+    Mutant("a task that succeeded is always removed", breaks: "end.succeed") {
       $0.rewrite = { change in
         guard case .succeed(let lease, let date, _) = change else { return change }
         return .succeed(lease, at: date, retains: false)
       }
     },
-    Mutant("the date of a failure is that of the retry", breaks: "end.retry") {
+    Mutant("a failure has the date of the retry", breaks: "end.retry") {
       $0.afterwards { change, entry, _ in
         if case .retry(_, let date, _, .some, _) = change { entry.record.failedDate = date }
       }
@@ -20,7 +20,7 @@ extension Mutant {
         if case .retry(_, _, _, nil, _) = change { entry.record.lastError = nil }
       }
     },
-    Mutant("only the last failure is kept", breaks: "end.failures") {
+    Mutant("only the last failure is stored", breaks: "end.failures") {
       $0.afterwards { _, entry, _ in entry.record.earlierFailures = [] }
     },
     Mutant("the latest failure comes first", breaks: "end.failures") {
@@ -30,7 +30,7 @@ extension Mutant {
         return record
       }
     },
-    Mutant("the texts of earlier failures are kept whole", breaks: "end.failures") {
+    Mutant("the texts of earlier failures are not shortened", breaks: "end.failures") {
       $0.afterwards { _, entry, before in
         guard let last = before?.record.failures.last, !entry.record.earlierFailures.isEmpty,
           entry.record.earlierFailures.last?.date == last.date
@@ -44,7 +44,7 @@ extension Mutant {
         entry.record.earlierFailures = before?.record.earlierFailures ?? []
       }
     },
-    Mutant("the reason for giving up is lost", breaks: "end.abandon") {
+    Mutant("the error of an abandoned task is lost", breaks: "end.abandon") {
       $0.afterwards { change, entry, before in
         if case .abandon = change { entry.record.lastError = before?.record.lastError }
       }
@@ -59,13 +59,13 @@ extension Mutant {
         if case .park = change { entry.record.state = .waiting }
       }
     },
-    Mutant("tasks of all names are unparked", breaks: "end.unpark") {
+    Mutant("unparking one name unparks others too", breaks: "end.unpark") {
       $0.after { change, _, table in
         guard case .unpark = change else { return }
         for name in ["A", "B", "C"] { table.unpark(name) }
       }
     },
-    Mutant("a claimed task is not cancelled", breaks: "end.claimed-control") {
+    Mutant("cancelling a claimed task releases it", breaks: "end.claimed-control") {
       $0.rewrite = { change in
         guard case .cancel(.claimed(let lease), _, _) = change else { return change }
         return .release(lease)
@@ -74,12 +74,12 @@ extension Mutant {
   ]
 
   static let leases = [
-    Mutant("what is stale is told to be done", breaks: "lease.twice") {
+    Mutant("a stale change is reported as done", breaks: "lease.twice") {
       $0.answers { $1 == .stale ? .done : $1 }
     },
-    Mutant("only the task of a lease counts", breaks: "lease.old") { $0.ignoreTokens() },
-    Mutant("a lease that was never given is good", breaks: "lease.forged") { $0.ignoreTokens() },
-    Mutant("a running task is taken from its holder", breaks: "lease.unclaimed") {
+    Mutant("a lease's token is ignored", breaks: "lease.old") { $0.ignoreTokens() },
+    Mutant("a forged lease is valid", breaks: "lease.forged") { $0.ignoreTokens() },
+    Mutant("a pause for unclaimed tasks pauses a running one", breaks: "lease.unclaimed") {
       $0.apply = { batch, table in
         let held = Dictionary(
           table.entries.compactMap { entry in entry.lease.map { (entry.record.id, $0) } }
@@ -102,12 +102,12 @@ extension Mutant {
         if case .cancel = change { entry.record.finishedDate = nil }
       }
     },
-    Mutant("a pause forgets the retries", breaks: "control.pause") {
+    Mutant("a pause resets the retries", breaks: "control.pause") {
       $0.afterwards { change, entry, _ in
         if case .pause = change { entry.record.retryCount = 0 }
       }
     },
-    Mutant("a resumed task is as if it were new", breaks: "control.resume") {
+    Mutant("resuming resets the retries", breaks: "control.resume") {
       $0.afterwards { change, entry, _ in
         if case .resume = change { entry.record.retryCount = 0 }
       }
@@ -117,7 +117,7 @@ extension Mutant {
         if case .restart = change { entry.record.lastError = before?.record.lastError }
       }
     },
-    Mutant("a restart keeps every date of expiry", breaks: "control.expiry") {
+    Mutant("a restart keeps an expiry date that has passed", breaks: "control.expiry") {
       $0.afterwards { change, entry, before in
         guard case .restart = change, let before, before.record.expiryDate != nil else { return }
         let present = entry.record
@@ -126,34 +126,34 @@ extension Mutant {
         entry.record.state = present.state
       }
     },
-    Mutant("a new date makes a task new", breaks: "control.reschedule") {
+    Mutant("rescheduling resets the retries", breaks: "control.reschedule") {
       $0.afterwards { change, entry, _ in
         if case .reschedule = change { entry.record.retryCount = 0 }
       }
     },
-    Mutant("an update changes no labels", breaks: "control.update") {
+    Mutant("an update leaves the tags", breaks: "control.update") {
       $0.rewrite = { change in
         guard case .update(let id, var update) = change else { return change }
         update.tags = nil
         return .update(id, update)
       }
     },
-    Mutant("an update makes a task new", breaks: "control.update") {
+    Mutant("an update resets the retries", breaks: "control.update") {
       $0.afterwards { change, entry, _ in
         if case .update = change { entry.record.retryCount = 0 }
       }
     },
-    Mutant("an updated task always goes to the end", breaks: "control.update-place") {
+    Mutant("an updated task always moves to the end", breaks: "control.update-place") {
       $0.afterwards { change, entry, _ in
         if case .update = change { entry.place += 1_000 }
       }
     },
-    Mutant("a task with another priority keeps its place", breaks: "control.update-place") {
+    Mutant("a task with a new priority keeps its position", breaks: "control.update-place") {
       $0.afterwards { change, entry, before in
         if case .update = change, let before { entry.place = before.place }
       }
     },
-    Mutant("a paused task is removed like one that has ended", breaks: "control.remove") {
+    Mutant("a paused task can be removed", breaks: "control.remove") {
       $0.apply = { batch, table in
         let paused = Set(table.records.filter { $0.state == .paused }.map(\.id))
         return table.apply(
@@ -164,7 +164,7 @@ extension Mutant {
         )
       }
     },
-    Mutant("a task that is not there is changed", breaks: "control.unknown") {
+    Mutant("a change to a missing task is done", breaks: "control.unknown") {
       $0.apply = { batch, table in
         let known = Set(table.records.map(\.id))
         return zip(batch, table.apply(batch)).map { change, outcome in
@@ -175,7 +175,7 @@ extension Mutant {
   ]
 
   static let ended = [
-    Mutant("one task more than allowed is kept", breaks: "prune.count") {
+    Mutant("pruning retains one task too many", breaks: "prune.count") {
       $0.rewrite = { change in
         guard case .prune(let state, let date, let count, let now, _) = change else {
           return change
@@ -183,7 +183,7 @@ extension Mutant {
         return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 }, now: now)
       }
     },
-    Mutant("what ended at the date leaves too", breaks: "prune.date") {
+    Mutant("pruning removes a task that ended at the very date", breaks: "prune.date") {
       $0.rewrite = { change in
         guard case .prune(let state, let date, let count, let now, _) = change else {
           return change
@@ -191,7 +191,7 @@ extension Mutant {
         return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count, now: now)
       }
     },
-    Mutant("dates stay when the clock goes back", breaks: "rebase.dates") {
+    Mutant("a rebase changes no dates", breaks: "rebase.dates") {
       $0.apply = { batch, table in
         batch.map { change in
           if case .rebase = change { return .done }
@@ -199,38 +199,38 @@ extension Mutant {
         }
       }
     },
-    Mutant("chosen dates are moved when the clock goes back", breaks: "rebase.dates") {
+    Mutant("a rebase moves chosen dates", breaks: "rebase.dates") {
       $0.rebasing { entry, before, now in
         guard before.countedFrom == nil, before.availableDate > now else { return }
         entry.record.availableDate = now
       }
     },
-    Mutant("dates are moved each time when the clock goes back", breaks: "rebase.dates") {
+    Mutant("a second rebase moves dates again", breaks: "rebase.dates") {
       $0.rebasing { entry, before, now in
         guard let origin = before.countedFrom, before.availableDate > now else { return }
         entry.record.availableDate = now + before.availableDate.timeIntervalSince(origin)
         entry.record.countedFrom = origin
       }
     },
-    Mutant("snoozes stay when the clock goes back", breaks: "rebase.changes") {
+    Mutant("a rebase leaves snoozes", breaks: "rebase.changes") {
       $0.rebasing { entry, before, _ in
         guard before.isPostponed, before.failedDate == nil else { return }
         entry.record.availableDate = before.availableDate
       }
     },
-    Mutant("a date that is chosen after a failure is moved", breaks: "rebase.changes") {
+    Mutant("a rebase moves a date chosen after a failure", breaks: "rebase.changes") {
       $0.rebasing { entry, before, now in
         guard let failed = before.failedDate, failed > now, before.state == .waiting else { return }
         entry.record.availableDate = now + before.availableDate.timeIntervalSince(failed)
       }
     },
-    Mutant("a task stands for its key by the old clock", breaks: "rebase.keys") {
+    Mutant("a rebase leaves the uniqueness window of a task that ended", breaks: "rebase.keys") {
       $0.rebasing { entry, before, _ in
         guard before.state == .succeeded else { return }
         entry.record = before
       }
     },
-    Mutant("what the clock moves is turned round", breaks: "rebase.order") {
+    Mutant("a rebase reverses the order", breaks: "rebase.order") {
       $0.after { change, _, table in
         guard case .rebase = change else { return }
         for index in table.entries.indices { table.entries[index].place *= -1 }
@@ -240,7 +240,7 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Changes tasks after each rebase, given what they were before it.
+  /// Runs `body` on each task after a rebase, with the task's record before it and the new date.
   fileprivate mutating func rebasing(
     _ body: @escaping @Sendable (inout ReferenceTable.Entry, TaskRecord, Date) -> Void
   ) {

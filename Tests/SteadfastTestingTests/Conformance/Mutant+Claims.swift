@@ -2,7 +2,7 @@ import Foundation
 import SteadfastTesting
 import Synchronization
 
-/// Stores that hand tasks out in another order, or others than asked for.
+/// Stores whose claims return the wrong tasks, or return them in the wrong order.
 extension Mutant {
   static let order = [
     Mutant("priority is ignored", breaks: "order.priority") {
@@ -13,32 +13,32 @@ extension Mutant {
         ($1.record.priority.rawValue, $0.place) < ($0.record.priority.rawValue, $1.place)
       }
     },
-    Mutant("the order is that of identities", breaks: "order.kept") {
+    Mutant("tasks are ordered by ID", breaks: "order.kept") {
       $0.goesBefore = {
         $0.rank.isEqual(to: $1.rank) ? $0.record.id < $1.record.id : $0.rank < $1.rank
       }
     },
-    Mutant("a retry keeps its place", breaks: "order.retry") {
+    Mutant("a retried task keeps its position", breaks: "order.retry") {
       $0.afterwards { change, entry, before in
         if case .retry = change, let before { entry.place = before.place }
       }
     },
-    Mutant("what is resumed has its old place", breaks: "order.resume") {
+    Mutant("a resumed task moves to the front", breaks: "order.resume") {
       $0.afterwards { change, entry, before in
         if case .resume = change { entry.place = 0 }
       }
     },
-    Mutant("a restart keeps its place", breaks: "order.restart") {
+    Mutant("a restarted task keeps its position", breaks: "order.restart") {
       $0.afterwards { change, entry, before in
         if case .restart = change, let before { entry.place = before.place }
       }
     },
-    Mutant("a new date is all that changes", breaks: "order.reschedule") {
+    Mutant("a rescheduled task keeps its position", breaks: "order.reschedule") {
       $0.afterwards { change, entry, before in
         if case .reschedule = change, let before { entry.place = before.place }
       }
     },
-    Mutant("what is released goes to the end", breaks: "order.release") {
+    Mutant("a released task moves to the end", breaks: "order.release") {
       $0.afterwards { change, entry, _ in
         if case .release = change { entry.place += 1_000_000 }
       }
@@ -46,14 +46,14 @@ extension Mutant {
   ]
 
   static let claims = [
-    Mutant("tasks are handed out a second early", breaks: "claim.date") {
+    Mutant("tasks are claimed a second early", breaks: "claim.date") {
       $0.request = { request in
         var request = request
         request.now += 1
         return request
       }
     },
-    Mutant("what was available by the latest date stays so", breaks: "claim.earlier-date") {
+    Mutant("an earlier date of a claim is ignored", breaks: "claim.earlier-date") {
       let latest = LatestDate()
       $0.request = { request in
         var request = request
@@ -68,42 +68,42 @@ extension Mutant {
         return request
       }
     },
-    Mutant("a limit of none is one of one", breaks: "claim.limit") {
+    Mutant("a limit of zero means one", breaks: "claim.limit") {
       $0.request = { request in
         var request = request
         request.limit = max(1, request.limit)
         return request
       }
     },
-    Mutant("who names nothing is given anything", breaks: "claim.names") {
+    Mutant("a claim without names returns any task", breaks: "claim.names") {
       $0.request = { request in
         var request = request
         if request.names.isEmpty { request.otherNames = .max }
         return request
       }
     },
-    Mutant("the room of names is ignored", breaks: "claim.names") {
+    Mutant("the capacity of names is ignored", breaks: "claim.names") {
       $0.request = { request in
         var request = request
         request.names = request.names.mapValues { _ in .max }
         return request
       }
     },
-    Mutant("other names have the room of all together", breaks: "claim.other-names") {
+    Mutant("unlisted names share one capacity with all others", breaks: "claim.other-names") {
       $0.request = { request in
         var request = request
         request.limit = min(request.limit, request.names.values.reduce(request.otherNames, +))
         return request
       }
     },
-    Mutant("names that nobody claims are handed out", breaks: "claim.unknown-names") {
+    Mutant("unlisted names are claimed", breaks: "claim.unknown-names") {
       $0.request = { request in
         var request = request
         request.otherNames = .max
         return request
       }
     },
-    Mutant("a name with a NUL is refused in a claim", breaks: "claim.texts") {
+    Mutant("a claim rejects a name with a NUL", breaks: "claim.texts") {
       $0.request = { request in
         let hasNUL = request.names.keys.contains { $0.utf8.contains(0) }
         guard !hasNUL else { throw PlainStoreError.refused }
@@ -127,14 +127,14 @@ extension Mutant {
         return request
       }
     },
-    Mutant("a running task looks as if it waited", breaks: "claim.once") {
+    Mutant("a running task is reported as waiting", breaks: "claim.once") {
       $0.shown = { record in
         var record = record
         if record.state == .running { record.state = .waiting }
         return record
       }
     },
-    Mutant("the next date is that of what was kept first", breaks: "claim.next-date") {
+    Mutant("the next date is that of the oldest task", breaks: "claim.next-date") {
       $0.nextDate = { date, request, table in
         let later = table.entries.map(\.record).first {
           $0.state == .waiting && $0.availableDate > request.now
@@ -142,10 +142,10 @@ extension Mutant {
         return later?.availableDate ?? date
       }
     },
-    Mutant("the next date is nothing when the limit is reached", breaks: "claim.next-date-now") {
+    Mutant("there is no next date once the limit is reached", breaks: "claim.next-date-now") {
       $0.nextDate = { date, request, _ in date == request.now ? nil : date }
     },
-    Mutant("the next date is now for want of room", breaks: "claim.next-date-room") {
+    Mutant("a name without capacity makes the next date now", breaks: "claim.next-date-room") {
       $0.nextDate = { date, request, table in
         let hasMore = table.records.contains {
           $0.state == .waiting && $0.availableDate <= request.now
@@ -157,14 +157,14 @@ extension Mutant {
 }
 
 extension ReferenceTable.Entry.Rank {
-  /// Whether only the places differ.
+  /// Returns whether the two ranks differ at most in their positions.
   fileprivate func isEqual(to other: Self) -> Bool {
     priority == other.priority && availableDate == other.availableDate
   }
 }
 
 extension String {
-  /// What stands before the first NUL.
+  /// The characters before the first NUL.
   fileprivate var untilNUL: String {
     String(String.UnicodeScalarView(unicodeScalars.prefix { $0 != "\0" }))
   }

@@ -1,13 +1,13 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of tasks with a unique key that have expired.
+/// Stores that break a rule about expired tasks with a unique key.
 extension Mutant {
   static let expiredTwins = [
-    Mutant("a task that has expired keeps new ones out", breaks: "unique.expired") {
+    Mutant("an expired task rejects new ones", breaks: "unique.expired") {
       $0.expiredKeepOut { $0.keyRole == .holder }
     },
-    Mutant("a task that has expired is taken over", breaks: "unique.expired") {
+    Mutant("an expired task is replaced", breaks: "unique.expired") {
       $0.apply = { batch, table in
         guard case .insert(let record, .replace) = batch.first,
           let index = table.firstExpired(before: record, where: { _ in true })
@@ -16,7 +16,7 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("a task that has expired keeps its role beside a new one", breaks: "unique.expired") {
+    Mutant("an expired task keeps its role beside a new one", breaks: "unique.expired") {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
@@ -27,7 +27,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a task loses its key while it runs", breaks: "unique.expired-running") {
+    Mutant("an expired running task loses its key", breaks: "unique.expired-running") {
       $0.apply = { batch, table in
         guard case .insert(let record, _) = batch.first, let key = record.uniqueKey else {
           return table.apply(batch)
@@ -40,10 +40,10 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("a successor that has expired keeps new ones out", breaks: "unique.expired-successor") {
+    Mutant("an expired successor rejects new tasks", breaks: "unique.expired-successor") {
       $0.expiredKeepOut { $0.keyRole == .successor }
     },
-    Mutant("a successor that will have expired supersedes", breaks: "unique.expired-successor") {
+    Mutant("a successor that expires early supersedes", breaks: "unique.expired-successor") {
       $0.apply = { batch, table in
         guard case .retry(let lease, let date, let count, let failure, _) = batch.first else {
           return table.apply(batch)
@@ -58,7 +58,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("what has lost its role is updated", breaks: "unique.displaced") {
+    Mutant("a task without its role is updated", breaks: "unique.displaced") {
       $0.apply = { batch, table in
         guard case .update(let id, let update) = batch.first,
           let index = table.entries.firstIndex(where: { $0.record.id == id }),
@@ -68,7 +68,7 @@ extension Mutant {
         return [.done]
       }
     },
-    Mutant("what has lost its role is restarted without it", breaks: "unique.displaced") {
+    Mutant("a task without its role is restarted without it", breaks: "unique.displaced") {
       $0.apply = { batch, table in
         guard case .restart(.unclaimed(let id), let date, _) = batch.first,
           let index = table.entries.firstIndex(where: { $0.record.id == id }),
@@ -82,7 +82,7 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Leaves a new task out because of some tasks that have expired.
+  /// Rejects a new task as a duplicate of an expired one that satisfies `isMeant`.
   fileprivate mutating func expiredKeepOut(_ isMeant: @escaping @Sendable (TaskRecord) -> Bool) {
     apply = { batch, table in
       guard case .insert(let record, _) = batch.first,
@@ -94,7 +94,7 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  /// The first task with the key of a new one that does not run, and has expired.
+  /// Returns the index of the first expired task that has the new task's key and is not running.
   fileprivate func firstExpired(
     before record: TaskRecord,
     where isMeant: (TaskRecord) -> Bool
@@ -108,7 +108,7 @@ extension ReferenceTable {
 }
 
 extension TaskRecord {
-  /// Makes the task one that has not expired.
+  /// Moves the expiry date to the distant future.
   fileprivate mutating func expiryDateIsFar() {
     apply(TaskUpdate(expiryDate: .distantFuture))
   }

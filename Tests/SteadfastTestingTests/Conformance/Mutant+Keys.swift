@@ -1,31 +1,31 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of unique keys.
+/// Stores that break a rule about unique keys.
 extension Mutant {
   static let uniqueKeys = [
-    Mutant("tasks that have ended keep new ones out", breaks: "unique.keep") {
+    Mutant("ended tasks make new ones duplicates", breaks: "unique.keep") {
       $0.endedKeepOut(.keep)
     },
-    Mutant("tasks that have ended refuse new ones", breaks: "unique.reject") {
+    Mutant("ended tasks reject new ones", breaks: "unique.reject") {
       $0.endedKeepOut(.reject)
     },
-    Mutant("that a task was taken over is not told", breaks: "unique.replace") {
+    Mutant("a replacement is reported as done", breaks: "unique.replace") {
       $0.answers { _, outcome in if case .replaced = outcome { .done } else { outcome } }
     },
-    Mutant("what is taken over has no tags", breaks: "unique.replace") {
+    Mutant("a replaced task has no tags", breaks: "unique.replace") {
       $0.insertions { $0.copy(tags: []) }
     },
-    Mutant("a parked task that takes over stays parked", breaks: "unique.replace") {
+    Mutant("a replaced parked task stays parked", breaks: "unique.replace") {
       $0.afterTakingOver { entry, _, before in entry.record.state = before.state }
     },
-    Mutant("a task is postponed for ever", breaks: "unique.replace-date") {
+    Mutant("replacements postpone a task forever", breaks: "unique.replace-date") {
       $0.insertions { $0.copy(latestDate: .some(nil)) }
     },
-    Mutant("the date of a retry is forgotten", breaks: "unique.replace-date") {
+    Mutant("a replacement drops the date of a retry", breaks: "unique.replace-date") {
       $0.afterTakingOver { entry, new, _ in entry.record.availableDate = new.availableDate }
     },
-    Mutant("a successor is handed out", breaks: "unique.successor") { $0.successorsRun() },
+    Mutant("a successor is claimed", breaks: "unique.successor") { $0.successorsRun() },
     Mutant("further tasks wait behind a successor", breaks: "unique.successor") {
       $0.apply = { batch, table in
         let successors = table.hideRoles { $0.keyRole == .successor }
@@ -33,7 +33,7 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("the successor of an abandoned task stays behind", breaks: "unique.promoted") {
+    Mutant("the successor of an abandoned task is not promoted", breaks: "unique.promoted") {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
@@ -47,7 +47,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a successor goes before a task that waits again", breaks: "unique.released") {
+    Mutant("a successor is promoted before a released task", breaks: "unique.released") {
       $0.after { change, _, table in
         guard case .release(let lease) = change, let key = table.record(of: lease.id)?.uniqueKey
         else { return }
@@ -57,7 +57,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("a successor begins with no retries", breaks: "unique.superseded") {
+    Mutant("a superseding successor resets the retries", breaks: "unique.superseded") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         for case .superseded(let id) in outcomes {
@@ -68,7 +68,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a task that was put off is not superseded", breaks: "unique.superseded") {
+    Mutant("a snoozed task is not superseded", breaks: "unique.superseded") {
       $0.apply = { batch, table in
         guard case .retry(_, _, _, nil, _) = batch.first else { return table.apply(batch) }
         let successors = table.hideRoles { $0.keyRole == .successor }
@@ -76,22 +76,22 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("joining is keeping", breaks: "unique.join") {
+    Mutant("the join policy behaves like keep", breaks: "unique.join") {
       $0.rewrite = { change in
         guard case .insert(let record, .join) = change else { return change }
         return .insert(record, onDuplicate: .keep)
       }
     },
-    Mutant("a task stands for others until it has ended", breaks: "unique.window") {
+    Mutant("the uniqueness window ends with the task", breaks: "unique.window") {
       $0.insertions { $0.copy(uniqueUntil: .some(nil)) }
     },
-    Mutant("a task that stands for others is pruned", breaks: "unique.window") {
+    Mutant("a task within its uniqueness window is pruned", breaks: "unique.window") {
       $0.rewrite = { change in
         guard case .prune(let state, let date, let count, _, _) = change else { return change }
         return .prune(state, endedBefore: date, keepingLatest: count, now: .distantFuture)
       }
     },
-    Mutant("a restarted task takes the key", breaks: "unique.restart") {
+    Mutant("a restarted task seizes a taken key", breaks: "unique.restart") {
       $0.apply = { batch, table in
         guard case .restart(.unclaimed(let id), _, _) = batch.first,
           let key = table.record(of: id)?.uniqueKey
@@ -100,7 +100,7 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("a key belongs to all names", breaks: "unique.names") {
+    Mutant("all names share their unique keys", breaks: "unique.names") {
       $0.apply = { batch, table in
         guard case .insert(let record, .keep) = batch.first, batch.count == 1,
           let twin = table.records.first(where: { other in
@@ -111,14 +111,14 @@ extension Mutant {
         return [.duplicate(of: twin.id)]
       }
     },
-    Mutant("keys are the same in either case", breaks: "unique.exact") {
+    Mutant("unique keys are case-insensitive", breaks: "unique.exact") {
       $0.insertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
     },
   ]
 }
 
 extension PlainStore.Behaviour {
-  /// Treats tasks that have ended as those that wait.
+  /// Treats ended tasks like waiting ones.
   fileprivate mutating func endedKeepOut(_ policy: UniquePolicy) {
     apply = { batch, table in
       guard case .insert(let record, policy) = batch.first, let key = record.uniqueKey,
@@ -136,7 +136,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to the entry of a task that has taken over a new one.
+  /// Runs `body` on the entry of a task that a new one has replaced.
   fileprivate mutating func afterTakingOver(
     _ body:
       @escaping @Sendable (inout ReferenceTable.Entry, _ new: TaskRecord, _ old: TaskRecord) -> Void
@@ -155,7 +155,7 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  /// Takes the roles of some tasks, and returns them.
+  /// Removes the roles of the tasks that satisfy `isMeant`, and returns those roles.
   fileprivate mutating func hideRoles(
     _ isMeant: (TaskRecord) -> Bool
   ) -> [TaskID: UniqueKeyRole] {

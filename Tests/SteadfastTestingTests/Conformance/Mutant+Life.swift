@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that forget, that share badly, and that take turns badly.
+/// Stores that lose data when reopened, share tasks incorrectly, or race.
 extension Mutant {
   static let life = [
     Mutant("a new store has a task", breaks: "life.empty") {
@@ -17,23 +17,23 @@ extension Mutant {
         _ = table.apply([.insert(record, onDuplicate: .keep)])
       }
     },
-    Mutant("opening once more interrupts", breaks: "life.open-again") { $0.opensAnew = true },
-    Mutant("who is cancelled is thrown out", breaks: "life.cancelled-caller") {
+    Mutant("opening twice interrupts tasks", breaks: "life.open-again") { $0.opensAnew = true },
+    Mutant("a cancelled caller gets a cancellation error", breaks: "life.cancelled-caller") {
       $0.heedsCancellation = true
     },
     Mutant("a closed store answers", breaks: "life.close") { $0.closes = false },
     Mutant("a destroyed store answers", breaks: "life.destroy") { $0.destroys = false },
-    Mutant("what was destroyed comes back", breaks: "life.destroyed-data") { $0.erases = false },
-    Mutant("a closed store leaves its tasks", breaks: "life.destroyed-anytime") {
+    Mutant("destroyed tasks come back", breaks: "life.destroyed-data") { $0.erases = false },
+    Mutant("destroying a closed store leaves its tasks", breaks: "life.destroyed-anytime") {
       $0.destroysClosed = false
     },
-    Mutant("a store that was not opened leaves tasks", breaks: "life.destroyed-anytime") {
+    Mutant("destroying an unopened store leaves its tasks", breaks: "life.destroyed-anytime") {
       $0.destroysUnopened = false
     },
-    Mutant("a store is destroyed only once", breaks: "life.destroyed-anytime") {
+    Mutant("destroying a store twice throws", breaks: "life.destroyed-anytime") {
       $0.destroysAgain = .error
     },
-    Mutant("a destroyed store takes the tasks of the next", breaks: "life.destroyed-anytime") {
+    Mutant("destroying twice erases the next store's tasks", breaks: "life.destroyed-anytime") {
       $0.destroysAgain = .erasing
     },
   ]
@@ -42,7 +42,7 @@ extension Mutant {
     Mutant("the last error is lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.lastError = nil }
     },
-    Mutant("what was put off is forgotten when opened again", breaks: "reopen.records") {
+    Mutant("postponements are lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.isPostponed = false }
     },
     Mutant("earlier failures are lost when opened again", breaks: "reopen.records") {
@@ -51,13 +51,13 @@ extension Mutant {
     Mutant("relaxed changes are lost when closed", breaks: "reopen.records") {
       $0.keepsRelaxed = false
     },
-    Mutant("the order is that of identities when opened again", breaks: "reopen.order") {
+    Mutant("tasks are ordered by ID when opened again", breaks: "reopen.order") {
       $0.atReopening { $0.place = Int($0.record.id.low & 0xffff) - 1_000_000 }
     },
-    Mutant("a successor is handed out when opened again", breaks: "reopen.keys") {
+    Mutant("a successor is claimed when opened again", breaks: "reopen.keys") {
       $0.atReopening { if $0.record.keyRole == .successor { $0.record.keyRole = nil } }
     },
-    Mutant("what was restarted has its old date when opened again", breaks: "reopen.removed") {
+    Mutant("a restarted task has its old date when opened again", breaks: "reopen.removed") {
       $0.atReopening { $0.record.availableDate = $0.record.createdDate }
     },
     Mutant("an interruption is not counted", breaks: "reopen.interrupted") {
@@ -70,64 +70,63 @@ extension Mutant {
         }
       }
     },
-    Mutant("what was running stays so for ever", breaks: "reopen.interrupted") {
+    Mutant("an interrupted task stays running forever", breaks: "reopen.interrupted") {
       $0.reopen = { _ in }
     },
-    Mutant("leases are counted anew when opened again", breaks: "reopen.leases") {
+    Mutant("the tokens of leases repeat when opened again", breaks: "reopen.leases") {
       $0.keepsTokens = false
     },
   ]
 
   static let sharing = [
-    Mutant("claims last no time", breaks: "sharing.durations", isShared: true) {
+    Mutant("claims have a duration of zero", breaks: "sharing.durations", isShared: true) {
       $0.sharing = StoreSharing(leaseDuration: .zero)
     },
-    Mutant("claims never run out", breaks: "sharing.runs-out", isShared: true) {
+    Mutant("leases never expire", breaks: "sharing.runs-out", isShared: true) {
       $0.request = { request in
         var request = request
         request.leaseDuration = nil
         return request
       }
     },
-    Mutant("the clock of who claims ends claims", breaks: "sharing.clocks", isShared: true) {
+    Mutant("leases expire by the queue's clock", breaks: "sharing.clocks", isShared: true) {
       $0.usesClockOfRequests = true
     },
-    Mutant("a claim that is not held is extended", breaks: "sharing.extend", isShared: true) {
+    Mutant("a stale lease is extended", breaks: "sharing.extend", isShared: true) {
       $0.answers { change, outcome in
         if case .extend = change { return .done }
         return outcome
       }
     },
-    Mutant("claims are not extended", breaks: "sharing.extended", isShared: true) {
+    Mutant("leases are not extended", breaks: "sharing.extended", isShared: true) {
       $0.rewrite = { change in
         if case .extend = change { return .unpark(name: "") }
         return change
       }
     },
-    Mutant("claims are extended by a queue's clock", breaks: "sharing.extended", isShared: true) {
+    Mutant("leases are extended by the queue's clock", breaks: "sharing.extended", isShared: true) {
       $0.extendsFromRequests = true
     },
-    Mutant("an extension lasts too short", breaks: "sharing.extended", isShared: true) {
+    Mutant("an extension is too short", breaks: "sharing.extended", isShared: true) {
       $0.rewrite = { change in
         guard case .extend(let lease, let duration) = change else { return change }
         return .extend(lease, for: duration / 2)
       }
     },
-    Mutant("a claim of a clock that was ahead lasts", breaks: "sharing.clock-back", isShared: true)
-    {
+    Mutant("a rebase leaves leases of a fast clock", breaks: "sharing.clock-back", isShared: true) {
       $0.hasOneClock = true
       $0.rewrite = { change in
         if case .rebase = change { return .unpark(name: "") }
         return change
       }
     },
-    Mutant("the ends of claims are no next date", breaks: "sharing.next-date", isShared: true) {
+    Mutant("the next date ignores ends of leases", breaks: "sharing.next-date", isShared: true) {
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting }.map(\.availableDate)
         return waiting.filter { $0 > request.now }.min()
       }
     },
-    Mutant("the store's clock tells the next date", breaks: "sharing.next-date", isShared: true) {
+    Mutant("the next date is by the store's clock", breaks: "sharing.next-date", isShared: true) {
       $0.first = { $0.clock += 1_000_000 }
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting }.map(\.availableDate)
@@ -135,32 +134,32 @@ extension Mutant {
         return (waiting.filter { $0 > request.now } + ends).min()
       }
     },
-    Mutant("a second store takes tasks over at once", breaks: "sharing.two", isShared: true) {
+    Mutant("a second store interrupts the first's tasks", breaks: "sharing.two", isShared: true) {
       $0.opensAnew = true
     },
-    Mutant("whoever opens interrupts all others", breaks: "sharing.closed", isShared: true) {
+    Mutant("each opening interrupts all other stores", breaks: "sharing.closed", isShared: true) {
       $0.opensAnew = true
     },
   ]
 
   static let concurrency = [
-    Mutant("two claims read before either writes", breaks: "concurrency.claims") {
+    Mutant("two claims both read before either writes", breaks: "concurrency.claims") {
       $0.racesInClaim = true
     },
-    Mutant("two changes read before either writes", breaks: "concurrency.changes") {
+    Mutant("two changes both read before either writes", breaks: "concurrency.changes") {
       $0.racesInApply = true
     },
-    Mutant("two twins are looked for before either is kept", breaks: "concurrency.keys") {
+    Mutant("two tasks with one unique key are inserted", breaks: "concurrency.keys") {
       $0.racesInApply = true
     },
-    Mutant("two ends are checked before either is kept", breaks: "concurrency.leases") {
+    Mutant("two attempts with one lease both end", breaks: "concurrency.leases") {
       $0.racesInApply = true
     },
   ]
 
   static let model = [
-    // No requirement with steps of its own has this case.
-    Mutant("who pauses an urgent task that is claimed resets its retries", breaks: "model.random") {
+    // Only the random cases cover this.
+    Mutant("pausing an urgent claimed task resets its retries", breaks: "model.random") {
       $0.afterwards { change, entry, _ in
         guard case .pause(.claimed) = change, entry.record.priority > .normal else { return }
         entry.record.retryCount = 0

@@ -1,18 +1,18 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of order keys or of conditions.
+/// Stores that break a rule about order keys or conditions.
 extension Mutant {
   static let orderKeys = [
-    Mutant("tasks with an order key run side by side", breaks: "order-key.one") {
+    Mutant("tasks with one order key run concurrently", breaks: "order-key.one") {
       $0.insertions { $0.copy(orderKey: .some(nil)) }
     },
-    Mutant("each name has an order of its own", breaks: "order-key.one") {
+    Mutant("order keys are separate for each name", breaks: "order-key.one") {
       $0.insertions { record in
         record.copy(orderKey: .some(record.orderKey.map { "\(record.name) \($0)" }))
       }
     },
-    Mutant("the higher priority goes first", breaks: "order-key.one") {
+    Mutant("priority overrides the order", breaks: "order-key.one") {
       $0.after { _, _, table in
         for index in table.entries.indices {
           let entry = table.entries[index]
@@ -21,36 +21,36 @@ extension Mutant {
         }
       }
     },
-    Mutant("a task that is retried lets the next one pass", breaks: "order-key.held-up") {
+    Mutant("a retried task moves behind the next one", breaks: "order-key.held-up") {
       $0.afterwards { change, entry, _ in
         if case .retry = change { entry.number = entry.place }
       }
     },
-    Mutant("a task that is paused lets the next one pass", breaks: "order-key.held-up") {
+    Mutant("a paused task moves behind the next one", breaks: "order-key.held-up") {
       $0.afterwards { change, entry, _ in
         if case .pause = change { entry.number = entry.place }
       }
     },
-    Mutant("an abandoned task keeps the next one waiting", breaks: "order-key.ended") {
+    Mutant("an abandoned task always blocks the next one", breaks: "order-key.ended") {
       $0.afterwards { change, entry, _ in
         if case .abandon = change { entry.record = entry.record.copy(blocksOrderOnFailure: true) }
       }
     },
-    Mutant("a restarted task is the last one", breaks: "order-key.restart") {
+    Mutant("a restarted task moves to the end", breaks: "order-key.restart") {
       $0.afterwards { change, entry, _ in
         if case .restart = change { entry.number = entry.place }
       }
     },
-    Mutant("no task holds its order", breaks: "order-key.holds") {
+    Mutant("no task blocks its order key", breaks: "order-key.holds") {
       $0.insertions { $0.copy(blocksOrderOnFailure: false) }
     },
-    Mutant("a task that holds its order is pruned", breaks: "order-key.holds") {
+    Mutant("a task that blocks its order key is pruned", breaks: "order-key.holds") {
       $0.after { change, _, table in
         guard case .prune(let state, _, _, _, _) = change else { return }
         table.entries.removeAll { $0.record.state == state && $0.record.holdsUpOthers }
       }
     },
-    Mutant("the order is that of identities when opened again", breaks: "reopen.order-keys") {
+    Mutant("order keys are ordered by ID when opened again", breaks: "reopen.order-keys") {
       $0.reopen = { table in
         table.interrupt()
         for index in table.entries.indices {
@@ -66,20 +66,20 @@ extension Mutant {
         record.copy(conditions: record.conditions.min().map { [$0] } ?? [])
       }
     },
-    Mutant("conditions are the same in either case", breaks: "conditions.all") {
+    Mutant("conditions are case-insensitive", breaks: "conditions.all") {
       $0.insertions { record in
         let lowercased = record.conditions.map { TaskCondition(rawValue: $0.rawValue.lowercased()) }
         return record.copy(conditions: Set(lowercased))
       }
     },
-    Mutant("what a claim names always holds", breaks: "conditions.name") {
+    Mutant("a claim of one task hands out none named A", breaks: "conditions.name") {
       $0.request = { request in
         var request = request
         if request.limit == 1 { request.names["A"] = 0 }
         return request
       }
     },
-    Mutant("what is taken over requires nothing", breaks: "conditions.replaced") {
+    Mutant("a replaced task has no conditions", breaks: "conditions.replaced") {
       $0.insertions { $0.id.low & 0xff == 2 ? $0.copy(conditions: []) : $0 }
     },
   ]

@@ -1,17 +1,17 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of several queues in one store.
+/// Stores that break a rule about several queues in one store.
 extension Mutant {
   static let queues = [
-    Mutant("a claim of one task takes one of any queue", breaks: "queue.claim") {
+    Mutant("a claim with a limit of one uses the default queue", breaks: "queue.claim") {
       $0.request = { request in
         var request = request
         if request.limit == 1 { request.queue = "" }
         return request
       }
     },
-    Mutant("what waits for its date is in every queue", breaks: "queue.claim") {
+    Mutant("a scheduled task is in the default queue", breaks: "queue.claim") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         for index in table.entries.indices {
@@ -22,14 +22,14 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a look-up without a queue finds all tasks", breaks: "queue.look-up") {
+    Mutant("a look-up in the default queue finds all tasks", breaks: "queue.look-up") {
       $0.matches = { record, filter in
         var filter = filter
         if filter.queue == "" { filter.queue = nil }
         return filter.matches(record)
       }
     },
-    Mutant("a unique key is one of all queues", breaks: "queue.keys") {
+    Mutant("all queues share their unique keys", breaks: "queue.keys") {
       $0.apply = { batch, table in
         for case .insert(let record, let policy) in batch.dropFirst() {
           let first = batch.firstInsertion
@@ -41,16 +41,16 @@ extension Mutant {
         return table.apply(batch)
       }
     },
-    Mutant("a task of a queue has no order", breaks: "queue.keys") {
+    Mutant("a task of a named queue has no order key", breaks: "queue.keys") {
       $0.insertions { $0.queue.isEmpty ? $0 : $0.copy(orderKey: .some(nil)) }
     },
-    Mutant("tasks of all queues are unparked", breaks: "queue.changes") {
+    Mutant("unparking affects all queues", breaks: "queue.changes") {
       $0.after { change, _, table in
         guard case .unpark(let name, let queue) = change, !queue.isEmpty else { return }
         table.unpark(name)
       }
     },
-    Mutant("tasks of all queues are pruned", breaks: "queue.changes") {
+    Mutant("pruning affects all queues", breaks: "queue.changes") {
       $0.after { change, _, table in
         guard case .prune(let state, let date, let count, let now, let queue) = change,
           !queue.isEmpty
@@ -60,7 +60,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("queues are the same if Swift says so", breaks: "queue.names") {
+    Mutant("names of queues are compared by canonical equivalence", breaks: "queue.names") {
       $0.matches = { record, filter in
         guard let queue = filter.queue, queue == record.queue else {
           return filter.matches(record)

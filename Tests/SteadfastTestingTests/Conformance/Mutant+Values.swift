@@ -1,16 +1,16 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that lose values, or set them when they must not.
+/// Stores that lose values, or set values that they must not set.
 extension Mutant {
   static let values = [
-    Mutant("a value is cut at 1,000 bytes", breaks: "values.kept") {
+    Mutant("a value is truncated at 1,000 bytes", breaks: "values.kept") {
       $0.setting { $0.map { Array($0.prefix(1_000)) } }
     },
-    Mutant("a value is text", breaks: "values.kept") {
+    Mutant("a value is stored as text", breaks: "values.kept") {
       $0.setting { $0.map { Array(String(decoding: $0, as: UTF8.self).utf8) } }
     },
-    Mutant("no bytes are no value", breaks: "values.kept") {
+    Mutant("an empty value is no value", breaks: "values.kept") {
       $0.setting { $0.flatMap { $0.isEmpty ? nil : $0 } }
     },
     Mutant("a value is never removed", breaks: "values.kept") {
@@ -19,28 +19,28 @@ extension Mutant {
         return .setValue(named: name, from: old, to: old)
       }
     },
-    Mutant("names of values are cut", breaks: "values.kept") {
+    Mutant("names of values are truncated", breaks: "values.kept") {
       $0.naming { String($0.prefix(255)) }
     },
     Mutant("names of values are normalised", breaks: "values.names") {
       $0.naming { $0.precomposedStringWithCanonicalMapping }
     },
-    Mutant("names of values are the same in lower case", breaks: "values.names") {
+    Mutant("names of values are case-insensitive", breaks: "values.names") {
       $0.naming { $0.lowercased() }
     },
-    Mutant("a value is set whatever it was", breaks: "values.compared") {
+    Mutant("a value is set without comparing", breaks: "values.compared") {
       $0.comparing { _, present in present }
     },
-    Mutant("a value that is not there is set", breaks: "values.compared") {
+    Mutant("a missing value is set without comparing", breaks: "values.compared") {
       $0.comparing { old, present in present.flatMap { _ in old } }
     },
-    Mutant("a value is new though there is one", breaks: "values.compared") {
+    Mutant("an expected absence matches any value", breaks: "values.compared") {
       $0.comparing { old, present in old ?? present }
     },
     Mutant("values are compared by their lengths", breaks: "values.compared") {
       $0.comparing { old, present in old?.count == present?.count ? present : old }
     },
-    Mutant("a value that differs guards itself alone", breaks: "values.guard") {
+    Mutant("a differing value rejects only its own change", breaks: "values.guard") {
       $0.apply = { batch, table in
         let isMet = batch.map { table.isMet($0) }
         let rest = zip(batch, isMet).filter(\.1).map(\.0)
@@ -48,7 +48,7 @@ extension Mutant {
         return isMet.map { $0 ? outcomes.removeFirst() : .valueDiffers }
       }
     },
-    Mutant("what came before a value that differs is stored", breaks: "values.guard") {
+    Mutant("changes before a differing value are stored", breaks: "values.guard") {
       $0.apply = { batch, table in
         guard let first = batch.firstIndex(where: { !table.isMet($0) }) else {
           return table.apply(batch)
@@ -57,7 +57,7 @@ extension Mutant {
         return batch.map { _ in .valueDiffers }
       }
     },
-    Mutant("a value that differs makes its batch stale", breaks: "values.guard") {
+    Mutant("a differing value makes its batch stale", breaks: "values.guard") {
       $0.apply = { batch, table in
         table.apply(batch).enumerated().map { place, outcome in
           guard outcome == .valueDiffers, case .setValue = batch[place] else {
@@ -67,7 +67,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("an insertion is refused before values are compared", breaks: "values.guard") {
+    Mutant("a rejected insertion takes precedence over a differing value", breaks: "values.guard") {
       $0.apply = { batch, table in
         let others = batch.filter { if case .setValue = $0 { false } else { true } }
         var trial = table
@@ -75,7 +75,7 @@ extension Mutant {
         return batch.map { _ in .batchRefused }
       }
     },
-    Mutant("a refused batch sets its values", breaks: "values.refused") {
+    Mutant("a rejected batch sets its values", breaks: "values.refused") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         guard outcomes.contains(.batchRefused) else { return outcomes }
@@ -91,7 +91,7 @@ extension Mutant {
     Mutant("a rebase removes values", breaks: "values.apart") {
       $0.after { change, _, table in if case .rebase = change { table.values = [:] } }
     },
-    Mutant("a value is a task", breaks: "values.apart") {
+    Mutant("setting a value inserts a task", breaks: "values.apart") {
       $0.after { change, _, table in
         guard case .setValue(let name, _, let bytes?) = change else { return }
         let record = TaskRecord(
@@ -104,16 +104,16 @@ extension Mutant {
         _ = table.apply([.insert(record, onDuplicate: .keep)])
       }
     },
-    Mutant("a name of no bytes is taken", breaks: "form.values") {
+    Mutant("an empty name is accepted", breaks: "form.values") {
       $0.overlooks = { $0.message.contains("has 0 bytes of UTF-8") }
     },
-    Mutant("a name is taken that is too long", breaks: "form.values") {
+    Mutant("a name that is too long is accepted", breaks: "form.values") {
       $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
     },
-    Mutant("a value is taken that is too long", breaks: "form.values") {
+    Mutant("a value that is too long is accepted", breaks: "form.values") {
       $0.overlooks = { $0.message.contains("a store holds at most") }
     },
-    Mutant("a NUL is taken in the name of a value", breaks: "form.values") {
+    Mutant("a NUL in the name of a value is accepted", breaks: "form.values") {
       $0.overlooks = { $0.message.contains("the name of a value has a NUL") }
     },
     Mutant("a destroyed store leaves its values", breaks: "life.values") {
@@ -125,18 +125,18 @@ extension Mutant {
         table.values = [:]
       }
     },
-    Mutant("values are lost if another store opens", breaks: "sharing.values", isShared: true) {
+    Mutant("values are lost when another store opens", breaks: "sharing.values", isShared: true) {
       $0.reopen = { $0.values = [:] }
       $0.opensAnew = true
     },
-    Mutant("values are compared before others set them", breaks: "concurrency.values") {
+    Mutant("two changes both compare before either sets a value", breaks: "concurrency.values") {
       $0.racesInApply = true
     },
   ]
 }
 
 extension PlainStore.Behaviour {
-  /// Sets other values than those that it is given.
+  /// Replaces the bytes of values before they are compared or set.
   fileprivate mutating func setting(_ body: @escaping @Sendable ([UInt8]?) -> [UInt8]?) {
     rewrite = { change in
       guard case .setValue(let name, let old, let new) = change else { return change }
@@ -144,7 +144,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Holds values under other names.
+  /// Replaces the names of values.
   fileprivate mutating func naming(_ body: @escaping @Sendable (String) -> String) {
     rewrite = { change in
       guard case .setValue(let name, let old, let new) = change else { return change }
@@ -153,7 +153,7 @@ extension PlainStore.Behaviour {
     value = { $1.values[ExactText(body($0))] }
   }
 
-  /// Compares with another value than the change names.
+  /// Replaces the expected value of each change that sets one.
   fileprivate mutating func comparing(
     _ body: @escaping @Sendable (_ named: [UInt8]?, _ present: [UInt8]?) -> [UInt8]?
   ) {

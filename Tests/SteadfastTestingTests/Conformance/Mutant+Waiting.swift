@@ -1,22 +1,22 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of tasks that wait for others, before any of them has ended.
+/// Stores that break a rule about dependencies, before any dependency has ended.
 extension Mutant {
   static let waiting = [
-    Mutant("a parked task holds up nobody", breaks: "dependencies.waits") {
+    Mutant("a parked task does not block its dependents", breaks: "dependencies.waits") {
       $0.after { change, _, table in
         guard case .park(let lease, _) = change else { return }
         table.editDependencies { $1.tasks.remove(lease.id) }
       }
     },
-    Mutant("a task that waits for others makes the next date now", breaks: "dependencies.waits") {
+    Mutant("a task with dependencies makes the next date now", breaks: "dependencies.waits") {
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting && !$0.dependencies.isEmpty }
         return waiting.contains { $0.availableDate <= request.now } ? request.now : date
       }
     },
-    Mutant("a task waits without end", breaks: "dependencies.unmet") {
+    Mutant("a missing dependency is ignored", breaks: "dependencies.unmet") {
       $0.apply = { batch, table in
         var known = Set(table.entries.map(\.record.id))
         return table.apply(
@@ -29,7 +29,7 @@ extension Mutant {
         )
       }
     },
-    Mutant("what comes with an unmet dependency is stored", breaks: "dependencies.unmet") {
+    Mutant("the rest of a batch with an unmet dependency is stored", breaks: "dependencies.unmet") {
       $0.apply = { batch, table in
         var trial = table
         let outcomes = trial.apply(batch)
@@ -42,7 +42,7 @@ extension Mutant {
         return stored
       }
     },
-    Mutant("any unmet dependency is told", breaks: "dependencies.unmet") {
+    Mutant("the outcome names the greatest unmet dependency", breaks: "dependencies.unmet") {
       $0.answers { change, outcome in
         guard case .unmetDependency = outcome, case .insert(let record, _) = change else {
           return outcome
@@ -50,7 +50,7 @@ extension Mutant {
         return record.dependencies.tasks.max().map { .unmetDependency($0) } ?? outcome
       }
     },
-    Mutant("what was refused is there for what comes later", breaks: "dependencies.unmet") {
+    Mutant("a rejected task satisfies later dependencies", breaks: "dependencies.unmet") {
       $0.apply = { batch, table in
         var refused: Set<TaskID> = []
         return zip(batch, table.apply(batch)).map { change, outcome in
@@ -64,18 +64,18 @@ extension Mutant {
         }
       }
     },
-    Mutant("what has ended before is not noted", breaks: "dependencies.ended-before") {
+    Mutant("a dependency that ended earlier is not recorded", breaks: "dependencies.ended-before") {
       $0.afterwards { change, entry, _ in
         if case .insert = change { entry.record.dependencies.failed = [:] }
       }
     },
-    Mutant("a new task knows better", breaks: "dependencies.ended-before") {
+    Mutant("a new task's own cause is kept", breaks: "dependencies.ended-before") {
       $0.afterwards { change, entry, _ in
         guard case .insert(let record, _) = change else { return }
         entry.record.dependencies.cause = record.dependencies.cause
       }
     },
-    Mutant("what comes before its follower is not counted", breaks: "dependencies.total") {
+    Mutant("a member inserted before its follower is not counted", breaks: "dependencies.total") {
       $0.apply = { batch, table in
         let before = table
         let outcomes = table.apply(batch)
@@ -89,7 +89,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a task that is skipped is counted", breaks: "dependencies.total") {
+    Mutant("a skipped duplicate is counted", breaks: "dependencies.total") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         for case (.insert(let record, _), .duplicate) in zip(batch, outcomes) {
@@ -99,7 +99,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("an ID counts once for a batch", breaks: "dependencies.member-again") {
+    Mutant("a reused ID counts only once for a batch", breaks: "dependencies.member-again") {
       $0.after { change, before, table in
         guard case .insert(let record, _) = change, before.record(of: record.id) == nil,
           let follower = record.dependencies.follower,
@@ -108,7 +108,7 @@ extension Mutant {
         table.editDependencies { if $0 == follower { $1.batch?.total -= 1 } }
       }
     },
-    Mutant("a task that is sent again is counted again", breaks: "dependencies.member-again") {
+    Mutant("a repeated insertion is counted again", breaks: "dependencies.member-again") {
       $0.after { change, before, table in
         guard case .insert(let record, _) = change, before.record(of: record.id) != nil else {
           return
@@ -120,16 +120,16 @@ extension Mutant {
   ]
 
   static let waitingInStores = [
-    Mutant("a task waits for itself", breaks: "form.dependencies") {
+    Mutant("a task depends on itself", breaks: "form.dependencies") {
       $0.overlooks = { $0.message.contains("waits for itself") }
     },
-    Mutant("a task waits for any number of others", breaks: "form.dependencies") {
+    Mutant("a task has any number of dependencies", breaks: "form.dependencies") {
       $0.overlooks = { $0.message.contains("or enqueue a batch") }
     },
-    Mutant("a task that waits replaces another one", breaks: "form.dependencies") {
+    Mutant("a task with dependencies replaces another one", breaks: "form.dependencies") {
       $0.overlooks = { $0.message.contains("can't replace") }
     },
-    Mutant("notes are lost when opened again", breaks: "reopen.dependencies") {
+    Mutant("recorded failures are lost when opened again", breaks: "reopen.dependencies") {
       $0.reopen = { table in
         table.interrupt()
         table.editDependencies { $1.failed = [:] }
@@ -141,24 +141,24 @@ extension Mutant {
         table.editDependencies { $1.batch = nil }
       }
     },
-    Mutant("nothing waits when opened again", breaks: "reopen.dependencies") {
+    Mutant("dependencies are lost when opened again", breaks: "reopen.dependencies") {
       $0.reopen = { table in
         table.interrupt()
         table.editDependencies { $1.tasks = [] }
       }
     },
-    Mutant("nothing waits if another store opens", breaks: "sharing.dependencies", isShared: true) {
+    Mutant("another opening loses dependencies", breaks: "sharing.dependencies", isShared: true) {
       $0.reopen = { table in table.editDependencies { $1.tasks = [] } }
       $0.opensAnew = true
     },
-    Mutant("two ends count as one", breaks: "concurrency.dependencies") {
+    Mutant("two concurrent ends count as one", breaks: "concurrency.dependencies") {
       $0.racesInApply = true
     },
   ]
 }
 
 extension ReferenceTable {
-  /// Does something to the dependencies of each task.
+  /// Runs `body` on the dependencies of each task that has any or belongs to a batch.
   mutating func editDependencies(_ body: (TaskID, inout TaskDependencies) -> Void) {
     for index in entries.indices {
       let record = entries[index].record
@@ -169,6 +169,6 @@ extension ReferenceTable {
 }
 
 extension TaskDependencies {
-  /// Whether the task waits for none that it names, and is of no batch.
+  /// Whether the task depends on no other task and belongs to no batch.
   var isEmpty: Bool { tasks.isEmpty && follower == nil }
 }

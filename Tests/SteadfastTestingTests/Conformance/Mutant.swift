@@ -2,7 +2,7 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-/// A store that breaks one requirement, and the requirement.
+/// A store that breaks one requirement, together with the requirement's ID.
 struct Mutant: Sendable, CustomTestStringConvertible {
   let name: String
   let requirement: String
@@ -36,7 +36,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
 // MARK: - Ways to break a store
 
 extension PlainStore.Behaviour {
-  /// Does more after each change that had an effect.
+  /// Runs `body` after each change that had an effect.
   mutating func after(
     _ body: @escaping @Sendable (TaskChange, ReferenceTable, inout ReferenceTable) -> Void
   ) {
@@ -50,7 +50,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to the entry of the changed task.
+  /// Runs `body` on the entry of each changed task, with the entry as it was before the change.
   mutating func afterwards(
     _ body:
       @escaping @Sendable (TaskChange, inout ReferenceTable.Entry, ReferenceTable.Entry?) ->
@@ -64,14 +64,14 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Has other outcomes.
+  /// Replaces the outcomes of changes.
   mutating func answers(
     _ body: @escaping @Sendable (TaskChange, ChangeOutcome) -> ChangeOutcome
   ) {
     apply = { batch, table in zip(batch, table.apply(batch)).map(body) }
   }
 
-  /// Keeps insertions in another form.
+  /// Rewrites the records of insertions before they are stored.
   mutating func insertions(_ body: @escaping @Sendable (TaskRecord) -> TaskRecord) {
     rewrite = { change in
       guard case .insert(let record, let policy) = change else { return change }
@@ -81,7 +81,7 @@ extension PlainStore.Behaviour {
 }
 
 extension TaskChange {
-  /// The task that a change concerns; `nil` if it concerns several.
+  /// The task that a change affects; `nil` if it affects several or none.
   var taskID: TaskID? {
     switch self {
     case .insert(let record, _): record.id
@@ -98,7 +98,7 @@ extension TaskChange {
     }
   }
 
-  /// The same change with another lease, if it has one.
+  /// Returns the change with its lease replaced; a change without a lease is returned as it is.
   func with(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
     case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
@@ -123,7 +123,7 @@ extension TaskChange {
 }
 
 extension TaskRecord {
-  /// A copy of which some fields are others.
+  /// Returns a copy with the given fields replaced.
   func copy(
     name: String? = nil,
     payload: StoredPayload? = nil,
@@ -169,7 +169,7 @@ extension TaskRecord {
     )
   }
 
-  /// A copy whose payload is another one.
+  /// Returns a copy with its payload replaced.
   func copy(_ payload: (StoredPayload, [UInt8]) -> StoredPayload) -> TaskRecord {
     copy(payload: payload(self.payload, (try? self.payload.bytes()) ?? []))
   }

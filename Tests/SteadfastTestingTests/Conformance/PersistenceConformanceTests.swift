@@ -3,7 +3,8 @@ import Testing
 
 @testable import SteadfastTesting
 
-/// That the kit sees: each requirement fails for a store that breaks it, and for no sound one.
+/// Tests that each requirement of the kit fails for a store that breaks it, and passes for a
+/// correct one.
 @Suite struct PersistenceConformanceTests {
   typealias Requirement = PersistenceConformance.Requirement
 
@@ -17,10 +18,10 @@ import Testing
     }
   }
 
-  /// The check of a single requirement, with as many random cases as any mutant needs.
+  /// The check of a single requirement, with enough random cases for every mutant.
   ///
-  /// They begin shortly before one that finds the rarest mutant, which half a minute of others
-  /// precede.
+  /// The seed starts shortly before the case that finds the rarest mutant; from the default seed,
+  /// that would take half a minute.
   private func only(_ requirement: String) -> PersistenceConformance {
     let others = Requirement.all.map(\.id).filter { $0 != requirement }
     let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
@@ -37,22 +38,22 @@ import Testing
     #expect(report.passed.count > 70)
   }
 
-  // In virtual time, so that calls which race do so each time.
+  // In virtual time, so that racing calls interleave in the same way every time.
   @Test(.virtualTime, arguments: Mutant.all)
-  func `a store that breaks a requirement is found out`(mutant: Mutant) async {
+  func `a store that breaks a requirement fails it`(mutant: Mutant) async {
     let report = await check(mutant.behaviour, only(mutant.requirement))
     #expect(report.failures.map(\.requirement.id) == [mutant.requirement], "\(report)")
     #expect(report.description.contains(mutant.requirement))
   }
 
-  @Test func `each requirement is broken by a store, and has a name of its own`() {
+  @Test func `each requirement has a mutant that breaks it, and a unique ID`() {
     let ids = Requirement.all.map(\.id)
     #expect(Set(ids).count == ids.count)
     #expect(Set(ids) == Set(Mutant.all.map(\.requirement)))
     #expect(Requirement.all.allSatisfy { $0.sentence.hasSuffix(".") })
   }
 
-  @Test func `without a way to move its clock, a store's claims do not run out`() async {
+  @Test func `requirements about lease expiry are skipped if the clock can't be advanced`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing()
     let shelf = PlainStore.Shelf()
@@ -68,8 +69,9 @@ import Testing
     #expect(skipped.allSatisfy { $0.reason.contains("clock") })
   }
 
-  /// Some stores end claims a few times in a lease, and look for dates only if they find nothing.
-  @Test func `a store that looks seldom passes`() async {
+  /// Some stores check for expired leases only a few times per lease, and compute the next date
+  /// only if a claim is empty.
+  @Test func `a store that rarely checks for expired leases passes`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing(leaseDuration: .seconds(60))
     behaviour.looksSeldom = true
@@ -77,8 +79,8 @@ import Testing
     #expect(report.passes, "\(report)")
   }
 
-  /// As on a machine that takes seconds for a few calls.
-  @Test func `a store whose clock goes on by itself passes`() async {
+  /// As on a machine that needs seconds for a few calls.
+  @Test func `a store whose clock advances with each call passes`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing()
     behaviour.secondsPerCall = 0.25
@@ -91,7 +93,7 @@ import Testing
     #expect(report.passes, "\(report)")
   }
 
-  @Test func `what is excluded is not checked, and the report repeats why`() async {
+  @Test func `an excluded requirement is skipped, and the report states the reason`() async {
     let report = await check(
       Mutant.order[0].behaviour,
       PersistenceConformance(
@@ -105,20 +107,20 @@ import Testing
     #expect(report.description.contains("order.priority, excluded: it has no priorities"))
   }
 
-  @Test func `an exclusion that excludes nothing is a failure`() async {
+  @Test func `excluding an unknown requirement is a failure`() async {
     let conformance = PersistenceConformance(excluding: ["order.prority": "misspelt"])
     let report = await check(PlainStore.Behaviour(), conformance)
     #expect(report.failures.map(\.requirement.id) == ["order.prority"])
     #expect(!report.passes)
   }
 
-  @Test func `a store that cannot be made is a failure, with the error`() async {
+  @Test func `a store that can't be created is a failure that shows the error`() async {
     let report = await PersistenceConformance().check { throw PlainStoreError.closed }
     #expect(report.failures.map(\.found) == ["the error: closed"])
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that hands tasks out again and again fails, and the check ends`() async {
+  func `a store that claims the same tasks repeatedly fails, and the check ends`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.leases = false
     let report = await check(behaviour, PersistenceConformance(randomCases: 1))
@@ -128,7 +130,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `a call that never returns is a failure, and the rest is checked`(
+  func `a call that never returns is a failure, and the other requirements are checked`(
     kind: FaultInjectingStore.Call.Kind
   ) async {
     let shelf = PlainStore.Shelf()
@@ -156,12 +158,12 @@ import Testing
     for store in stores.entries { store.restore() }
   }
 
-  @Test func `a failure of a random case tells as few steps as still fail`() async throws {
+  @Test func `a failure of a random case shows the fewest steps that still fail`() async throws {
     let report = await check(Mutant.model[0].behaviour, only("model.random"))
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")
-    // Of 40 steps, these are left: a task, its retry, its pause and two claims, each with the
-    // look-up that compares.
+    // Of 40 steps, these remain: a task, its retry, its pause and two claims, each with the
+    // look-up for the comparison.
     #expect(failure.steps.count <= 24, "\(failure)")
     #expect(failure.steps.last?.contains("seed") == true)
   }

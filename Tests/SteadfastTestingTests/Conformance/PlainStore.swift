@@ -2,15 +2,17 @@ import Foundation
 import SteadfastTesting
 import Synchronization
 
-/// A store as plain as can be, in which each part can be broken: what the kit must see.
+/// A store as simple as possible.
+///
+/// A test can break each part of it, which the kit must detect.
 final class PlainStore: Persistence {
-  /// How the store behaves: soundly, unless a part is replaced.
+  /// How the store behaves: correctly, unless a test replaces a part.
   struct Behaviour: Sendable {
     var sharing: StoreSharing?
-    /// Whether all queues have the store's clock, if several share it.
+    /// Whether all queues that share the store also share its clock.
     var hasOneClock = false
     var checksForm = true
-    /// Which errors of changes that make no sense are overlooked.
+    /// Whether the store ignores an error that a malformed change throws.
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
@@ -19,9 +21,9 @@ final class PlainStore: Persistence {
       $0.rank < $1.rank
     }
     var nextDate: @Sendable (Date?, ClaimRequest, ReferenceTable) -> Date? = { date, _, _ in date }
-    /// What a claim returns of what it hands out.
+    /// Maps claimed tasks to those that a claim returns.
     var claimed: @Sendable ([ClaimedTask]) -> [ClaimedTask] = { $0 }
-    /// What a look-up returns of a record.
+    /// Maps a stored record to the one that a look-up returns.
     var shown: @Sendable (TaskRecord) -> TaskRecord = { $0 }
     var matches: @Sendable (TaskRecord, TaskFilter) -> Bool = { $1.matches($0) }
     var page: @Sendable ([TaskRecord], TaskID?, Int) -> [TaskRecord] = { tasks, id, limit in
@@ -29,17 +31,17 @@ final class PlainStore: Persistence {
     }
     var count: @Sendable (Int) -> Int = { $0 }
     var contains: @Sendable (Bool) -> Bool = { $0 }
-    /// Which value a store reads.
+    /// Reads a value.
     var value: @Sendable (String, ReferenceTable) -> [UInt8]? = { $1.values[ExactText($0)] }
-    /// What a store reads of a task's memory.
+    /// Reads a task's memory.
     var memory: @Sendable (TaskID, ReferenceTable) -> TaskMemory = { id, table in
       var memory = TaskMemory()
       for (name, value) in table.memory(of: id) { memory[name.text] = value }
       return memory
     }
-    /// What the first store at a place begins with.
+    /// Prepares the table of the first store at a place.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
-    /// What a store does to the tasks of an earlier one when it is opened.
+    /// Runs when a store opens on the tasks of an earlier one.
     var reopen: @Sendable (inout ReferenceTable) -> Void = { $0.interrupt() }
     var opensAnew = false
     var keepsRelaxed = true
@@ -50,49 +52,50 @@ final class PlainStore: Persistence {
     var destroys = true
     var erases = true
     var erasesValues = true
-    /// Whether a store that was not opened, or was closed, can be destroyed.
+    /// Whether a store that was never opened, or that was closed, can be destroyed.
     var destroysUnopened = true
     var destroysClosed = true
-    /// What destroying a store again does.
+    /// What happens when a store is destroyed twice.
     var destroysAgain = DestroyingAgain.nothing
-    /// The store's clock; if there is none, it stands still until it is moved.
+    /// The store's clock; without one, the time stands still until a test advances it.
     var clock: (@Sendable () -> Date)?
-    /// Which clock decides that a claim has run out.
+    /// Whether leases expire by the dates of requests instead of the store's clock.
     var usesClockOfRequests = false
-    /// Whether it ends claims three times in a lease, and looks for dates only if it finds nothing.
+    /// Whether the store checks for expired leases only three times per lease, and computes the
+    /// next date only if a claim is empty.
     var looksSeldom = false
-    /// Whether an extension begins at the date of the latest request.
+    /// Whether an extension is counted from the date of the latest request.
     var extendsFromRequests = false
-    /// By how many seconds its clock goes on with each call.
+    /// The number of seconds by which the clock advances with each call.
     var secondsPerCall = 0.0
-    /// Whether other calls come between what a call reads and what it writes.
+    /// Whether other calls can run between a call's read and its write.
     var racesInApply = false
     var racesInClaim = false
   }
 
   enum DestroyingAgain: Sendable { case nothing, error, erasing }
 
-  /// What is kept at a place.
+  /// The stored state of a place.
   struct Contents: Sendable {
     var table = ReferenceTable()
     var durable = ReferenceTable()
     var lastToken: UInt64 = 0
     var lastRequest = Date.distantPast
-    /// When claims were last ended, by the store's clock.
+    /// When expired leases were last ended, by the store's clock.
     var lastEnding = Date.distantPast
     var isNew = true
   }
 
-  /// The places where stores are.
+  /// The places of several stores, as files are in a folder.
   final class Shelf: Sendable {
     fileprivate let places = Mutex<[String: Contents]>([:])
-    /// By how many seconds all clocks have gone on by themselves.
+    /// The number of seconds by which calls have advanced all clocks.
     fileprivate let seconds = Mutex(0.0)
 
-    /// By how much all clocks have gone on by themselves.
+    /// The duration by which calls have advanced all clocks.
     var uptime: Duration { .seconds(seconds.withLock { $0 }) }
 
-    /// Moves the clock of the stores at a place.
+    /// Advances the clock of the stores at a place.
     func advanceClock(_ place: String, _ duration: Duration) {
       places.withLock { $0[place]?.table.clock += duration / .seconds(1) }
     }
@@ -140,7 +143,7 @@ final class PlainStore: Persistence {
     }
   }
 
-  /// Lets other tasks run, as a device would that answers late.
+  /// Lets other tasks run, as a slow device would.
   private func letOthersRun() async { await withDiscardingTaskGroup { $0.addTask {} } }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
@@ -268,7 +271,7 @@ final class PlainStore: Persistence {
 enum PlainStoreError: Error { case closed, refused }
 
 extension PlainStore.Contents {
-  /// Returns whether a claim ends the claims that have run out.
+  /// Returns whether a claim ends the leases that have expired.
   fileprivate mutating func endsClaims(_ sharing: StoreSharing?, seldom: Bool) -> Bool {
     guard seldom, let sharing else { return true }
     let pause = sharing.leaseDuration / .seconds(3)

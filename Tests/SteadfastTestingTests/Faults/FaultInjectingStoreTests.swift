@@ -19,26 +19,26 @@ private struct Page: TaskPayload { var number = 1 }
     queue = TaskQueue(persistence: store, clock: time.clock)
   }
 
-  /// How many tasks are kept behind the faults.
-  private var kept: Int {
+  /// The number of tasks in the store behind the faults.
+  private var storedCount: Int {
     get async throws { try await base.count(matching: TaskFilter()) }
   }
 
-  @Test func `an error before the effect keeps nothing, and is met once`() async throws {
+  @Test func `an error before the effect stores nothing and occurs once`() async throws {
     store.inject(.error(DiskFull())) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
-    #expect(try await kept == 0)
+    #expect(try await storedCount == 0)
     try await queue.enqueue(Page())
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
   }
 
-  @Test func `an error after the effect leaves the caller in doubt`() async throws {
+  @Test func `an error after the effect leaves the task stored`() async throws {
     store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
   }
 
-  @Test func `a fault is met by as many calls as it was injected for`() async throws {
+  @Test func `a fault affects the number of calls that it was injected for`() async throws {
     store.inject(.error(DiskFull()), times: 2) { $0.kind == .count }
     for _ in 1...2 { await #expect(throws: DiskFull.self) { try await queue.count } }
     #expect(try await queue.count == 0)
@@ -49,7 +49,7 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `every kind of call can fail, by its number`(kind: FaultInjectingStore.Call.Kind)
+  func `every kind of call can fail at a given number`(kind: FaultInjectingStore.Call.Kind)
     async throws
   {
     store.inject(.error(DiskFull())) { $0.kind == kind && $0.number == 2 }
@@ -76,7 +76,7 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(store.calls.dropFirst().allSatisfy { $0.kind == kind })
   }
 
-  @Test func `calls are told with what they were to keep`() async throws {
+  @Test func `recorded calls include their changes`() async throws {
     store.inject(.error(DiskFull())) { call in
       call.changes.contains {
         if case .insert(let record, _) = $0 { record.priority == .low } else { false }
@@ -90,20 +90,20 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a call that hangs goes on when it is let go`(moment: FaultInjectingStore.Moment)
+  func `a call that hangs continues when it is released`(moment: FaultInjectingStore.Moment)
     async throws
   {
     store.inject(.hang, moment) { $0.kind == .apply }
     async let task = queue.enqueue(Page())
     try await store.waitForHeldCalls()
-    #expect(try await kept == (moment == .beforeEffect ? 0 : 1))
+    #expect(try await storedCount == (moment == .beforeEffect ? 0 : 1))
     #expect(store.letGo() == 1)
     #expect(try await task.isNew)
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
     #expect(store.letGo() == 0)
   }
 
-  @Test func `a call that hangs does so though its caller is cancelled`() async throws {
+  @Test func `a call keeps hanging when its caller is cancelled`() async throws {
     store.inject(.hang) { $0.kind == .apply }
     let log = Log<String>()
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -114,14 +114,14 @@ private struct Page: TaskPayload { var number = 1 }
       try await store.waitForHeldCalls()
       group.cancelAll()
       try await time.clock.sleep(for: .seconds(60))
-      log.add("let go")
+      log.add("released")
       store.letGo()
       try await group.waitForAll()
     }
-    #expect(log.entries == ["let go", "enqueued"])
+    #expect(log.entries == ["released", "enqueued"])
   }
 
-  @Test func `a call may hang and then fail`() async throws {
+  @Test func `a call can hang and then fail`() async throws {
     store.inject(.hang) { $0.kind == .apply }
     store.inject(.error(DiskFull())) { $0.kind == .apply }
     async let task = queue.enqueue(Page())
@@ -129,14 +129,14 @@ private struct Page: TaskPayload { var number = 1 }
     store.letGo()
     do {
       _ = try await task
-      Issue.record("it was to fail")
+      Issue.record("the call did not fail")
     } catch {
       #expect(error is DiskFull)
     }
-    #expect(try await kept == 0)
+    #expect(try await storedCount == 0)
   }
 
-  @Test func `who waits for held calls waits for as many, and may be cancelled`() async throws {
+  @Test func `a wait for held calls ends at its count or when cancelled`() async throws {
     store.inject(.hang, times: nil) { $0.kind == .count }
     async let first = queue.count
     try await store.waitForHeldCalls(count: 1)
@@ -156,7 +156,7 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a call under way meets nothing more when the store is restored`(
+  func `restoring the store spares a running call all further faults`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
@@ -166,10 +166,10 @@ private struct Page: TaskPayload { var number = 1 }
     try await time.clock.sleep(for: .seconds(1))
     store.restore()
     _ = try await task
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
   }
 
-  @Test func `a fault that no call is to meet is met by none`() async throws {
+  @Test func `a fault injected for zero calls affects none`() async throws {
     store.inject(.error(DiskFull()), times: 0) { _ in true }
     #expect(try await queue.count == 0)
   }
@@ -178,28 +178,28 @@ private struct Page: TaskPayload { var number = 1 }
     store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
     async let first = queue.enqueue(Page())
     try await time.clock.sleep(for: .seconds(9))
-    #expect(try await kept == 0)
+    #expect(try await storedCount == 0)
     _ = try await first
     #expect(time.clock.now.offset == .seconds(10))
     store.inject(.delay(.seconds(10), on: time.clock), .afterEffect) { $0.kind == .apply }
     async let second = queue.enqueue(Page())
     try await time.clock.sleep(for: .seconds(1))
-    #expect(try await kept == 2)
+    #expect(try await storedCount == 2)
     _ = try await second
     #expect(time.clock.now.offset == .seconds(20))
   }
 
-  @Test func `a store that is cut off answers nothing until it is restored`() async throws {
+  @Test func `every call to a store that is cut off fails until it is restored`() async throws {
     try await queue.enqueue(Page())
     store.cutOff(throwing: Unreachable())
     await #expect(throws: Unreachable.self) { try await queue.enqueue(Page()) }
     await #expect(throws: Unreachable.self) { try await queue.count }
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
     store.restore()
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a queue whose store was cut off goes on when it is restored`() async throws {
+  @Test func `a queue continues when its store is restored after a cut-off`() async throws {
     let log = Log<Int>()
     await queue.register(Page.self) { page, _ in log.add(page.number) }
     try await queue.enqueue(contentsOf: (1...5).map { Page(number: $0) })
@@ -208,16 +208,16 @@ private struct Page: TaskPayload { var number = 1 }
     store.restore()
     try await queue.runAvailable()
     #expect(log.entries.sorted() == [1, 2, 3, 4, 5])
-    #expect(try await kept == 0)
+    #expect(try await storedCount == 0)
   }
 
-  @Test func `it shares as the store behind it does, and says of itself that it waits`() {
+  @Test func `sharing is that of the underlying store, and appliesAtOnce is false by default`() {
     #expect(store.sharing == nil)
     #expect(!store.appliesAtOnce)
     #expect(FaultInjectingStore(appliesAtOnce: true).appliesAtOnce)
   }
 
-  @Test func `a slow call runs to its end though its caller is cancelled`() async throws {
+  @Test func `a slow call completes although its caller is cancelled`() async throws {
     store.inject(.delay(.seconds(60), on: time.clock)) { $0.kind == .apply }
     try await withThrowingTaskGroup(of: Void.self) { [queue] group in
       group.addTask { try await queue.enqueue(Page()) }
@@ -225,7 +225,7 @@ private struct Page: TaskPayload { var number = 1 }
       group.cancelAll()
       try await group.waitForAll()
     }
-    #expect(try await kept == 1)
+    #expect(try await storedCount == 1)
     #expect(time.clock.now.offset == .seconds(1))
   }
 }

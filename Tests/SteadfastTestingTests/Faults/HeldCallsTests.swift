@@ -8,15 +8,15 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  @Test func `a call whose store was made sound at the last moment is not held`() async {
+  @Test func `a call is not held if the store was restored at the last moment`() async {
     await calls.hold { true }
     #expect(calls.letGo() == 0)
   }
 
-  @Test func `a wait that was cancelled is not ended again by a later call`() async throws {
+  @Test func `a later call does not resume a cancelled wait again`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await calls.wait(for: 1) }
-      // The other task waits by the time that this one goes on.
+      // The other task is waiting by the time this sleep ends.
       try await clock.sleep(for: .seconds(1))
       group.cancelAll()
       await #expect(throws: CancellationError.self) { try await group.waitForAll() }

@@ -3,7 +3,7 @@ import SteadfastTesting
 import Synchronization
 import TestSupport
 
-/// A connection that takes a lost answer for success.
+/// A connection that treats a lost response as success.
 struct SwallowingStore: ForwardingStore {
   let base: any Persistence
 
@@ -18,7 +18,7 @@ struct SwallowingStore: ForwardingStore {
   }
 }
 
-/// A connection that acknowledges insertions, and sends them with the next claim.
+/// A connection that acknowledges insertions at once, but sends them only with the next claim.
 final class LateStore: ForwardingStore {
   let base: any Persistence
   private let waiting = Mutex<[[TaskChange]]>([])
@@ -41,7 +41,7 @@ final class LateStore: ForwardingStore {
   }
 }
 
-/// A connection that is lost long after each first insertion was carried out.
+/// A connection that is lost long after the store has applied a task's first insertion.
 final class LateAnswers: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock
@@ -64,9 +64,9 @@ final class LateAnswers: ForwardingStore {
   }
 }
 
-/// A store whose calls take time after a great number of them.
+/// A store whose calls take time once there have been many of them.
 ///
-/// A broken store may make a queue ask again and again, and then no time would ever pass.
+/// A broken store can make a queue call it in an endless loop, in which no virtual time passes.
 final class BrakedStore: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock

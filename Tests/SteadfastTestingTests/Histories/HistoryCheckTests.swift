@@ -5,19 +5,19 @@ import Testing
 
 @Suite struct HistoryCheckTests {
   @Test(arguments: HistoryExample.all)
-  func `a check finds the promise that is broken, and no other one`(example: HistoryExample) {
+  func `a check finds exactly the broken promise`(example: HistoryExample) {
     let report = example.history.check(example.expectations)
     #expect(report.broken == (example.isLegal ? [] : [example.promise]), "\(report)")
   }
 
-  @Test func `each promise is kept by a history and broken by one`() {
+  @Test func `each promise has a legal and an illegal example`() {
     for promise in History.Promise.allCases {
       let examples = HistoryExample.all.filter { $0.promise == promise }
       #expect(Set(examples.map(\.isLegal)) == [true, false], "\(promise)")
     }
   }
 
-  @Test func `a violation shows the tasks and the lines`() throws {
+  @Test func `a violation shows its tasks and its lines`() throws {
     var script = HistoryScript()
     script.insert(1)
     script.claim("p1", 1, lease: 1)
@@ -27,7 +27,7 @@ import Testing
     let report = History(script.lines).check()
     let violation = try #require(report.violations.first)
     #expect(violation.tasks == [HistoryScript.id(1)])
-    // Both claims, and the end with the earlier lease.
+    // Both claims, and the end that used the earlier lease.
     let places = violation.lines.map { String($0.prefix { $0 != "{" }) }
     #expect(places == [4, 6, 7, 8].map { "history:\($0): " })
     #expect(violation.lines[1].contains(#""lease":2"#))
@@ -35,7 +35,7 @@ import Testing
     #expect(!report.passes)
   }
 
-  @Test func `what can't be checked is skipped, with a reason`() {
+  @Test func `a promise that can't be checked is skipped with a reason`() {
     var script = HistoryScript()
     script.insert(1)
     let report = History(script.lines).check(History.Expectations(endsWithin: .seconds(1)))
@@ -44,10 +44,10 @@ import Testing
     #expect("\(report)".contains("not checked: H1, no process has recorded"))
   }
 
-  @Test func `calls of two processes of one name, each with a file, are told apart`() async throws {
+  @Test func `calls of two processes with one name are distinguished by file`() async throws {
     try await withTemporaryFolder { folder in
       var (first, second) = (HistoryScript(), HistoryScript())
-      // The first process is killed before it learns that its task is stored.
+      // The first process is killed before the response about its task arrives.
       first.insert(1, .none)
       second.pass(10)
       second.insert(2)
@@ -68,7 +68,7 @@ import Testing
     }
   }
 
-  @Test func `many violations of a promise are counted`() {
+  @Test func `a report counts many violations of one promise`() {
     var script = HistoryScript()
     for number: UInt64 in 1...12 { script.insert(number) }
     script.remain()
@@ -77,20 +77,20 @@ import Testing
     #expect("\(report)".contains("H1: and 2 more"))
   }
 
-  @Test func `rare paths are counted`() {
+  @Test func `a report counts rare paths`() {
     var script = HistoryScript()
-    // A claim runs out under its attempt, and an end without an answer was carried out.
+    // A lease expires during its attempt, and an unanswered end was applied.
     script.insert(1)
     script.claim("p1", 1, lease: 1)
     let attempt = script.begin("p1", 1, lease: 1)
     script.pass(30)
     script.claim("p2", 1, lease: 2, interruptions: 1)
     script.end("p1", attempt)
-    // An attempt begins with a claim that has run out.
+    // An attempt starts with an expired lease.
     script.end("p1", script.begin("p1", 1, lease: 1))
     script.succeed("p2", 1, lease: 2, .unanswered)
     script.succeed("p2", 1, lease: 2, .stale)
-    // An insertion and an end that were not carried out.
+    // An insertion and an end that were not applied.
     script.insert(2, .unanswered)
     script.insert(3)
     script.claim("p1", 3, lease: 1)

@@ -1,9 +1,9 @@
 import SteadfastTesting
 
-/// Who holds a task, and what is counted: H4, H5 and H7.
+/// Examples about leases and counts: H4, H5 and H7.
 extension HistoryExample {
   static let holders: [HistoryExample] = [
-    .legal(.oneHolder, "the claim has run out, and the first attempt goes on") {
+    .legal(.oneHolder, "the lease has expired, and the first attempt continues") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       let first = $0.begin("p1", 1, lease: 1)
@@ -13,7 +13,7 @@ extension HistoryExample {
       $0.end("p1", first)
       $0.end("p2", second)
     },
-    .legal(.oneHolder, "a process that was stopped begins with a claim that has run out") {
+    .legal(.oneHolder, "a stopped process starts with an expired lease") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(30)
@@ -23,26 +23,26 @@ extension HistoryExample {
       $0.end("p1", first)
       $0.end("p2", second)
     },
-    .legal(.oneHolder, "the first process has given the task back") {
+    .legal(.oneHolder, "the first process has released the task") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.step("p1", .release, 1, lease: 1)
       $0.claim("p2", 1, lease: 2)
     },
-    .legal(.oneHolder, "a release without an answer may have given the task back") {
+    .legal(.oneHolder, "an unanswered release may have been applied") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.step("p1", .release, 1, lease: 1, .unanswered)
       $0.claim("p2", 1, lease: 2)
     },
-    .legal(.oneHolder, "an extension that is shorter than the claim has run out") {
+    .legal(.oneHolder, "an extension shorter than the lease has expired") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.step("p1", .extend, 1, lease: 1, seconds: 2)
       $0.pass(1)
       $0.claim("p2", 1, lease: 2, interruptions: 1)
     },
-    .legal(.oneHolder, "a store that one queue uses was opened again") {
+    .legal(.oneHolder, "a store of a single queue was opened again") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1, seconds: nil)
       $0.add("p2", .opening)
@@ -50,7 +50,7 @@ extension HistoryExample {
     },
     .legal(
       .oneHolder,
-      "the store's clock goes a little faster",
+      "the store's clock runs slightly fast",
       History.Expectations(clockTolerance: .seconds(5))
     ) {
       $0.insert(1)
@@ -58,7 +58,7 @@ extension HistoryExample {
       $0.pass(25)
       $0.claim("p2", 1, lease: 2, interruptions: 1)
     },
-    .legal(.oneHolder, "the answer to the first claim is late, and the leases are any numbers") {
+    .legal(.oneHolder, "the first claim's response is late, and tokens are not in order") {
       $0.insert(1)
       let call = $0.askForTasks("p1")
       $0.pass(30)
@@ -66,20 +66,20 @@ extension HistoryExample {
       $0.grant("p1", call, 1, lease: 7)
       $0.succeed("p2", 1, lease: 4)
     },
-    .illegal(.oneHolder, "claims that overlap hand a task out to two") {
+    .illegal(.oneHolder, "overlapping claims return the same task") {
       $0.insert(1)
       let calls = [$0.askForTasks("p1"), $0.askForTasks("p2")]
       $0.pass(1)
       $0.grant("p1", calls[0], 1, lease: 1)
       $0.grant("p2", calls[1], 1, lease: 2)
     },
-    .illegal(.oneHolder, "the claim has not run out") {
+    .illegal(.oneHolder, "the lease has not expired") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(25)
       $0.claim("p2", 1, lease: 2, interruptions: 1)
     },
-    .illegal(.oneHolder, "the claim was extended") {
+    .illegal(.oneHolder, "the lease was extended") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(20)
@@ -87,18 +87,18 @@ extension HistoryExample {
       $0.pass(20)
       $0.claim("p2", 1, lease: 2, interruptions: 1)
     },
-    .illegal(.oneHolder, "a lease is handed out twice") {
+    .illegal(.oneHolder, "two claims return the same lease") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.claim("p2", 1, lease: 1)
     },
-    .illegal(.oneHolder, "a store that one queue uses hands a task out twice") {
+    .illegal(.oneHolder, "a store of a single queue returns a task twice") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1, seconds: nil)
       $0.pass(3600)
       $0.claim("p1", 1, lease: 2, interruptions: 1, seconds: nil)
     },
-    .illegal(.oneHolder, "a process begins a task that it has given back") {
+    .illegal(.oneHolder, "a process starts a task that it has released") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.step("p1", .release, 1, lease: 1)
@@ -108,7 +108,7 @@ extension HistoryExample {
       $0.end("p1", first)
       $0.end("p2", second)
     },
-    .illegal(.oneHolder, "an attempt begins beside another one") {
+    .illegal(.oneHolder, "an attempt starts beside another one") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       let first = $0.begin("p1", 1, lease: 1)
@@ -119,7 +119,8 @@ extension HistoryExample {
     },
   ]
 
-  /// A claim is answered after another one has ended in a retry, and a third one shows retries.
+  /// Writes a claim whose response comes after another claim has ended in a retry, and a third
+  /// claim that shows `retries`.
   private static func answerLate(_ script: inout HistoryScript, retries: Int) {
     script.insert(1)
     let call = script.askForTasks("p1")
@@ -131,7 +132,7 @@ extension HistoryExample {
   }
 
   static let counts: [HistoryExample] = [
-    .legal(.exactCounts, "the answer to a claim comes after another claim has ended in a retry") {
+    .legal(.exactCounts, "a claim's response comes after another claim has ended in a retry") {
       answerLate(&$0, retries: 1)
     },
     .illegal(.exactCounts, "no order of two claims explains the count") {
@@ -147,7 +148,7 @@ extension HistoryExample {
       $0.pass(30)
       $0.claim("p1", 1, lease: 4, retries: 1, interruptions: 2)
     },
-    .legal(.exactCounts, "a retry without an answer was carried out, or not") {
+    .legal(.exactCounts, "an unanswered retry may have been applied") {
       for number: UInt64 in 1...2 {
         let interruptions = number == 1 ? 0 : 1
         $0.insert(number)
@@ -163,7 +164,7 @@ extension HistoryExample {
         )
       }
     },
-    .legal(.exactCounts, "a step that is remembered forgets interruptions") {
+    .legal(.exactCounts, "remembering a step resets the interruptions") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(30)
@@ -172,7 +173,7 @@ extension HistoryExample {
       $0.pass(30)
       $0.claim("p1", 1, lease: 3, interruptions: 1)
     },
-    .legal(.exactCounts, "a claim without an answer has run out as well") {
+    .legal(.exactCounts, "the lease of an unanswered claim has expired too") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(30)
@@ -180,7 +181,7 @@ extension HistoryExample {
       $0.pass(30)
       $0.claim("p1", 1, lease: 3, interruptions: 2)
     },
-    .illegal(.exactCounts, "a claim without an answer had no time to run out") {
+    .illegal(.exactCounts, "the lease of an unanswered claim can't have expired yet") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
       $0.pass(30)
@@ -224,13 +225,13 @@ extension HistoryExample {
       $0.perform("p1", 1, lease: 1)
       $0.perform("p2", 2, lease: 2)
     },
-    .legal(.oneRunnerForKey, "of two keys, at the same time") {
+    .legal(.oneRunnerForKey, "two keys at the same time") {
       $0.insert(1, orderKey: "a")
       $0.insert(2, orderKey: "b")
       $0.claim("p1", 1, lease: 1)
       $0.claim("p2", 2, lease: 2)
     },
-    .illegal(.oneRunnerForKey, "two insertions that overlap are both handed out") { script in
+    .illegal(.oneRunnerForKey, "tasks of two overlapping insertions are both claimed") { script in
       let calls = (1...2).map { number in
         script.ask("p\(number)", [HistoryScript.insertion(UInt64(number), "a")])
       }

@@ -1,9 +1,9 @@
 import SteadfastTesting
 
-/// What comes after what, and within what time: H6, H8, H9 and H10.
+/// Examples about order, limits and time bounds: H6, H8, H9 and H10.
 extension HistoryExample {
   static let order: [HistoryExample] = [
-    .legal(.orderOfKeys, "the earlier one was tried again first") {
+    .legal(.orderOfKeys, "the earlier task was retried first") {
       $0.insert(1, orderKey: "a")
       $0.insert(2, orderKey: "a")
       $0.claim("p1", 1, lease: 1)
@@ -12,7 +12,7 @@ extension HistoryExample {
       $0.succeed("p1", 1, lease: 2)
       $0.perform("p2", 2, lease: 3)
     },
-    .legal(.orderOfKeys, "the end of the earlier one has no answer") {
+    .legal(.orderOfKeys, "the earlier task's end is unanswered") {
       $0.insert(1, orderKey: "a")
       $0.insert(2, orderKey: "a")
       $0.claim("p1", 1, lease: 1)
@@ -28,13 +28,13 @@ extension HistoryExample {
       script.perform("p1", 2, lease: 1)
       script.perform("p1", 1, lease: 2)
     },
-    .illegal(.orderOfKeys, "the later one goes first") {
+    .illegal(.orderOfKeys, "the later task runs first") {
       $0.insert(1, orderKey: "a")
       $0.insert(2, orderKey: "a")
       $0.perform("p1", 2, lease: 1)
       $0.perform("p1", 1, lease: 2)
     },
-    .illegal(.orderOfKeys, "the later one goes between two attempts") {
+    .illegal(.orderOfKeys, "the later task runs between two attempts of the earlier one") {
       $0.insert(1, orderKey: "a")
       $0.insert(2, orderKey: "a")
       $0.claim("p1", 1, lease: 1)
@@ -42,14 +42,14 @@ extension HistoryExample {
       $0.perform("p2", 2, lease: 2)
       $0.claim("p1", 1, lease: 3, retries: 1)
     },
-    .illegal(.orderOfKeys, "one batch has both, and the later one goes first") {
+    .illegal(.orderOfKeys, "both are in one batch, and the later task runs first") {
       $0.change("p1", [HistoryScript.insertion(1, "a"), HistoryScript.insertion(2, "a")])
       $0.perform("p1", 2, lease: 1)
     },
   ]
 
   static let waiting: [HistoryExample] = [
-    .legal(.waitingTasksAreLast, "the follower is last, and ends once") {
+    .legal(.waitingTasksAreLast, "the follower runs last, and ends once") {
       $0.insert(9)
       $0.insert(1, follower: 9)
       $0.insert(2, follower: 9)
@@ -57,14 +57,14 @@ extension HistoryExample {
       $0.perform("p2", 2, lease: 2)
       $0.perform("p2", 9, lease: 3)
     },
-    .legal(.waitingTasksAreLast, "one of the batch was cancelled along with another task") {
+    .legal(.waitingTasksAreLast, "another task's cancellation cascaded to a member of the batch") {
       $0.insert(9)
       $0.insert(1)
       $0.insert(2, follower: 9, after: [1])
       $0.step("p1", .cancel, 1, lease: nil, along: [2])
       $0.perform("p2", 9, lease: 3)
     },
-    .illegal(.waitingTasksAreLast, "the follower goes before one of the batch has ended") {
+    .illegal(.waitingTasksAreLast, "the follower runs before a member of the batch has ended") {
       $0.insert(9)
       $0.insert(1, follower: 9)
       $0.insert(2, follower: 9)
@@ -80,7 +80,7 @@ extension HistoryExample {
       $0.perform("p1", 9, lease: 2)
       $0.perform("p1", 9, lease: 3)
     },
-    .illegal(.waitingTasksAreLast, "a task goes before the one that it names") {
+    .illegal(.waitingTasksAreLast, "a task runs before its dependency") {
       $0.insert(1)
       $0.insert(2, after: [1])
       $0.perform("p1", 2, lease: 1)
@@ -93,14 +93,14 @@ extension HistoryExample {
   private static let bound = History.Expectations(endsWithin: .seconds(60))
 
   static let time: [HistoryExample] = [
-    .legal(.limitsHold, "two within the interval, and the third one later", limits) {
+    .legal(.limitsHold, "two within the interval, and the third later", limits) {
       for number: UInt64 in 1...3 {
         $0.insert(number)
         if number == 3 { $0.pass(8) }
         $0.perform("p1", number, lease: number)
       }
     },
-    .legal(.limitsHold, "the third one may have been counted before", limits) {
+    .legal(.limitsHold, "the third may have been counted earlier", limits) {
       for number: UInt64 in 1...3 { $0.insert(number) }
       let call = $0.askForTasks("p1")
       $0.pass(12)
@@ -121,7 +121,7 @@ extension HistoryExample {
       $0.perform("p1", 1, lease: 1)
       $0.remain()
     },
-    .legal(.everythingEnds, "what was paused stays", bound) {
+    .legal(.everythingEnds, "a paused task remains", bound) {
       $0.insert(1)
       $0.endFaults()
       $0.pass(70)
@@ -134,7 +134,7 @@ extension HistoryExample {
       $0.perform("p1", 1, lease: 1)
       $0.remain()
     },
-    .illegal(.everythingEnds, "a task is left", bound) {
+    .illegal(.everythingEnds, "a task remains", bound) {
       $0.insert(1)
       $0.endFaults()
       $0.pass(61)

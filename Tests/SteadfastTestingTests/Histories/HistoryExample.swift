@@ -1,7 +1,7 @@
 import SteadfastTesting
 import Testing
 
-/// A small history, and the promise that it shows to be broken.
+/// A small history, and the promise that it keeps or breaks.
 struct HistoryExample: Sendable, CustomTestStringConvertible {
   let promise: History.Promise
   let name: String

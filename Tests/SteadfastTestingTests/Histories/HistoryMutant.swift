@@ -4,12 +4,12 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A store with a planted fault, and the promise that its histories show to be broken.
+/// A store with a planted fault, and the promise that its histories break.
 struct HistoryMutant: Sendable, CustomTestStringConvertible {
   let name: String
   let promise: History.Promise
   let fault: HistorySimulation.Fault
-  /// The first seed to try: one that shows the fault, where few do.
+  /// The first seed to try: one that reveals the fault, if few seeds do.
   var firstSeed: UInt64 = 0
 
   var testDescription: String { "\(promise.rawValue): \(name)" }
@@ -32,7 +32,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
   }
 
   static let all: [HistoryMutant] = [
-    connection("a transient error is swallowed", breaks: .nothingIsLost) { base, _ in
+    connection("a transient error is ignored", breaks: .nothingIsLost) { base, _ in
       SwallowingStore(base)
     },
     connection(
@@ -43,11 +43,11 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
       LateStore(base)
     },
     HistoryMutant(
-      name: "an insertion that is sent again after the end adds the task again",
+      name: "an insertion that is repeated after the end adds the task again",
       promise: .nothingIsAdded,
       fault: .init(wrap: { LateAnswers($0, $1) }, retention: .none)
     ),
-    store("a change is made without a look at its lease", breaks: .oneEnd) {
+    store("a change is applied without checking its lease", breaks: .oneEnd) {
       $0.apply = { batch, table in
         let leases = Dictionary(
           uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.lease) }
@@ -55,7 +55,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         return table.apply(batch.map { $0.with { leases[$0.id].flatMap(\.self) ?? $0 } })
       }
     },
-    store("an end is acknowledged and forgotten", breaks: .oneEnd) {
+    store("an end is acknowledged but not stored", breaks: .oneEnd) {
       let calls = Counter()
       $0.apply = { batch, table in
         guard calls.add(1) % 7 == 0, batch.count == 1, case .succeed = batch[0] else {
@@ -65,10 +65,10 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         return copy.apply(batch)
       }
     },
-    store("the client's clock decides when claims run out", breaks: .oneHolder) {
+    store("leases expire by the client's clock", breaks: .oneHolder) {
       $0.usesClockOfRequests = true
     },
-    store("an extension is acknowledged and not made", breaks: .oneHolder) {
+    store("an extension is acknowledged but not applied", breaks: .oneHolder) {
       $0.apply = { batch, table in
         let ends = Dictionary(
           uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.leaseEnd) }
@@ -83,14 +83,14 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         return table.apply(batch)
       }
     },
-    store("a claim hands out what the one before it has", breaks: .oneHolder) {
+    store("a claim returns the previous claim's tasks", breaks: .oneHolder) {
       let last = Mutex<ClaimedTask?>(nil)
       let claims = Counter()
       $0.claimed = { tasks in
         guard let first = tasks.first else { return tasks }
         return last.withLock { last in
           defer { last = first }
-          // If each claim did it, a simulated hour would take half a minute.
+          // If every claim did this, a simulated hour would take half a minute.
           guard let last, claims.add(1) % 8 == 0 else { return tasks }
           return tasks + [last]
         }
@@ -135,7 +135,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         if case .insert = change { entry.number = -entry.number }
       }
     },
-    store("two processes hold an order key", breaks: .oneRunnerForKey) {
+    store("two processes run tasks of one order key", breaks: .oneRunnerForKey) {
       $0.insertions { $0.copy(orderKey: .some(nil)) }
     },
     store("a follower is performed twice", breaks: .waitingTasksAreLast) {
@@ -150,14 +150,14 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         table.entries[index].record.finishedDate = nil
       }
     },
-    store("a follower goes before its batch", breaks: .waitingTasksAreLast) {
+    store("a follower runs before its batch", breaks: .waitingTasksAreLast) {
       $0.insertions { record in
         var record = record
         record.dependencies.follower = nil
         return record
       }
     },
-    store("a value is set without a comparison", breaks: .limitsHold) {
+    store("a value is set without comparing", breaks: .limitsHold) {
       $0.apply = { batch, table in
         let values = table.values
         return table.apply(
@@ -169,7 +169,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         )
       }
     },
-    store("a task that was tried again is never found", breaks: .everythingEnds) {
+    store("a retried task is never claimed", breaks: .everythingEnds) {
       $0.afterwards { change, entry, _ in
         if case .retry = change { entry.record.availableDate = .distantFuture }
       }

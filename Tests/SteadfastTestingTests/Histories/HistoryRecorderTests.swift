@@ -8,7 +8,7 @@ import Testing
     var fails: Bool
   }
 
-  /// Performs two tasks over a recorder that writes to a file, and returns the file.
+  /// Performs two tasks through a recorder that writes to a file, and returns the file's URL.
   private func record(in folder: URL, _ store: any Persistence) async throws -> URL {
     let file = folder.appending(path: "first.jsonl")
     let clock = VirtualTime.current?.clock ?? VirtualClock()
@@ -26,7 +26,7 @@ import Testing
     try await queue.enqueue(Job(fails: false))
     try await queue.enqueue(Job(fails: true))
     try recorder.recordEndOfFaults()
-    // The second one is tried again in a later run.
+    // A later run retries the second task.
     while try await queue.count(matching: .unfinished) > 0 { try await queue.runAvailable() }
     try await recorder.recordRemainingTasks()
     return file
@@ -46,7 +46,7 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `a line that is cut at the end is left out, and no other one`()
+  @Test(.virtualTime) func `only a truncated last line is ignored`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -62,7 +62,7 @@ import Testing
     }
   }
 
-  @Test func `a file that exists is refused, and a folder that does not`() async throws {
+  @Test func `recording to an existing file or into a missing folder fails`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "1.jsonl")
       try Data().write(to: file)
@@ -76,7 +76,7 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `the end of a call tells what is known of it`() async throws {
+  @Test(.virtualTime) func `the end of a recorded call states its known effect`() async throws {
     let lines = Log<HistoryLine>()
     let store = FaultInjectingStore()
     let recorder = HistoryRecorder(store, process: "p", clock: VirtualClock()) { lines.add($0) }
@@ -109,7 +109,7 @@ import Testing
     )
   }
 
-  @Test(.virtualTime) func `what can't be written fails`() async throws {
+  @Test(.virtualTime) func `recording fails when a line can't be written`() async throws {
     struct DiskFull: Error {}
     let recorder = HistoryRecorder(InMemoryStore(), process: "p", clock: VirtualClock()) { _ in
       throw DiskFull()

@@ -1,14 +1,14 @@
 import SteadfastTesting
 
-/// Makes the lines of a history, one after another.
+/// Builds the lines of a history.
 ///
-/// Each call takes a second, from its question to its answer, unless other lines are put between.
+/// Each call lasts a second from its request to its response, unless other lines come between.
 struct HistoryScript {
-  /// What a process learns of a call.
+  /// The response that a process gets for a call.
   enum Answer { case done, stale, refused, unanswered, none }
 
   private(set) var lines: [HistoryLine] = []
-  /// Seconds.
+  /// The current date, in seconds.
   var date: Double = 0
   private var calls = 0
   private var attempts = 0
@@ -23,7 +23,7 @@ struct HistoryScript {
 
   // MARK: Calls
 
-  /// Asks for changes, and returns the number of the call.
+  /// Writes a request for changes, and returns the number of the call.
   mutating func ask(_ process: String, _ changes: [HistoryChange]) -> Int {
     calls += 1
     add(process, .asked(call: calls, changes: changes))
@@ -170,7 +170,7 @@ struct HistoryScript {
     add(process, .attemptEnded(attempt: attempt))
   }
 
-  // MARK: The end
+  // MARK: The end of the history
 
   mutating func endFaults() { add("p1", .faultsEnded) }
 

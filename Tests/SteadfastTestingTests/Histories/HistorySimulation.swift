@@ -3,24 +3,24 @@ import SteadfastTesting
 import Synchronization
 import TestSupport
 
-/// A run of several processes on one store, in virtual time, with faults that a seed draws.
+/// A run of several processes on one store, in virtual time, with random faults from a seed.
 ///
-/// Connections fail before and after the effect of a call, and are slow. Processes are killed, or
-/// stopped for a while, and some have a clock that is ten minutes off.
+/// Connections are slow, and fail before and after the effects of calls. Processes are killed, or
+/// stopped for a while, and some have clocks that are ten minutes off.
 final class HistorySimulation: Sendable {
   struct Job: TaskPayload {
     var number: Int
-    /// How long an attempt takes, in seconds.
+    /// The duration of an attempt, in seconds.
     var seconds: Int
     var failures = 0
   }
 
   struct LimitedJob: TaskPayload { var number: Int }
 
-  /// What differs from a sound store.
+  /// A difference from a correct store.
   struct Fault: Sendable {
     var behaviour: @Sendable (inout PlainStore.Behaviour) -> Void = { _ in }
-    /// Puts a store that is broken between a process and its connection.
+    /// Inserts a broken store between a process and its connection.
     var wrap: @Sendable (any Persistence, VirtualClock) -> any Persistence = { store, _ in store }
     var retention = Retention.forever
   }
@@ -47,7 +47,7 @@ final class HistorySimulation: Sendable {
     self.time = time
     self.fault = fault
     dice = Dice(seed: seed)
-    // Clocks that differ would break the limits, as their documentation says.
+    // Different clocks would break the rate limits, as their documentation says.
     hasLimits = seed.isMultiple(of: 2)
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing(leaseDuration: Self.lease, pollInterval: .seconds(7))
@@ -65,7 +65,7 @@ final class HistorySimulation: Sendable {
     return History.Expectations(limits: hasLimits ? [limit] : [], endsWithin: .seconds(900))
   }
 
-  /// Performs a run, and checks its history.
+  /// Performs a run, checks its history, and returns the report.
   static func check(seed: UInt64, _ fault: Fault = Fault()) async throws -> History.Report {
     try await withVirtualTime(order: .shuffled(seed: seed)) { time in
       let simulation = HistorySimulation(seed: seed, fault, time)
@@ -85,7 +85,7 @@ final class HistorySimulation: Sendable {
     let processes = processes.withLock { $0 }
     for process in processes { process.calm() }
     try processes[0].recorder.recordEndOfFaults()
-    // Until everything has ended; longer than the check allows if something does not.
+    // Until everything has ended, or longer than the check allows.
     for _ in 0..<95 where try await hasUnfinishedTasks() {
       try await time.clock.sleep(for: .seconds(10))
     }
@@ -148,9 +148,11 @@ final class HistorySimulation: Sendable {
     }
   }
 
-  // MARK: What happens
+  // MARK: Events
 
-  /// Adds tasks of all kinds from several processes, of which those that are killed never answer.
+  /// Adds tasks of all kinds from several processes.
+  ///
+  /// The calls of killed processes never return.
   private func enqueueTasks() async throws {
     for number in 0..<20 {
       let queue = processes.withLock { $0[dice.number(0...$0.count - 1)] }.queue
@@ -173,13 +175,13 @@ final class HistorySimulation: Sendable {
     }
   }
 
-  /// Begins a call that ends when its process does.
+  /// Starts a call that ends with its process.
   private func begin(_ call: @escaping @Sendable () async throws -> Void) {
     let task = Task(executorPreference: time.executor) { _ = try? await call() }
     calls.withLock { $0.append(task) }
   }
 
-  /// Kills processes, and stops them for half a lease to three.
+  /// Kills processes, and stops others for half a lease to three leases.
   private func strike() async throws {
     let end = time.clock.now.advanced(by: .seconds(Self.stormSeconds))
     while time.clock.now < end {

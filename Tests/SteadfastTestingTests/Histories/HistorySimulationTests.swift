@@ -2,13 +2,13 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Several processes on one store, with faults of every kind: a sound store keeps its promises, and
-/// each planted fault is found by the promise that it breaks.
+/// Several processes on one store, with faults of every kind: a correct store keeps its promises,
+/// and each planted fault breaks the expected promise.
 ///
-/// Longer: `STEADFAST_RUNS=1000 swift test --filter HistorySimulationTests`. `STEADFAST_SEED=17`
-/// repeats the run with this seed alone.
+/// `STEADFAST_RUNS=1000 swift test --filter HistorySimulationTests` runs longer.
+/// `STEADFAST_SEED=17` repeats only the run with this seed.
 @Suite struct HistorySimulationTests {
-  @Test func `a sound store keeps every promise, on rare paths too`() async throws {
+  @Test func `a correct store keeps every promise, even on rare paths`() async throws {
     let seeds = Soak.seed.map { $0...$0 } ?? 0...UInt64(max(0, Soak.runs(short: 8) - 1))
     var (lost, done, notDone, close, tasks) = (0, 0, 0, 0, 0)
     for seed in seeds {
@@ -24,17 +24,17 @@ import Testing
       close += report.rarePaths.closeLastMembers
       tasks += report.taskCount
     }
-    // A run that meets none of this proves little.
+    // A run without any of these proves little.
     let counts = "of \(tasks) tasks: \(lost) lost, \(done) done, \(notDone) not, \(close) close"
     for count in [lost, done, notDone, close] { #expect(count >= seeds.count, "\(counts)") }
   }
 
   @Test(arguments: HistoryMutant.all)
-  func `a planted fault is found by the promise that it breaks`(
+  func `the check finds the promise that a planted fault breaks`(
     mutant: HistoryMutant
   ) async throws {
     var reports: [History.Report] = []
-    // Few seeds meet the rarest of them.
+    // Few seeds reveal the rarest faults.
     for seed in mutant.firstSeed..<mutant.firstSeed + 100 {
       let report = try await HistorySimulation.check(seed: seed, mutant.fault)
       if report.broken.contains(mutant.promise) { return }

@@ -3,7 +3,7 @@ import SteadfastTesting
 import Synchronization
 import TestSupport
 
-/// A process of a simulation: a queue behind a connection that fails.
+/// A simulated process: a queue with an unreliable connection.
 final class SimulatedProcess: Sendable {
   let recorder: HistoryRecorder
   let queue: TaskQueue
@@ -39,7 +39,7 @@ final class SimulatedProcess: Sendable {
     )
   }
 
-  /// Whether lines are written.
+  /// Whether the process is alive, so that its lines are recorded.
   private final class LifeSign: Sendable {
     private let state = Mutex(true)
     var isAlive: Bool { state.withLock { $0 } }
@@ -48,7 +48,7 @@ final class SimulatedProcess: Sendable {
 
   private let sign: LifeSign
 
-  /// Makes calls fail, before and after their effect, and take time.
+  /// Makes calls fail before and after their effects, and take time.
   func disturb() {
     connection.restore()
     let dice = dice
@@ -72,19 +72,19 @@ final class SimulatedProcess: Sendable {
     run.withLock { $0 = Task(executorPreference: time.executor) { try await queue.run() } }
   }
 
-  /// No call returns any more, and nothing more is recorded.
+  /// Stops all calls from returning, and records nothing more.
   func kill() {
     sign.end()
     hold()
     run.withLock { $0?.cancel() }
   }
 
-  /// No call that begins from now on goes on, until the process is disturbed or calmed.
+  /// Suspends every new call until `disturb()` or `calm()` is called.
   func hold() {
     connection.inject(.hang, .beforeEffect, times: nil) { _ in true }
   }
 
-  /// Ends what is left, so that the virtual time can be left.
+  /// Ends the remaining work, so that the virtual time can end.
   func bury() async {
     sign.end()
     connection.cutOff(throwing: SimulatedEnd())

@@ -24,7 +24,7 @@ import Testing
     }
   }
 
-  @Test func `a step that the task remembers is not performed`() async throws {
+  @Test func `a remembered step is not performed again`() async throws {
     let trace = Trace()
     let memory = try TaskMemory(steps: ["charge": "old", "pick[7]": 7])
     let result = try await attempt(memory, trace) { context in
@@ -36,7 +36,7 @@ import Testing
     #expect(try result.memory.value(ofStep: "charge", as: String.self) == "old")
   }
 
-  @Test func `the next attempt goes on with what the last one has left`() async throws {
+  @Test func `an attempt continues with the memory of the previous one`() async throws {
     let trace = Trace()
     let first = try await attempt(TaskMemory(), trace) { _ in throw Offline() }
     let second = try await attempt(first.memory, trace)
@@ -45,7 +45,7 @@ import Testing
     #expect(second.memory.isEmpty)
   }
 
-  @Test func `a sleep and a completion suspend, and say until when`() async throws {
+  @Test func `a sleep and a wait for a completion suspend with their dates`() async throws {
     let trace = Trace()
     let sleep = try await attempt(TaskMemory(), trace) { context in
       try await context.sleep("nap", for: .seconds(60))
@@ -59,7 +59,7 @@ import Testing
     #expect(completion.nextDate == nil)
   }
 
-  @Test func `an interrupted step, a checkpoint, and one that can't be read`() async throws {
+  @Test func `interrupted steps, checkpoints and unreadable checkpoints`() async throws {
     let trace = Trace()
     let memory = try TaskMemory(steps: ["charge": "old"], interrupted: ["wire"])
     let interrupted = try await attempt(memory, trace)

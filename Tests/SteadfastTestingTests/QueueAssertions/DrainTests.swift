@@ -25,12 +25,12 @@ import Testing
     return queue
   }
 
-  @Test func `a queue without tasks takes no time`() async throws {
+  @Test func `draining an empty queue takes no time`() async throws {
     #expect(try await time.drain(queue()) == 0)
     #expect(time.clock.now.offset == .zero)
   }
 
-  @Test func `every task is performed at its date, with its retries`() async throws {
+  @Test func `every task and every retry is performed at its date`() async throws {
     let queue = await queue { letter, context in
       if letter.text == "bad", context.retryCount < 2 { throw Offline() }
     }
@@ -52,7 +52,7 @@ import Testing
     #expect(try await time.drain(queue) == 200)
   }
 
-  @Test func `what handlers enqueue is performed too`() async throws {
+  @Test func `tasks that handlers enqueue are performed too`() async throws {
     let queue = await queue()
     let clock = time.clock
     await queue.register(Forgetful.self) { _, _ in
@@ -63,14 +63,14 @@ import Testing
     #expect(trace.entries == ["60.0 seconds: child"])
   }
 
-  @Test(.virtualTime(.manual)) func `a manual time is moved as well`() async throws {
+  @Test(.virtualTime(.manual)) func `draining advances a manual time too`() async throws {
     let queue = await queue()
     try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
     #expect(try await time.drain(queue) == 1)
     #expect(time.clock.now.offset == .seconds(60))
   }
 
-  @Test func `a date that was set back is waited for`() async throws {
+  @Test func `draining waits longer after the date was set back`() async throws {
     let queue = await queue()
     try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
     time.clock.setDate(time.clock.date - 3600)
@@ -78,9 +78,9 @@ import Testing
     #expect(trace.entries == ["3660.0 seconds: later"])
   }
 
-  // MARK: What can't be done
+  // MARK: Tasks that can't be performed
 
-  @Test func `a task that is retried for ever reaches the limit`() async throws {
+  @Test func `a task that is always retried reaches the limit`() async throws {
     let queue = await queue { _, _ in throw Offline() }
     try await queue.enqueue(Letter("bad"), maxRetries: .alwaysRetry)
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue, limit: 7) }
@@ -91,13 +91,13 @@ import Testing
     #expect(trace.entries.count == 7)
   }
 
-  @Test func `a limit that suffices is no error`() async throws {
+  @Test func `a sufficient limit is no error`() async throws {
     let queue = await queue()
     try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Letter.init))
     #expect(try await time.drain(queue, limit: 3) == 3)
   }
 
-  @Test func `a handler that enqueues its successor without end reaches the limit`() async throws {
+  @Test func `a handler that always enqueues another task reaches the limit`() async throws {
     let clock = time.clock
     let queue = TaskQueue(clock: clock)
     let trace = trace
@@ -109,12 +109,12 @@ import Testing
     try await queue.enqueue(Letter("again"))
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue, limit: 9) }
     #expect(error?.code == .limitReached)
-    // The one too many was begun, cancelled, and put back.
+    // The attempt beyond the limit was started, cancelled, and released.
     #expect(trace.entries.count == 10)
     #expect(try await queue.pendingTasks(of: Letter.self).map(\.record.retryCount) == [0])
   }
 
-  @Test func `a task without a handler is named`() async throws {
+  @Test func `the error names a task without a handler`() async throws {
     let queue = await queue()
     try await queue.enqueue(Forgetful(), availableDate: time.clock.date + 60)
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
@@ -122,7 +122,7 @@ import Testing
     #expect(error?.description.contains("1 task: Forgetful (waiting") == true)
   }
 
-  @Test func `a paused queue is said to be paused`() async throws {
+  @Test func `the error says that the queue is paused`() async throws {
     let queue = await queue()
     try await queue.enqueue(Letter("held"))
     await queue.pause()
@@ -133,7 +133,7 @@ import Testing
     #expect(try await time.drain(queue) == 1)
   }
 
-  /// Returns what the error says about a task that is left in a queue.
+  /// Returns the error's text about a task that remains in a queue.
   private func error(
     _ options: TaskOptions = TaskOptions(),
     _ prepare: (TaskQueue, TaskID) async throws -> Void
@@ -147,7 +147,7 @@ import Testing
     return error?.description ?? ""
   }
 
-  @Test func `the error for tasks that are left says why they are`() async throws {
+  @Test func `the error for remaining tasks states the reasons`() async throws {
     let unknown = try await error(TaskOptions(conditions: ["network"])) { _, _ in }
     #expect(
       unknown.hasSuffix(
@@ -172,7 +172,7 @@ import Testing
     #expect(suspended.hasSuffix("a task waits for a completion; complete it"))
   }
 
-  @Test func `a date out of reach is not waited for`() async throws {
+  @Test func `draining does not wait for an unreachable date`() async throws {
     let queue = await queue()
     let last = Date(timeIntervalSince1970: 253_402_300_799)
     try await queue.enqueue(Letter("never"), availableDate: last)
@@ -180,7 +180,7 @@ import Testing
     #expect(error?.code == .tasksLeft)
   }
 
-  @Test func `a queue that runs already is an error`() async throws {
+  @Test func `draining a running queue is an error`() async throws {
     let queue = await queue()
     await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -190,7 +190,7 @@ import Testing
     }
   }
 
-  @Test func `cancelling the caller puts the running task back`() async throws {
+  @Test func `cancelling the caller releases the running task`() async throws {
     let clock = time.clock
     let queue = await queue { _, _ in try await clock.sleep(for: .seconds(60)) }
     try await queue.enqueue(Letter("long"))

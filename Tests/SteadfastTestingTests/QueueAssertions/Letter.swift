@@ -8,7 +8,7 @@ struct Letter: TaskPayload, Equatable {
   init(_ text: String) { self.text = text }
 }
 
-/// A payload that writes what it can't read.
+/// A payload whose encoded form it can't decode.
 struct Illegible: TaskPayload {
   private enum CodingKeys: CodingKey { case written, read }
 
@@ -25,7 +25,7 @@ struct Illegible: TaskPayload {
   }
 }
 
-/// A payload that forgets a part of itself.
+/// A payload that loses one of its properties when it is encoded.
 struct Forgetful: TaskPayload, Equatable {
   private enum CodingKeys: CodingKey { case kept }
 
@@ -33,5 +33,5 @@ struct Forgetful: TaskPayload, Equatable {
   var lost = 0
 }
 
-/// What handlers throw in tests.
+/// An error that handlers throw in tests.
 struct Offline: Error, Equatable {}

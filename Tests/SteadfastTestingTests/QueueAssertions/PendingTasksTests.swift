@@ -6,7 +6,8 @@ import Testing
 @Suite struct PendingTasksTests {
   private let clock = VirtualClock()
 
-  @Test func `payloads and dates are seen in the order of enqueueing`() async throws {
+  @Test func `pending tasks are in the order of enqueueing, with payloads and dates`() async throws
+  {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Letter("later"), availableDate: clock.date + 60)
     try await queue.enqueue(Forgetful())
@@ -17,7 +18,7 @@ import Testing
     #expect(letters.last?.record.maxRetries == 3)
   }
 
-  @Test func `a task under a former name of the type is seen`() async throws {
+  @Test func `a task under a former name of its type is pending`() async throws {
     struct Note: TaskPayload {
       static let taskName = "Note"
       var text: String
@@ -40,29 +41,28 @@ import Testing
     #expect(try await queue.pendingTasks(of: Letter.self).isEmpty)
   }
 
-  @Test func `more tasks than a page holds are all seen`() async throws {
+  @Test func `pending tasks include those beyond one page`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(contentsOf: (0..<2000).map { Letter("\($0)") })
     let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
     #expect(texts == (0..<2000).map(String.init))
   }
 
-  @Test func `tasks are all seen though the store returns fewer than it is asked for`() async throws
-  {
+  @Test func `all tasks are found although the store returns shorter pages`() async throws {
     let queue = TaskQueue(persistence: ThriftyStore(base: InMemoryStore()), clock: clock)
     try await queue.enqueue(contentsOf: (0..<20).map { Letter("\($0)") })
     let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
     #expect(texts == (0..<20).map(String.init))
   }
 
-  @Test func `what a payload would lose in a restart is lost already`() async throws {
+  @Test func `a pending payload lacks what a restart would lose`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Forgetful(kept: 2, lost: 3))
     let payloads = try await queue.pendingTasks(of: Forgetful.self).map(\.payload)
     #expect(payloads == [Forgetful(kept: 2, lost: 0)])
   }
 
-  @Test func `a payload that could not be read after a restart is an error`() async throws {
+  @Test func `a payload that a restart could not decode is an error`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Illegible())
     let error = await #expect(throws: QueueTestError.self) {
@@ -74,7 +74,7 @@ import Testing
 
   // MARK: Sealed payloads
 
-  /// A stand-in for encryption: it turns each byte round, and opens nothing without its mark.
+  /// A stand-in for encryption: it inverts each byte, and can't open bytes without its marker.
   private let seal = PayloadSeal { payload, _ in
     Data([7] + payload.map { ~$0 })
   } open: { sealed, _ in
@@ -82,7 +82,7 @@ import Testing
     return Data(sealed.dropFirst().map { ~$0 })
   }
 
-  @Test func `a sealed task is seen as it was enqueued`() async throws {
+  @Test func `a sealed pending task has its original payload`() async throws {
     let queue = TaskQueue(
       persistence: InMemoryStore().sealingPayloads(with: seal),
       clock: clock
@@ -92,7 +92,7 @@ import Testing
     #expect(try await queue.expectEnqueued(Letter("secret")) != nil)
   }
 
-  @Test func `a sealed task that can't be opened is an error that does not blame its type`()
+  @Test func `the error for a task that can't be unsealed does not blame its type`()
     async throws
   {
     let base = InMemoryStore()
@@ -131,7 +131,7 @@ import Testing
     ("b", 0.0, "Letter(text: \"b\")"),
     ("a", 60.0, "Its Letter tasks: Letter(text: \"a\")"),
   ])
-  func `a task that is missing is an issue that says what is there`(
+  func `a missing task is an issue that lists the existing ones`(
     text: String,
     delay: Double,
     message: String

@@ -9,7 +9,7 @@ import Testing
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  @Test func `a handler that returns has succeeded`() async throws {
+  @Test func `an attempt whose handler returns succeeds`() async throws {
     let trace = Trace()
     let attempt = try await performAttempt(Letter("hi")) { letter, context in
       trace.note("\(letter.text), \(context.name), retry \(context.retryCount)")
@@ -20,7 +20,7 @@ import Testing
     #expect(trace.entries == ["hi, Letter, retry 0"])
   }
 
-  @Test func `a handler that throws has failed, and is retried after the backoff`() async throws {
+  @Test func `an attempt whose handler throws is retried after the backoff`() async throws {
     let attempt = try await performAttempt(Letter("hi"), configuration: exact) { _, _ in
       try await time.clock.sleep(for: .seconds(5))
       throw Offline()
@@ -30,7 +30,7 @@ import Testing
     #expect(time.clock.now.offset == .seconds(5))
   }
 
-  @Test func `the backoff is that of the retry`() async throws {
+  @Test func `the backoff grows with the retry count`() async throws {
     let configuration = TaskQueueConfiguration(
       backoff: .exponential(from: .seconds(1), multiplier: 2)
     )
@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test func `a retry without backoff is due at once, and not performed`() async throws {
+  @Test func `a retry without backoff is due at once, but is not performed`() async throws {
     let calls = Trace()
     let attempt = try await performAttempt(Letter("hi"), usesBackoff: false) { _, _ in
       calls.note("called")
@@ -57,7 +57,7 @@ import Testing
     #expect(calls.entries.count == 1)
   }
 
-  @Test func `the last attempt abandons, and knows that it is the last`() async throws {
+  @Test func `a failing last attempt abandons, and its context says it is the last`() async throws {
     let attempt = try await performAttempt(Letter("hi"), retryCount: 3, maxRetries: 3) {
       _,
       context in
@@ -68,7 +68,7 @@ import Testing
     #expect(attempt.error is Offline)
   }
 
-  @Test func `a handler abandons and puts off`() async throws {
+  @Test func `a handler can abandon and postpone`() async throws {
     let abandoned = try await performAttempt(Letter("hi")) { _, _ in throw TaskAbandoned("spam") }
     #expect(abandoned.ending == .abandoned(reason: "spam"))
     let snoozed = try await performAttempt(Letter("hi")) { _, _ in
@@ -85,7 +85,7 @@ import Testing
     #expect(try await performAttempt(Sync()).ending == .abandoned(reason: "no server"))
   }
 
-  @Test func `options that are left out are those of the type, then of the configuration`()
+  @Test func `missing options come from the type, then from the configuration`()
     async throws
   {
     let defaults = TaskOptions(maxRetries: 1, usesBackoff: false, priority: .high, tags: ["all"])
@@ -104,7 +104,7 @@ import Testing
       try await time.clock.sleep(for: .seconds(60))
     }
     #expect(tags.entries == [#"["all", "one", "type"], 10, always"#])
-    // The type's time limit has passed, and the configuration wants no backoff.
+    // The type's time limit has passed, and the configuration has no backoff.
     #expect(attempt.error is CancellationError)
     #expect(attempt.ending == .failed(retryDate: time.clock.date))
     #expect(time.clock.now.offset == .seconds(30))
@@ -122,7 +122,7 @@ import Testing
     #expect(error?.code == .invalidArgument)
   }
 
-  @Test func `the hooks of a handler are called`() async throws {
+  @Test func `the handler's hooks are called`() async throws {
     let trace = Trace()
     let handler = Clerk(trace: trace)
     let failed = try await performAttempt(Letter("hi"), configuration: exact, handler: handler)
@@ -139,7 +139,7 @@ import Testing
     #expect(trace.entries == ["hi ends: abandoned: Offline()"])
   }
 
-  @Test func `the handler is given what a restart would leave of the payload`() async throws {
+  @Test func `the handler gets the payload as a restart would decode it`() async throws {
     _ = try await performAttempt(Forgetful(kept: 2, lost: 3)) { payload, _ in
       #expect(payload == Forgetful(kept: 2, lost: 0))
     }
@@ -149,7 +149,7 @@ import Testing
     #expect(error?.code == .unreadablePayload)
   }
 
-  @Test func `cancelling the caller cancels the handler, and is not a failure`() async throws {
+  @Test func `cancelling the caller cancels the handler without a failure`() async throws {
     await withThrowingTaskGroup { group in
       group.addTask {
         _ = try await performAttempt(Letter("hi")) { _, _ in
@@ -170,7 +170,7 @@ private struct Patient: TaskPayload {
       delay: .seconds(5),
       maxRetries: .alwaysRetry,
       timeLimit: .seconds(30),
-      conditions: ["a condition that nothing tells"],
+      conditions: ["a condition that is never set"],
       tags: ["type"]
     )
   }

@@ -1,12 +1,12 @@
 import Dispatch
 
-/// Outside of every virtual time, as a disk is: takes more or less time for the same work.
+/// A device outside of every virtual time, like a disk, whose work takes varying time.
 final class Device: Sendable {
   private let trace: Trace
 
   init(_ trace: Trace) { self.trace = trace }
 
-  /// Answers after a detour over other threads, the longer the more hops.
+  /// Returns after `hops` detours through other threads.
   func work(_ name: String, hops: Int) async {
     trace.note("\(name) begins")
     for _ in 0..<hops { await realDelay() }

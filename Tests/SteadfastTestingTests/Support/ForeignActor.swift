@@ -1,11 +1,11 @@
 import Dispatch
 
-/// An actor that runs on a queue of its own, which no virtual time can take over.
+/// An actor that runs on its own dispatch queue, which virtual time can't control.
 actor ForeignActor {
   private let executor = QueueExecutor()
 
   nonisolated var unownedExecutor: UnownedSerialExecutor {
-    // The actor holds its executor for as long as it lives.
+    // The actor retains its executor.
     unsafe executor.asUnownedSerialExecutor()
   }
 

@@ -1,4 +1,4 @@
-/// Lets waiting tasks pass once it is open, whatever thread they run on.
+/// A gate that suspends tasks until it opens, whichever thread they run on.
 struct Gate: Sendable {
   private let stream: AsyncStream<Void>
   private let continuation: AsyncStream<Void>.Continuation
@@ -7,6 +7,6 @@ struct Gate: Sendable {
 
   func open() { continuation.finish() }
 
-  /// Suspends until the gate is open, or the task is cancelled.
+  /// Suspends until the gate opens or the task is cancelled.
   func pass() async { for await _ in stream {} }
 }

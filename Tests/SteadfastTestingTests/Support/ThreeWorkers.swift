@@ -13,7 +13,7 @@ enum ThreeWorkers {
     func next() -> Int? { remaining.popLast() }
   }
 
-  /// What happened, each line with its time.
+  /// Runs the workers, and returns the events in order, each line with its time.
   static func trace(order: VirtualTime.Order, realWork: Bool = false) async throws -> [String] {
     let trace = Trace()
     let disk = DispatchQueue(label: "disk")
@@ -36,7 +36,7 @@ enum ThreeWorkers {
     return trace.entries
   }
 
-  /// Works on a job, up to three times; returns how that ended.
+  /// Attempts a job up to three times, and returns how it ended.
   private static func attempts(at job: Int, time: VirtualTime, disk: DispatchQueue?) async -> String
   {
     for attempt in 1...3 {

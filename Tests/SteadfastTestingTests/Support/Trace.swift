@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What happened, in order, as several tasks tell it.
+/// The events that several tasks report, in order.
 final class Trace: Sendable {
   private let lines = Mutex<[String]>([])
 

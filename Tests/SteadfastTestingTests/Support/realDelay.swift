@@ -1,6 +1,6 @@
 import Dispatch
 
-/// Comes back from a thread outside of Swift's pool, as a system call's answer does.
+/// Resumes from a thread outside of Swift's pool, as after a system call.
 func realDelay() async {
   await withCheckedContinuation { continuation in
     DispatchQueue.global().async { continuation.resume() }

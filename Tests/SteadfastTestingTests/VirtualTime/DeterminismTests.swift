@@ -2,14 +2,14 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Runs that differ in nothing but the machine's mood.
+/// Repeated runs must have equal traces, however the machine schedules their threads.
 ///
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter DeterminismTests`,
-/// beside a busy loop on each core, is the long form.
+/// beside a busy loop on each core, is the long version.
 @Suite struct DeterminismTests {
   private static let runs = Soak.runs(short: 200)
 
-  @Test func `three workers leave the same trace each time`() async throws {
+  @Test func `three workers produce the same trace every time`() async throws {
     let first = try await ThreeWorkers.trace(order: .inOrder)
     #expect(first.contains { $0.hasSuffix("timed out") })
     #expect(first.contains { $0.hasSuffix("cancelled") })
@@ -17,7 +17,8 @@ import Testing
     for _ in 0..<Self.runs { #expect(try await ThreeWorkers.trace(order: .inOrder) == first) }
   }
 
-  @Test func `each seed repeats its own trace, and the traces differ`() async throws {
+  @Test func `each seed repeats its trace, and different seeds have different traces`() async throws
+  {
     var traces: Set<[String]> = []
     for seed in 0..<UInt64(max(Self.runs / 10, 60)) {
       let trace = try await ThreeWorkers.trace(order: .shuffled(seed: seed))
@@ -27,7 +28,7 @@ import Testing
     #expect(traces.count >= 30)
   }
 
-  @Test func `real work of any length leaves the same trace`() async throws {
+  @Test func `real work of any duration produces the same trace`() async throws {
     let first = try await ThreeWorkers.trace(order: .inOrder, realWork: true)
     for _ in 0..<Self.runs {
       #expect(try await ThreeWorkers.trace(order: .inOrder, realWork: true) == first)

@@ -2,15 +2,15 @@ import Dispatch
 import SteadfastTesting
 import Testing
 
-/// What is not inside a virtual time, and what happens then.
+/// Work that escapes a virtual time.
 @Suite(.timeLimit(.minutes(5))) struct EscapeTests {
   private let gate = Gate()
 
-  /// A way out of a virtual time.
+  /// A way in which work escapes a virtual time.
   enum WayOut: CaseIterable, Sendable {
     case detachedTask, unstructuredTask, foreignExecutor, callback
 
-    /// Leaves, waits until `gate` is open, and tells what time it is then.
+    /// Escapes, waits until `gate` is open, and returns the virtual time at that moment.
     func instant(of clock: VirtualClock, after gate: Gate) async -> Duration {
       let wait: @Sendable () async -> Duration = {
         await gate.pass()
@@ -23,7 +23,7 @@ import Testing
       case .foreignExecutor: return await ForeignActor().perform(wait)
       case .callback:
         return await withCheckedContinuation { continuation in
-          // A callback has no task to be the child of.
+          // A callback does not run in a task, so this one has no parent.
           DispatchQueue.global().async { Task { continuation.resume(returning: await wait()) } }
         }
       }
@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `the time moves while work outside is under way`(wayOut: WayOut) async throws {
+  func `the time advances while outside work runs`(wayOut: WayOut) async throws {
     try await withVirtualTime { time in
       let back = Gate()
       async let openLater: Void = {
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `the time stands still while work outside is held`(wayOut: WayOut) async throws {
+  func `the time stands still during outside work in withRealWork`(wayOut: WayOut) async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `a store's hold keeps the time still too`(wayOut: WayOut) async throws {
+  func `the time stands still during a store's real work`(wayOut: WayOut) async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `a body that waits only for work outside is told that it is stuck`(
+  func `a body that waits only for outside work is stuck`(
     wayOut: WayOut
   ) async throws {
     let gate = gate
@@ -83,7 +83,7 @@ import Testing
     gate.open()
   }
 
-  @Test func `the time moves while the main actor is busy`() async throws {
+  @Test func `the time advances while the main actor is busy`() async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       #expect(await Self.waitOnMainActor(for: time.clock) == .seconds(3_600))
@@ -91,16 +91,16 @@ import Testing
     }
   }
 
-  /// Keeps the main actor busy until the time has moved.
+  /// Keeps the main actor busy until the time has advanced.
   @MainActor private static func waitOnMainActor(for clock: VirtualClock) -> Duration {
     while clock.now.offset == .zero {}
     return clock.now.offset
   }
 
-  @Test func `a body on the main actor is waited for`() async throws {
+  @Test func `the time waits for a body on the main actor`() async throws {
     let trace = Trace()
     try await withVirtualTime { @MainActor time in
-      // As the code of an app starts its work; it stays on the main actor.
+      // As an app starts work, which stays on the main actor.
       let task = Task { @MainActor in
         try await time.clock.sleep(for: .seconds(2))
         trace.note("\(time.clock.now)")
@@ -112,7 +112,7 @@ import Testing
     #expect(trace.entries == ["2.0 seconds", "3.0 seconds"])
   }
 
-  @Test func `a sleep on another clock is work outside`() async throws {
+  @Test func `a sleep on another clock is outside work`() async throws {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { _ in try await ContinuousClock().sleep(for: .seconds(3_600)) }
     }

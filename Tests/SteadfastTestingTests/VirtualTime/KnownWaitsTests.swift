@@ -2,7 +2,7 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-/// What a test is told that waits for a queue for ever.
+/// The errors for a test that waits for a queue forever.
 @Suite(.timeLimit(.minutes(5))) struct KnownWaitsTests {
   private struct Work: TaskPayload { var number = 0 }
 
@@ -17,7 +17,7 @@ import Testing
     }
   }
 
-  @Test func `the queue is not run`() async {
+  @Test func `the error for an outcome names a queue that never runs`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
@@ -27,7 +27,7 @@ import Testing
     #expect(text.contains("in the queue 'default', which does not run: call run()"))
   }
 
-  @Test func `a queue that runs was not shut down`() async {
+  @Test func `the error names an idle run that was never shut down`() async {
     let text = await text { time in
       let queue = TaskQueue(name: "mail", clock: time.clock)
       await queue.register(Work.self) { _, _ in }
@@ -38,7 +38,7 @@ import Testing
     #expect(text.contains("the run of the queue 'mail', which is idle: call shutDown()"))
   }
 
-  @Test func `no handler is registered`() async {
+  @Test func `the error names a missing handler`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)
       async let run: Void = queue.run()
@@ -48,7 +48,7 @@ import Testing
     #expect(text.contains("no handler is registered for '"))
   }
 
-  @Test func `a handler waits for a task that can't begin`() async {
+  @Test func `the error says that a handler's task exceeds the limit of concurrent tasks`() async {
     let text = await text { time in
       let queue = TaskQueue(
         configuration: TaskQueueConfiguration(maxConcurrentTasks: 1),
@@ -64,7 +64,7 @@ import Testing
     #expect(text.contains("which can't begin: the queue performs 1, as many as it may"))
   }
 
-  @Test func `the queue is paused`() async {
+  @Test func `the error names a paused queue`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
@@ -76,7 +76,7 @@ import Testing
     #expect(text.contains("which is paused: call resume()"))
   }
 
-  @Test func `the queue is paused in its store`() async {
+  @Test func `the error names a queue that is paused in its store`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
@@ -88,7 +88,7 @@ import Testing
     #expect(text.contains("which is paused in its store: call resume(durability:)"))
   }
 
-  @Test func `the queue has another clock`() async {
+  @Test func `the error names a queue on another clock`() async {
     let text = await text { time in
       let queue = TaskQueue()
       await queue.register(Work.self) { _, _ in }

@@ -1,13 +1,13 @@
 import SteadfastTesting
 import Testing
 
-/// That a virtual time lets payloads fail as they would over a restart.
+/// Tests that payloads fail in a virtual time as they would across a restart.
 @Suite(.timeLimit(.minutes(5))) struct PayloadEncodingTests {
   private struct Measurement: TaskPayload {
     var value: Double
   }
 
-  /// Loses its note when it is encoded.
+  /// A payload that loses its note when it is encoded.
   private struct Forgetful: TaskPayload {
     var text: String
     var note = "lost"
@@ -26,7 +26,7 @@ import Testing
     return queue
   }
 
-  @Test func `a payload that can't be encoded is refused when it is enqueued`() async throws {
+  @Test func `enqueueing a payload that can't be encoded fails`() async throws {
     try await withVirtualTime { time in
       let queue = await queue(time)
       await #expect(throws: EncodingError.self) {
@@ -41,7 +41,7 @@ import Testing
     #expect(trace.entries == ["1.0"])
   }
 
-  @Test func `a handler is given what a later process would find`() async throws {
+  @Test func `a handler gets the payload as a later process would decode it`() async throws {
     try await withVirtualTime { time in
       let queue = await queue(time)
       try await queue.enqueue(Forgetful(text: "a", note: "kept"))
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(.virtualTime(encodesPayloads: false))
-  func `payloads can be left as they are`() async throws {
+  func `encoding payloads can be switched off`() async throws {
     let time = try VirtualTime.required
     let queue = await queue(time)
     try await queue.enqueue(Forgetful(text: "a", note: "kept"))

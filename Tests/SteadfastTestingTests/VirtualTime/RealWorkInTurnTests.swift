@@ -14,21 +14,21 @@ import Testing
   // MARK: Turns
 
   @Test(arguments: 0..<20)
-  func `works take turns, however long each takes`(round: Int) async throws {
+  func `units of work take turns, however long each one takes`(round: Int) async throws {
     try await withVirtualTime { time in
       await withTaskGroup { group in
         for work in 0..<4 {
           group.addTask {
             await RealWork.performInTurn { await device("\(work)", hops: (work + round) * 7 % 20) }
-            trace.note("\(work) goes on")
+            trace.note("\(work) continues")
           }
         }
       }
     }
-    #expect(trace.entries == (0..<4).flatMap { ["\($0) begins", "\($0) ends", "\($0) goes on"] })
+    #expect(trace.entries == (0..<4).flatMap { ["\($0) begins", "\($0) ends", "\($0) continues"] })
   }
 
-  @Test func `a work begins when nothing else can run, and its caller then goes on`() async throws {
+  @Test func `work starts when nothing else can run, and its caller continues next`() async throws {
     try await withVirtualTime { _ in
       async let other: Void = {
         for step in 0..<3 {
@@ -37,17 +37,17 @@ import Testing
         }
       }()
       await RealWork.performInTurn { await device("work") }
-      trace.note("its caller goes on")
+      trace.note("its caller continues")
       await other
     }
     #expect(
       trace.entries == [
-        "step 0", "step 1", "step 2", "work begins", "work ends", "its caller goes on",
+        "step 0", "step 1", "step 2", "work begins", "work ends", "its caller continues",
       ]
     )
   }
 
-  @Test func `a work that waits for nothing takes its turn too`() async throws {
+  @Test func `work that never suspends takes its turn too`() async throws {
     try await withVirtualTime { _ in
       async let first: Void = RealWork.performInTurn { await device("first") }
       async let second: Void = RealWork.performInTurn { trace.note("second") }
@@ -58,7 +58,8 @@ import Testing
   }
 
   @Test(arguments: [VirtualTime.Mode.automatic, .manual])
-  func `the time stands still until each has had its turn`(mode: VirtualTime.Mode) async throws {
+  func `the time stands still until all work has had its turn`(mode: VirtualTime.Mode) async throws
+  {
     try await withVirtualTime(mode) { time in
       async let sleeper: Void = time.clock.sleep(for: .seconds(1))
       await withTaskGroup { group in
@@ -72,7 +73,7 @@ import Testing
     }
   }
 
-  @Test func `an advance ends after the works that begin at its target`() async throws {
+  @Test func `an advance ends after the work that starts at its target`() async throws {
     try await withVirtualTime(.manual) { time in
       async let worker: Void = {
         try await time.clock.sleep(for: .seconds(1))
@@ -86,25 +87,25 @@ import Testing
 
   // MARK: Results and cancellation
 
-  @Test func `its result and its typed error are passed on, outside of virtual time too`()
+  @Test func `work passes its result and typed error on, outside of virtual time too`()
     async throws
   {
     @Sendable func check() async {
       #expect(await RealWork.performInTurn { 7 } == 7)
       do throws(Offline) {
         try await RealWork.performInTurn { () async throws(Offline) in throw Offline() }
-        Issue.record("the error got lost")
+        Issue.record("the error was lost")
       } catch {}
     }
     await check()
-    // The turn after one that threw comes as well.
+    // The next turn comes even after work that threw.
     try await withVirtualTime { _ in
       await check()
       await check()
     }
   }
 
-  @Test func `the work of a cancelled task is performed, in its turn`() async throws {
+  @Test func `the work of a cancelled task still runs, in its turn`() async throws {
     try await withVirtualTime { _ in
       await withTaskGroup { group in
         for work in 0..<3 {
@@ -122,9 +123,9 @@ import Testing
     )
   }
 
-  // MARK: Works within works
+  // MARK: Nested work
 
-  @Test func `a work within a work, and within its child task, is part of it`() async throws {
+  @Test func `nested work, in a child task too, shares the outer work's turn`() async throws {
     try await withVirtualTime { _ in
       async let outer: Void = RealWork.performInTurn {
         await RealWork.performInTurn { await device("inner") }
@@ -143,7 +144,7 @@ import Testing
     )
   }
 
-  @Test func `a work that other real work waits for has its turn`() async throws {
+  @Test func `work that other real work awaits has its turn`() async throws {
     try await withVirtualTime { time in
       await time.withRealWork {
         await RealWork.performInTurn { await device("work") }
@@ -152,7 +153,7 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a world within a work has turns of its own`() async throws {
+  @Test func `a virtual time within work has its own turns`() async throws {
     try await withVirtualTime { outer in
       try await RealWork.performInTurn {
         try await withVirtualTime { inner in
@@ -174,9 +175,9 @@ import Testing
     )
   }
 
-  // MARK: Where the world's tasks are not all there is
+  // MARK: Beyond the virtual time's own tasks
 
-  @MainActor @Test func `works of the main actor take turns too`() async throws {
+  @MainActor @Test func `work on the main actor takes turns too`() async throws {
     try await withVirtualTime { @MainActor time in
       async let later: Void = time.clock.sleep(for: .seconds(1))
       for work in 0..<3 { await RealWork.performInTurn { await device("\(work)") } }
@@ -186,7 +187,7 @@ import Testing
     #expect(trace.entries == (0..<3).flatMap { ["\($0) begins", "\($0) ends"] })
   }
 
-  @Test(.virtualTime(order: .shuffled(seed: 3))) func `works take turns with the trait`()
+  @Test(.virtualTime(order: .shuffled(seed: 3))) func `work takes turns with the trait`()
     async throws
   {
     let time = try #require(VirtualTime.current)
@@ -201,7 +202,7 @@ import Testing
     try await later
   }
 
-  @Test func `a body that is stuck after its works is told so, when they have ended`() async {
+  @Test func `a stuck body fails only after its work has ended`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
         async let work: Void = RealWork.performInTurn { await device("work", hops: 5) }
@@ -213,7 +214,7 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a body that is cancelled for being stuck still has its turns`() async {
+  @Test func `a body that is cancelled because it is stuck still has its turns`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
         do {
@@ -228,7 +229,7 @@ import Testing
     #expect(trace.entries == ["clean-up begins", "clean-up ends"])
   }
 
-  @Test func `what a closed world leaves behind, under way or waiting, ends`() async throws {
+  @Test func `work that a closed virtual time leaves behind ends`() async throws {
     let (begun, release) = (Gate(), Gate())
     let tasks = Mutex<[Task<Void, Never>]>([])
     try await withVirtualTime { time in
@@ -243,7 +244,7 @@ import Testing
         }
       }
       tasks.withLock { $0 = works }
-      // Real work, so that the body goes on while the first is under way; detached, as above.
+      // Real work, so that the body continues while the first work runs; detached, as above.
       await time.withRealWork { await Task.detached { await begun.pass() }.value }
     }
     #expect(trace.entries == [])
@@ -252,7 +253,7 @@ import Testing
     #expect(Set(trace.entries) == ["0", "1", "2"])
   }
 
-  @Test func `a body left behind still performs its works`() async {
+  @Test func `an abandoned body still performs its work`() async {
     let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
     let ended = Gate()
     await #expect(throws: VirtualTimeError.self) {

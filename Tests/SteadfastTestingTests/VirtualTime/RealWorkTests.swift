@@ -5,16 +5,16 @@ import Testing
   private struct Offline: Error {}
   private struct Handle: ~Copyable { let number: Int }
 
-  @Test func `its result and its typed error are passed on, outside of virtual time too`() async {
+  @Test func `real work passes its result and typed error on, outside of virtual time too`() async {
     let handle = await RealWork.perform { Handle(number: 7) }
     #expect(handle.number == 7)
     do throws(Offline) {
       try await RealWork.perform { () async throws(Offline) in throw Offline() }
-      Issue.record("the error got lost")
+      Issue.record("the error was lost")
     } catch {}
   }
 
-  @Test func `the time goes on after the last of several works has ended`() async throws {
+  @Test func `the time advances after the last of several units of work has ended`() async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(60))
       await time.withRealWork {
@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  @Test func `work that throws holds the time no longer`() async throws {
+  @Test func `the time advances after work that throws`() async throws {
     try await withVirtualTime { time in
       await #expect(throws: Offline.self) { try await time.withRealWork { throw Offline() } }
       try await time.clock.sleep(for: .seconds(60))

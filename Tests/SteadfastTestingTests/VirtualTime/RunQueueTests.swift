@@ -16,7 +16,7 @@ import Testing
     #expect(queue.isEmpty)
   }
 
-  @Test func `a job from outside waits until no other is ready`() {
+  @Test func `a job from outside waits until no other job is ready`() {
     var queue = RunQueue<Int>(order: .inOrder)
     queue.appendFromOutside(10)
     queue.appendFromOutside(20)
@@ -27,7 +27,7 @@ import Testing
     #expect(drain(&queue) == [11, 20])
   }
 
-  @Test func `a seed repeats its order and others have theirs`() {
+  @Test func `a seed repeats its order, and different seeds have different orders`() {
     func order(_ seed: UInt64) -> [Int] {
       var queue = RunQueue<Int>(order: .shuffled(seed: seed))
       for job in 0..<8 { queue.append(job) }
@@ -38,7 +38,7 @@ import Testing
     #expect(Set((0..<100).map(order)).count > 90)
   }
 
-  @Test func `a queue that never runs empty keeps its order`() {
+  @Test func `a queue that never becomes empty stays first in, first out`() {
     var queue = RunQueue<Int>(order: .inOrder)
     queue.append(0)
     for job in 1..<10_000 {

@@ -15,7 +15,7 @@ import Testing
     }
   }
 
-  @Test func `a body that awaits what never comes is told at once`() async {
+  @Test func `a body that awaits something that never happens fails at once`() async {
     let error = await error { _ in
       let (stream, continuation) = AsyncStream<Void>.makeStream()
       for await _ in stream {}
@@ -28,7 +28,7 @@ import Testing
     #expect(error?.description.contains("left behind") == false)
   }
 
-  @Test func `sleepers are listed when the test does not move the time`() async {
+  @Test func `the error lists the sleepers if the test does not advance the time`() async {
     let error = await error(.manual) { time in
       await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask(name: "uploads") { try await time.clock.sleep(for: .seconds(90)) }
@@ -44,7 +44,7 @@ import Testing
     )
   }
 
-  @Test func `a body that ignores its cancellation is left behind, with a word about it`() async {
+  @Test func `a body that ignores its cancellation is left behind, and the error says so`() async {
     let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
     let ended = AsyncStream<Void>.makeStream()
     let error = await error { _ in
@@ -53,12 +53,12 @@ import Testing
     }
     #expect(error?.code == .stuck)
     #expect(error?.description.contains("was left behind") == true)
-    // What is left behind can still end: its jobs go to the global pool.
+    // The body can still end: its jobs go to the global pool.
     late.withLock { $0.take() }?.resume()
     for await _ in ended.stream {}
   }
 
-  @Test func `tasks left asleep are reported and ended`() async throws {
+  @Test func `tasks that still sleep at the end are reported and ended`() async throws {
     let ended = AsyncStream<Bool>.makeStream()
     let error = await error { time in
       Task(name: "poller", executorPreference: time.executor) {
@@ -79,7 +79,7 @@ import Testing
     for await wasCancelled in ended.stream { #expect(wasCancelled) }
   }
 
-  @Test func `the body's own error comes before what it left asleep`() async {
+  @Test func `the body's own error takes precedence over sleepers that it left`() async {
     struct Boom: Error {}
     await #expect(throws: Boom.self) {
       try await withVirtualTime { time in
@@ -90,7 +90,7 @@ import Testing
     }
   }
 
-  @Test func `a case that ignores its cancellation is reported at once and waited for`()
+  @Test func `a test case that ignores its cancellation is reported at once and awaited`()
     async throws
   {
     let gate = Gate()
@@ -104,7 +104,7 @@ import Testing
         trace.note("ended")
       }
     } matching: { issue in
-      // Only what is reported here lets the case end.
+      // The case can end only after this report.
       gate.open()
       let error = issue.error as? VirtualTimeError
       return error?.description.hasSuffix("keeps waiting for it") == true && trace.entries.isEmpty

@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastTesting
 
 @Suite struct TurnsTests {
-  @Test func `works begin and end one after another, as they came`() {
+  @Test func `turns are first in, first out, and each caller precedes the next turn`() {
     var turns = Turns<String>()
     #expect(!turns.hasNext)
     #expect(turns.popNext() == nil)
@@ -24,7 +24,7 @@ import Testing
     #expect(turns.popNext() == "c")
   }
 
-  @Test func `all that wait can be let go, whosever turn it is`() {
+  @Test func `every waiting turn can be released out of turn`() {
     var turns = Turns<String>()
     for work in ["a", "b", "c"] { turns.append(work) }
     #expect(turns.popNext() == "a")

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct VirtualTimeDriverTests {
-  @Test func `a caller that is cancelled does not wait for a task that spins`() async throws {
+  @Test func `a cancelled caller does not wait for a spinning task`() async throws {
     let begun = Gate()
     let stop = Trace()
     let caller = Task(executorPreference: ThreadForEachJob()) {
@@ -24,7 +24,7 @@ import Testing
     stop.note("stop")
   }
 
-  @Test func `what can run when the body returns is done first`() async throws {
+  @Test func `jobs that are ready when the body returns still run`() async throws {
     let trace = Trace()
     try await withVirtualTime { time in
       _ = Task(executorPreference: time.executor) {
@@ -35,7 +35,7 @@ import Testing
     #expect(trace.entries == ["done"])
   }
 
-  @Test func `of two sleepers due together the second waits for all that the first one starts`()
+  @Test func `of two sleepers due together, the second waits for everything the first starts`()
     async throws
   {
     let trace = Trace()
@@ -55,9 +55,9 @@ import Testing
     #expect(trace.entries == ["a", "a's child", "b", "b's child"])
   }
 
-  /// The work begins and ends when the driver has decided to look at the main actor, and its task
-  /// ends only after that look.
-  @Test func `real work that begins and ends while the main actor is asked is not missed`()
+  /// The work begins and ends after the driver has decided to check the main actor, and its task
+  /// ends only after that check.
+  @Test func `the driver notices real work that starts and ends while it checks the main actor`()
     async throws
   {
     let world = WorldAround()
@@ -74,7 +74,7 @@ import Testing
     }
   }
 
-  @Test func `real work that begins on the main actor at the last moment is waited for`()
+  @Test func `the driver waits for real work that starts on the main actor at the last moment`()
     async throws
   {
     for _ in 0..<50 {
@@ -95,7 +95,8 @@ import Testing
   }
 }
 
-/// A world around a virtual time, which tells when its driver waits for the main actor.
+/// An observer of real work outside a virtual time, which detects that the driver waits for the
+/// main actor.
 private final class WorldAround: RealWorkObserver {
   private let began = DispatchSemaphore(value: 0)
 

@@ -2,12 +2,12 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-/// How far a virtual time moves, and who may sleep on its clock.
+/// The limit of a virtual time, and the tasks that can sleep on its clock.
 @Suite(.timeLimit(.minutes(5))) struct VirtualTimeLimitTests {
   private struct Endless: TaskPayload {}
   private struct Offline: Error {}
 
-  @Test func `a task that is retried for ever is told by the limit`() async throws {
+  @Test func `a task that is always retried reaches the limit`() async throws {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(limit: .seconds(86_400)) { time in
         let queue = TaskQueue(
@@ -24,7 +24,7 @@ import Testing
     #expect(error.map { $0.now.offset <= .seconds(86_400) } == true)
   }
 
-  @Test func `without a limit of one's own ten years are enough`() async throws {
+  @Test func `the default limit is ten years`() async throws {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
         while true { try await time.clock.sleep(for: .seconds(86_400)) }
@@ -34,7 +34,7 @@ import Testing
     #expect(error.map { $0.now.offset > .seconds(86_400 * 365 * 10) } == true)
   }
 
-  @Test func `a sleep may be as long as a test wants`() async throws {
+  @Test func `a sleep can be of any length`() async throws {
     try await withVirtualTime { time in
       try await time.clock.sleep(for: .seconds(86_400 * 365 * 1_000))
       try await time.clock.sleep(for: .seconds(1))
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(arguments: [VirtualTime.Mode.manual, .automatic])
-  func `an advance does not count for the limit, whatever sleeps`(
+  func `an advance does not count towards the limit, whichever task sleeps`(
     mode: VirtualTime.Mode
   ) async throws {
     try await withVirtualTime(mode, limit: .seconds(3_600)) { time in
@@ -79,7 +79,7 @@ import Testing
     #expect(error?.description.contains("was left behind") == true)
   }
 
-  @Test func `a task that is not driven by the virtual time may not sleep on its clock`() async {
+  @Test func `a task that the virtual time does not drive can't sleep on its clock`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
         // The mistake that the error is about: a task that the virtual time does not drive.
@@ -91,7 +91,7 @@ import Testing
     #expect(error?.description.contains("the executorPreference time.executor") == true)
   }
 
-  @Test func `that is told though the task swallows its error`() async {
+  @Test func `the mistake is reported even if the task ignores its error`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
         // As above.
@@ -103,13 +103,13 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a queue may not be run by a task that the time does not run`(
+  func `a task that the virtual time does not drive can't run a queue`(
     isPass: Bool
   ) async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
         let queue = TaskQueue(name: "uploads", clock: time.clock)
-        // The mistake that the error is about. What it runs is swallowed by the application.
+        // The mistake that the error is about. The application ignores the error.
         let running = Task {
           if isPass { _ = try? await queue.runAvailable() } else { try? await queue.run() }
         }
@@ -121,7 +121,7 @@ import Testing
     #expect(error?.description.contains("the executorPreference time.executor") == true)
   }
 
-  @Test @MainActor func `a queue is run in a virtual time from the main actor, or on its executor`()
+  @Test @MainActor func `a queue can run on the main actor, or on the virtual time's executor`()
     async throws
   {
     try await withVirtualTime { time in
@@ -137,23 +137,23 @@ import Testing
     }
   }
 
-  @Test func `a queue on another clock runs anywhere`() async throws {
+  @Test func `a queue on another clock can run anywhere`() async throws {
     try await withVirtualTime { time in
       let queue = TaskQueue(clock: ContinuousClock())
-      // Outside of the virtual time, which must not concern a queue on another clock.
+      // Outside of the virtual time, which must not matter to a queue on another clock.
       let pass = Task { try await queue.runAvailable() }
       let count = try await time.withRealWork { try await pass.value }
       #expect(count == 0)
     }
   }
 
-  @Test func `outside of a virtual time there is none to be had`() {
+  @Test func `requiring the current virtual time outside of one throws`() {
     let error = #expect(throws: VirtualTimeError.self) { _ = try VirtualTime.required }
     #expect(error?.code == .missing)
     #expect(error?.description.contains("the trait .virtualTime") == true)
   }
 
-  @Test(.virtualTime) func `inside of one it is that one`() throws {
+  @Test(.virtualTime) func `the current virtual time is the trait's`() throws {
     #expect(try VirtualTime.required === VirtualTime.current)
   }
 }

@@ -6,7 +6,7 @@ import Testing
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  @Test(arguments: 0..<100) func `each case has a world of its own`(days: Int) async throws {
+  @Test(arguments: 0..<100) func `each test case has its own virtual time`(days: Int) async throws {
     #expect(time.clock.now.offset == .zero)
     try await time.clock.sleep(for: .seconds(86_400 * days))
     #expect(time.clock.now.offset == .seconds(86_400 * days))
@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  @Test(.virtualTime(.manual)) func `a test's own trait comes before its suite's`() async throws {
+  @Test(.virtualTime(.manual)) func `a test's own trait overrides its suite's`() async throws {
     async let slept: Void = time.clock.sleep(for: .seconds(60))
     await time.advance(by: .seconds(59))
     #expect(time.clock.pendingSleeps.count == 1)
@@ -51,7 +51,7 @@ import Testing
   @MainActor @Test func `a test on the main actor keeps its order`() async throws {
     let trace = Trace()
     let sleeps = [3, 1, 2].map { seconds in
-      // As the code of an app starts its work; it stays on the main actor.
+      // As an app starts work, which stays on the main actor.
       Task {
         try await time.clock.sleep(for: .seconds(seconds))
         trace.note("\(seconds)")

@@ -18,11 +18,11 @@ import Foundation
     #expect(elapsed == .seconds(365 * 86_400))
   }
 
-  @Test func `what the body throws is thrown`() async {
+  @Test func `the body's error is rethrown`() async {
     await #expect(throws: Boom.self) { try await withVirtualTime { _ in throw Boom() } }
   }
 
-  @Test func `sleepers wake in the order of deadline and arrival`() async throws {
+  @Test func `sleepers wake in the order of their deadlines, then of their arrival`() async throws {
     let order = try await withVirtualTime { time in
       try await withThrowingTaskGroup(of: String.self) { group in
         for (name, seconds) in [("c", 2), ("a", 1), ("d", 2), ("b", 1)] {
@@ -59,7 +59,8 @@ import Foundation
   }
 
   @Test(arguments: [VirtualTime.Mode.automatic, .manual])
-  func `an advance returns when all is done at its target`(mode: VirtualTime.Mode) async throws {
+  func `an advance returns when all work at its target is done`(mode: VirtualTime.Mode) async throws
+  {
     let ticks = try await withVirtualTime(mode) { time in
       let trace = Trace()
       await withThrowingTaskGroup(of: Void.self) { group in
@@ -82,7 +83,7 @@ import Foundation
     #expect(ticks == 10)
   }
 
-  @Test func `an advance by nothing lets the others run`() async throws {
+  @Test func `an advance by zero lets other tasks run`() async throws {
     try await withVirtualTime(.manual) { time in
       let trace = Trace()
       async let other: Void = {
@@ -112,7 +113,7 @@ import Foundation
 
   @Test func `cancelling the caller cancels the body`() async {
     let (entered, enter) = AsyncStream<Void>.makeStream()
-    // A task that can be cancelled from outside while the test goes on.
+    // An unstructured task, so that the test can cancel it.
     let task = Task {
       try await withVirtualTime { time in
         try await time.withRealWork {
@@ -126,7 +127,7 @@ import Foundation
     await #expect(throws: CancellationError.self) { try await task.value }
   }
 
-  @Test func `a cancelled advance returns where the time stands`() async throws {
+  @Test func `a cancelled advance returns at the current time`() async throws {
     try await withVirtualTime { time in
       await withTaskGroup(of: Void.self) { group in
         group.addTask { await time.advance(by: .seconds(60)) }
@@ -138,7 +139,7 @@ import Foundation
     }
   }
 
-  @Test func `the date is the one that was asked for and moves along`() async throws {
+  @Test func `the date starts at the requested one and advances with the time`() async throws {
     try await withVirtualTime { time in
       let start = time.clock.date
       try await time.clock.sleep(for: .seconds(90))
@@ -146,7 +147,7 @@ import Foundation
     }
   }
 
-  @Test func `a world inside a world runs to its end while the outer one waits`() async throws {
+  @Test func `a nested virtual time completes while the outer one stands still`() async throws {
     try await withVirtualTime { outer in
       async let slept: Void = outer.clock.sleep(for: .seconds(5))
       let inner = try await withVirtualTime { inner in
@@ -160,7 +161,7 @@ import Foundation
     }
   }
 
-  @Test func `an unstructured task stays inside with the world's executor`() async throws {
+  @Test func `an unstructured task with the virtual time's executor stays inside`() async throws {
     try await withVirtualTime { time in
       let task = Task(executorPreference: time.executor) {
         try await time.clock.sleep(for: .seconds(30))
@@ -171,7 +172,7 @@ import Foundation
     }
   }
 
-  @Test func `shuffling explores the order of sleepers due at once`() async throws {
+  @Test func `shuffling varies the order of sleepers that are due together`() async throws {
     var orders: Set<[Int]> = []
     for seed in 0..<20 as Range<UInt64> {
       let order = try await withVirtualTime(order: .shuffled(seed: seed)) { time in
@@ -193,7 +194,7 @@ import Foundation
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a task that advances a virtual time that has ended goes on at once`() async throws {
+  func `advancing a virtual time that has ended returns at once`() async throws {
     let ended = try await withVirtualTime(.manual) { $0 }
     await ended.advance(by: .seconds(1))
     #expect(ended.clock.now.offset == .zero)

@@ -6,18 +6,18 @@
 ///     python3 ../EndToEnd/postgresql_server.py --durable \
 ///       swift run -c release --traits PostgreSQL bench postgresql
 ///
-/// `pending=` with a number measures claims among as many tasks too. `through=10000000` passes as
-/// many tasks through PostgreSQL, `snapshot=600` beside a snapshot that is held for as many
-/// seconds. With the path of an image that ends with `.svg`, it draws the plot of the documentation
-/// there. `name=` with part of a row's name measures only the rows whose names contain that part.
-/// It can be given several times.
+/// `pending=` with a number also measures claims among that number of tasks. `through=10000000`
+/// passes that number of tasks through PostgreSQL; with `snapshot=600`, another session holds a
+/// snapshot for 600 seconds of it. A path that ends with `.svg` draws the documentation's plot to
+/// that path. `name=` with a text measures only the rows whose names contain the text. You can
+/// repeat it.
 @main enum Bench {
   static func main() async throws {
     let groups = CommandLine.arguments.dropFirst().filter { !$0.contains("=") }
     try await measure(Set(groups))
   }
 
-  // Off the main actor, on whose executor each call of another actor costs microseconds.
+  // Not on the main actor, from which each call of another actor costs microseconds.
   @concurrent private static func measure(_ groups: Set<String>) async throws {
     if groups.isEmpty || groups.contains("retry") { try await measureRetries() }
     if groups.isEmpty || groups.contains("clock") { try await measureClocks() }
@@ -29,7 +29,7 @@
     #if PostgreSQL
     if groups.contains("postgresql") { try await measurePostgreSQL() }
     #endif
-    // The group's name is the path of the image.
+    // Such an argument is the path of an image.
     for path in groups where path.hasSuffix(".svg") { try await plotProducers(to: path) }
   }
 

@@ -10,12 +10,12 @@ import Android
 import Darwin
 #endif
 
-/// A piece of work, and what its cost is compared with.
+/// A piece of work whose cost is measured, and the baseline of the comparison.
 struct Benchmark: Sendable {
   let name: String
-  /// The name of the benchmark, in the same group, that is the measure of this one.
+  /// The name of the benchmark in the same group that this one is compared with.
   let baseline: String?
-  /// How many times the work is done for one sample.
+  /// The number of times that one sample repeats the work.
   private let iterations: Int
   private let work: @Sendable (_ iterations: Int, Stopwatch) async throws -> Void
 
@@ -30,7 +30,7 @@ struct Benchmark: Sendable {
     }
   }
 
-  /// Makes a benchmark of which the stopwatch measures a part.
+  /// Creates a benchmark in which the stopwatch measures only a part of the work.
   init(
     _ name: String,
     against baseline: String? = nil,
@@ -43,7 +43,7 @@ struct Benchmark: Sendable {
     self.work = work
   }
 
-  /// What the work costs each time, and what it costs a server.
+  /// Measures the work's cost per iteration, including the server's cost.
   func sample(of server: ServerProcesses? = nil) async throws -> Sample {
     let stopwatch = Stopwatch(server)
     try await work(iterations, stopwatch)
@@ -52,7 +52,9 @@ struct Benchmark: Sendable {
   }
 }
 
-/// Measures what one run of a piece of work costs; one task uses it.
+/// Measures the cost of one run of a piece of work.
+///
+/// Only one task can use a stopwatch.
 final class Stopwatch {
   fileprivate private(set) var sample: Sample?
   private let server: ServerProcesses?
@@ -77,10 +79,10 @@ final class Stopwatch {
   }
 }
 
-/// The time of all processors together that this process has taken.
+/// Returns the processor time of this process, on all processors together.
 func processorNanoseconds() -> Double { Double(clock()) / Double(CLOCKS_PER_SEC) * 1e9 }
 
-/// How often a thread of this process has given up its processor, or lost it.
+/// Returns the number of times that threads of this process have yielded or lost their processor.
 func contextSwitchCount() -> Int {
   var usage = rusage()
   #if canImport(Glibc)
@@ -88,21 +90,23 @@ func contextSwitchCount() -> Int {
   #else
   let result = getrusage(RUSAGE_SELF, &usage)
   #endif
-  precondition(result == 0, "the system does not tell how often threads were switched")
+  precondition(result == 0, "the system can't count context switches")
   return Int(usage.ru_nvcsw + usage.ru_nivcsw)
 }
 
-/// What one run of a piece of work has cost.
+/// The cost of one run of a piece of work.
 struct Sample {
   let nanoseconds: Double
-  /// The time of all processors together; what else the machine does counts little here.
+  /// The processor time, on all processors together.
+  ///
+  /// Other load on the machine hardly affects it.
   let processorNanoseconds: Double
-  /// The same of the server's processes; 0 without a server.
+  /// The processor time of the server's processes; 0 without a server.
   let serverNanoseconds: Double
   let allocations: Double
   let contextSwitches: Double
 
-  /// The time of all processors together, of this process and the server.
+  /// The processor time of this process and the server.
   var wholeNanoseconds: Double { processorNanoseconds + serverNanoseconds }
 
   fileprivate func divided(by count: Double) -> Sample {

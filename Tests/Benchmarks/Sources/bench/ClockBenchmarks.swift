@@ -5,7 +5,7 @@ private let sleeps = 100_000
 private let crowd = 1000
 private let minutesOfAYear = 365 * 24 * 60
 
-/// One sleep after another, each to its end.
+/// Sleeps one after another, each to its end.
 let sleepBenchmarks = [
   Benchmark("Task.yield", iterations: sleeps) { count in
     for _ in 0..<count { await Task.yield() }
@@ -34,8 +34,10 @@ let sleepBenchmarks = [
   },
 ]
 
-/// Sleeps that are pending at once, each in a child task, a thousand of them: a task group looks
-/// through all its children to remove one, which in a larger crowd is all that one would measure.
+/// A thousand concurrent sleeps, each in a child task.
+///
+/// A task group searches all its children to remove one; with more tasks, this would dominate the
+/// measurement.
 let crowdBenchmarks = [
   Benchmark("child tasks alone", iterations: sleeps) { count in
     for _ in 0..<count / crowd {
@@ -65,7 +67,7 @@ let crowdBenchmarks = [
   },
 ]
 
-/// Moves a clock on which nothing sleeps: the cost of the call.
+/// Advances a clock on which nothing sleeps, which measures the cost of the call.
 let advanceBenchmarks = [
   Benchmark("VirtualClock, nobody sleeps", iterations: sleeps) { count in
     let clock = VirtualClock()
@@ -78,7 +80,7 @@ let advanceBenchmarks = [
   },
 ]
 
-/// A queue that waits a virtual year for its one task, and looks at the date each minute.
+/// A queue that waits a virtual year for its only task, and checks the date every minute.
 let yearBenchmarks = [
   Benchmark("a minute of a queue that waits a year", iterations: minutesOfAYear) { count in
     try? await withVirtualTime { time in
@@ -103,8 +105,9 @@ private func sleep(_ count: Int, on clock: VirtualClock) async {
   for _ in 0..<count { try? await clock.sleep(for: .seconds(1)) }
 }
 
-/// Sleeps as one of a crowd, of whom no two wake at the same second, nor in the order in which they
-/// came.
+/// Sleeps as one of many tasks.
+///
+/// No two of them wake in the same second, and they do not wake in the order in which they started.
 private func sleep(until index: Int, on clock: VirtualClock) async {
   try? await clock.sleep(until: VirtualClock.Instant(offset: .seconds(1 + index * 7919 % crowd)))
 }

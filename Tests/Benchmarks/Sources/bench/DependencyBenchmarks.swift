@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// What it costs that tasks wait for others.
+/// The cost of dependencies.
 ///
 /// All tasks are enqueued, then all are performed.
 let dependencyBenchmarks: [Benchmark] = {
@@ -15,7 +15,7 @@ let dependencyBenchmarks: [Benchmark] = {
       await queue.register(Increment.self) { _, _ in }
       try await enqueue(queue, count)
       try await queue.runAvailable()
-      // A task that waits for ever would cost little.
+      // A task that never runs would seem cheap.
       let left = try await queue.count
       precondition(left == 0, "\(left) tasks of '\(name)' were not performed")
     }

@@ -24,7 +24,7 @@ private let sqliteWhole = "SQLite FULL: enqueue, claim, complete, each"
 private let sqliteEnqueueBatch = "SQLite FULL: enqueue, a transaction of 100"
 private let sqliteWholeBatch = "SQLite FULL: the same by 100"
 
-/// The store that a row is about.
+/// The kind of store that a row measures.
 private enum Kind: String {
   case file = ""
   case reserving = ", reserving"
@@ -37,11 +37,12 @@ private enum Kind: String {
   }
 }
 
-/// Each task is durable before `enqueue` returns, and so is its end.
+/// Durable tasks in a file: `enqueue` returns only after the task is durable, and each end is
+/// durable too.
 ///
-/// Two more kinds of rows are for comparison. One shows what the disk allows: an append of as many
-/// bytes and a flush, one after the other. The other shows the cost of a table in SQLite that
-/// promises the same.
+/// Two more kinds of rows are for comparison. One shows the limit of the disk: an append of the
+/// same number of bytes and a flush, one after the other. The other shows the cost of a SQLite
+/// table with the same guarantees.
 let fileBenchmarks =
   [
     Benchmark(bare, iterations: writes) { count in
@@ -117,7 +118,9 @@ private func endToEndBenchmark(
   }
 }
 
-/// The rows of a table in SQLite, without which the others have no ratio to it.
+/// The rows of a table in SQLite.
+///
+/// Without them, the other rows have no ratio to such a table.
 private var tableBenchmarks: [Benchmark] {
   #if SQLite
   [
@@ -155,7 +158,7 @@ extension SQLite {
 }
 #endif
 
-/// A file to which lines of 200 bytes are appended, each made durable.
+/// A file that appends lines of 200 bytes, and flushes each one.
 final class AppendedFile {
   private let descriptor: Int32
   private let line = [UInt8](repeating: 65, count: 200)
@@ -182,7 +185,9 @@ private func flush(_ file: Int32) -> Int32 {
   #endif
 }
 
-/// A file in a new folder beside the temporary ones: TMPDIR chooses the disk.
+/// Calls `body` with a file in a new temporary folder.
+///
+/// TMPDIR determines the disk.
 func withScratchFile(_ body: (URL) async throws -> Void) async throws {
   let folder = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID())")
   try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

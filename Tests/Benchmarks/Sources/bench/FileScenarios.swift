@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A task that takes about 200 bytes in a file.
+/// A task that occupies about 200 bytes in a file.
 private struct Letter: TaskPayload {
   var text = "so important"
   var number: Int
@@ -16,8 +16,8 @@ private struct Letter: TaskPayload {
 
 // MARK: Opening
 
-/// From a file of pending tasks on disk to the first line of a handler, and what the tasks take in
-/// memory then beside the bytes of their payloads.
+/// Reports the time from opening a file of pending tasks to the first line of a handler, and then
+/// the memory of each task without the bytes of its payload.
 func reportReopening() async throws {
   report("\nopening a file of pending tasks", "      MB   seconds to the handler   bytes a task")
   for count in [10_000, 1_000_000] {
@@ -41,7 +41,7 @@ func reportReopening() async throws {
   }
 }
 
-/// Of most letters above.
+/// The size of most letters' payloads, in bytes.
 private let payloadSize = Double(#"{"text":"so important","number":500000}"#.utf8.count)
 
 extension [FileAttributeKey: Any] {
@@ -65,7 +65,7 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
   let queue = TaskQueue(persistence: store)
   await queue.register(Letter.self) { _, _ in
     first.continuation.yield(.now)
-    // It is put back, so that the next opening finds as many.
+    // Cancelling the sleep releases the task, so that the next opening finds the same number.
     try await ContinuousClock().sleep(for: .seconds(3600))
   }
   let end = await withTaskGroup { group in
@@ -74,7 +74,7 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
         try await queue.run()
       } catch is CancellationError {
       } catch {
-        // Without a run, no task would ever be handed out.
+        // Without a run, the wait for the handler would never end.
         preconditionFailure("\(error)")
       }
     }
@@ -93,9 +93,10 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
 private let dead = 500_000
 private let alive = 1000
 
-/// How long an enqueue takes before, during and after a compaction of the file.
+/// Reports the duration of an enqueue before, during and after a compaction of the file.
 ///
-/// Of a million records, 1,000 stay alive. The file shrinks by itself while eight producers go on.
+/// Of a million records, 1,000 remain live. The file is compacted automatically while eight
+/// producers continue.
 func reportCompaction() async throws {
   try await withScratchFile { url in
     let store = JSONFileStore(at: url)
@@ -134,7 +135,7 @@ private final class Flag: Sendable {
   let isUp = Atomic(false)
 }
 
-/// The most memory that was in use when it was looked at.
+/// The peak of the memory in use, at the moments when it was sampled.
 private final class Peak: Sendable {
   private let most = Atomic(0)
 
@@ -164,7 +165,7 @@ private func latencies(of queue: TaskQueue, for duration: Duration) async throws
   }
 }
 
-/// The times of all enqueues until the condition fails, in microseconds.
+/// Returns the durations of all enqueues until the condition fails, in microseconds.
 private func latencies(
   of queue: TaskQueue,
   while condition: @escaping @Sendable () async throws -> Bool

@@ -6,7 +6,7 @@ private let limit = Duration.seconds(3_600)
 private let options = TaskOptions(timeLimit: limit)
 private let calls = 1_000_000
 
-/// What limits of an hour that were not reached leave behind, and what their calls cost.
+/// Reports the memory that unreached limits of an hour retain, and the cost of their calls.
 func reportLimits() async throws {
   report("\nlimits of an hour, not reached", "   µs a call    bytes in use    resident bytes")
   try await reportGrowth("withTimeout, does not suspend", of: calls) {
@@ -47,7 +47,7 @@ private func reportGrowth(
   report(name, figures.joined())
 }
 
-/// What the process has of the machine's memory; 0 where there is no such file.
+/// The resident memory of the process in bytes; 0 where that is unavailable.
 private var residentBytes: Int {
   let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
   let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }

@@ -1,16 +1,18 @@
-/// What fails in the benchmarks.
+/// A failure in the benchmarks.
 struct Failed: Error {
-  /// What a database says about it.
+  /// The database's message.
   var reason = ""
 }
 
-/// An operation that succeeds at once; the optimiser does not see through it.
+/// Succeeds at once.
+///
+/// The optimiser can't inline this operation.
 @inline(never) func succeed(_ value: Int) async throws -> Int {
   if value < 0 { throw Failed() }
   return value &+ 1
 }
 
-/// The least that one would retry in earnest: an actor.
+/// An actor, the simplest realistic operation to retry.
 actor Service {
   private var calls = 0
 
@@ -43,7 +45,7 @@ struct Flaky {
   }
 }
 
-/// What anyone would write in place of a library: no delays, no cancellation.
+/// A typical loop without a library: no delays, no cancellation.
 func handWrittenRetry(attempts: Int, _ operation: () async throws -> Int) async throws -> Int {
   var attempt = 1
   while true {
@@ -72,7 +74,7 @@ func handWrittenTypedRetry(
   }
 }
 
-/// As cheap a generator as there is, so that the delays themselves are measured.
+/// A very cheap generator, so that the benchmarks measure the delays themselves.
 struct Xorshift: RandomNumberGenerator {
   private var state: UInt64 = 0x9E37_79B9
 

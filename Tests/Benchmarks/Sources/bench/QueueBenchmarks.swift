@@ -10,7 +10,9 @@ import Foundation
 
 private let tasks = 100_000
 
-/// Producers and workers at the same time; each task is enqueued, performed, and forgotten.
+/// Concurrent producers and workers.
+///
+/// Each task is enqueued, performed, and removed.
 let endToEndBenchmarks: [Benchmark] = [(1, 1), (1, 8), (8, 1), (8, 8)].flatMap {
   (producers, workers) in
   let shape = "\(producers) producer\(producers == 1 ? "" : "s"), \(workers) at a time"
@@ -27,7 +29,7 @@ let endToEndBenchmarks: [Benchmark] = [(1, 1), (1, 8), (8, 1), (8, 8)].flatMap {
   ]
 }
 
-/// First all are enqueued, then all are performed.
+/// First all tasks are enqueued, then all are performed.
 let phaseBenchmarks =
   [1, 8].map { producers in
     Benchmark("enqueue, \(producers) at a time", iterations: tasks) { count in
@@ -52,7 +54,7 @@ let phaseBenchmarks =
     }
   ]
 
-/// One in, one out, while this many tasks stay in line.
+/// Each benchmark enqueues and performs one task at a time among a number of pending tasks.
 func pendingBenchmarks() async throws -> [Benchmark] {
   var benchmarks: [Benchmark] = []
   for (name, count) in [("1,000 pending", 1000), ("1,000,000 pending", 1_000_000)]
@@ -68,7 +70,7 @@ func pendingBenchmarks() async throws -> [Benchmark] {
   return benchmarks
 }
 
-/// From the call of `enqueue` to the first line of the handler, in a queue that has nothing to do.
+/// Reports the time from the call of `enqueue` to the first line of the handler in an idle queue.
 func reportLatencies() async throws {
   guard isPicked("enqueue to handler, idle") else { return }
   report("\nenqueue to handler, idle", "  p50 µs    p99 µs")
@@ -92,7 +94,7 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
     var times: [Double] = []
     var iterator = starts.stream.makeAsyncIterator()
     for number in 0..<1000 {
-      // Long enough for all the threads to have gone to sleep.
+      // Long enough for all threads to fall asleep.
       try await ContinuousClock().sleep(for: .milliseconds(1))
       let begin = ContinuousClock.now
       try await queue.enqueue(Increment(number: number))
@@ -106,9 +108,9 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
   report(name, figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined())
 }
 
-/// How much memory a pending task takes.
+/// Reports the memory of a pending task.
 ///
-/// The payload is small enough to need no memory of its own.
+/// The payload is small enough to need no separate memory.
 func reportMemory() async throws {
   guard isPicked("memory of pending tasks") else { return }
   report("\nmemory of pending tasks", "   bytes a task")

@@ -1,6 +1,6 @@
-/// Measures benchmarks and prints a table of what they cost.
+/// Measures benchmarks, and prints a table of their costs.
 ///
-/// The rounds are interleaved, so that a slow spell of the machine affects all benchmarks alike.
+/// The rounds are interleaved, so that a slow phase of the machine affects all benchmarks equally.
 /// The table shows the median of all rounds, and the median of the ratios to the baseline within
 /// each round.
 func report(
@@ -59,32 +59,32 @@ func report(
   }
 }
 
-/// What comes before part of the name of the rows to measure.
+/// The prefix of an argument that selects rows by a part of their names.
 let rowArgument = "name="
 private let rowNames = CommandLine.arguments.filter { $0.hasPrefix(rowArgument) }
   .map { $0.dropFirst(rowArgument.count) }
 
-/// The numbers that were given with this name, as `name=10`.
+/// Returns the numbers in the arguments of this name, such as `name=10`.
 func numbers(after name: String) -> [Int] {
   CommandLine.arguments.compactMap { argument in
     argument.hasPrefix(name) ? Int(argument.dropFirst(name.count)) : nil
   }
 }
 
-/// Whether a row of this name is to be measured.
+/// Returns whether the row with this name is selected.
 func isPicked(_ name: String) -> Bool {
   rowNames.isEmpty || rowNames.contains { name.contains($0) }
 }
 
-/// What a ratio is of.
+/// The quantity that a ratio compares.
 enum Comparison {
-  /// The time of each piece of work: the greater, the worse.
+  /// The time of each piece of work: less is better.
   case cost
-  /// The pieces of work in a second: the greater, the better.
+  /// The pieces of work per second: more is better.
   case rate
 }
 
-/// Prints one line of a table of figures that stand for themselves.
+/// Prints one line of a table without a comparison.
 func report(_ name: String, _ figures: String) { print(name.padded(to: 44) + figures) }
 
 func median(_ values: [Double]) -> Double { percentile(50, of: values) }
@@ -93,7 +93,7 @@ func percentile(_ percent: Int, of values: [Double]) -> Double {
   values.isEmpty ? 0 : values.sorted()[values.count * percent / 100]
 }
 
-/// As `12.30`: a number that is not negative, without Foundation.
+/// Formats a nonnegative number, such as `12.30`, without Foundation.
 func decimal(_ value: Double, digits: Int) -> String {
   let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }
   let scaled = Int((value * Double(scale)).rounded())

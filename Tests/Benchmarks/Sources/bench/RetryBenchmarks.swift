@@ -6,7 +6,7 @@ private let fiveAtOnce = RetryPolicy.attempts(5, backoff: .immediate)
 private let calls = 100_000
 private let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
 
-/// The first attempt of an operation that is a function call succeeds.
+/// The operation calls a function, and its first attempt succeeds.
 let successBenchmarks = [
   Benchmark("bare call", iterations: calls) { count in
     for index in 0..<count { consume(try? await succeed(index)) }
@@ -38,7 +38,7 @@ let successBenchmarks = [
   },
 ]
 
-/// The first attempt of an operation that calls an actor succeeds.
+/// The operation calls an actor, and its first attempt succeeds.
 let actorBenchmarks = [
   Benchmark("bare call of an actor", iterations: calls) { count in
     for _ in 0..<count { consume(try? await service.succeed()) }
@@ -109,7 +109,7 @@ let failureBenchmarks = [
   },
 ]
 
-/// One delay each, as after a second attempt.
+/// Computes one delay each, as after a second attempt.
 let delayBenchmarks: [Benchmark] =
   [
     ("constant", Backoff.constant(.seconds(1))),
@@ -124,9 +124,9 @@ let delayBenchmarks: [Benchmark] =
     }
   }
 
-/// What a time limit that is not reached adds to a call.
+/// The cost that an unreached time limit adds to a call.
 ///
-/// One operation does not suspend, the other one does.
+/// One operation never suspends, the other one does.
 let timeoutBenchmarks = [
   Benchmark("withTimeout(.seconds(60))", iterations: 10_000) { count in
     for index in 0..<count {

@@ -6,7 +6,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What grows with the number of tasks or names, and how much it may: each row has its target.
+/// Reports costs that grow with the number of tasks or names.
+///
+/// Each row has a target.
 func reportScale() async throws {
   report("\namong many", "    measured      target")
   if isPicked("cancelAll") { try await reportCancelling() }
@@ -36,7 +38,7 @@ private func queue(
   return queue
 }
 
-/// The processor's time is what tells where the machine has more to do than this.
+/// On a busy machine, only the rows of processor time are meaningful.
 private func reportCancelling() async throws {
   func costs(_ count: Int, rounds: Int) async throws -> (elapsed: Double, processor: Double) {
     var costs: [(elapsed: Double, processor: Double)] = []
@@ -59,7 +61,7 @@ private func reportCancelling() async throws {
   report("cancelAll, the same, CPU", many.processor / few.processor, "×", atMost: 1.5)
 }
 
-/// How long a page takes is more than how long it holds the lock.
+/// The duration of a page is an upper bound of the time for which it holds the lock.
 private func reportPages() async throws {
   let queue = try await queue(pending: 1_000_000)
   var times: [Double] = []
@@ -75,7 +77,7 @@ private func reportPages() async throws {
   report("a page, 99 of 100", percentile(99, of: times), "ms", atMost: 1)
 }
 
-/// Claims of one task each, and their ends.
+/// Reports the cost of claiming and ending one task at a time.
 private func reportNames() async throws {
   let count = 100_000
   func cost(names: Int, withTasks: Int) async throws -> Double {
@@ -104,10 +106,10 @@ private func reportNames() async throws {
   report("a claim, 10,000 names with tasks / 1", median(ratios.map(\.1)), "×", atMost: 3)
 }
 
-/// How long others wait who enqueue while something is asked of a million tasks.
+/// Reports how long concurrent enqueues wait during an operation on a million tasks.
 ///
-/// Where the machine has more to do, a thread that has to wait for a lock waits for the processor,
-/// too: then the rows of the processor's time are the ones that tell how long a lock is held.
+/// On a busy machine, a thread that waits for a lock also waits for the processor. Then only the
+/// rows of processor time show how long a lock is held.
 private func reportStalls() async throws {
   let timed = TimedStore()
   let queue = try await queue(pending: 1_000_000, tags: ["all"], in: timed)
@@ -118,7 +120,7 @@ private func reportStalls() async throws {
     _ = try await queue.cancel(matching: TaskFilter(tags: ["none"]))
   }
   _ = timed.takeChanges()
-  // A look goes through all tasks in slices of 512.
+  // A look-up scans all tasks in slices of 512.
   let slices = timed.takePages().map { $0 / (1_000_000 / 512) }
   report("an enqueue beside: a slice, CPU", slices.max() ?? 0, "ms", atMost: 1)
   try await reportStall("cancelling all", in: queue) { queue in
@@ -145,7 +147,7 @@ private func reportStall(
       let start = ContinuousClock.now
       try await queue.enqueue(Increment(number: times.count))
       times.append(start.duration(to: .now) / .milliseconds(1))
-      // As many more would be others' time for the processor.
+      // Without a pause, these enqueues would take processor time from the operation.
       try await ContinuousClock().sleep(for: .microseconds(200))
     }
     try await group.waitForAll()

@@ -1,20 +1,20 @@
 import SteadfastQueue
 import Synchronization
 
-/// A task that carries next to nothing.
+/// A task with a minimal payload.
 struct Increment: TaskPayload { var number = 1 }
 
-/// Counts down in many tasks, and tells one that waits when it is at zero.
+/// A counter that many tasks count down, and that resumes a waiting task at zero.
 final class Countdown: Sendable {
   private let left: Atomic<Int>
   private let end = AsyncStream.makeStream(of: Void.self)
 
   init(_ count: Int) { left = Atomic(count) }
 
-  /// Whether nothing is left to count.
+  /// Whether the counter has reached zero.
   var isOver: Bool { left.load(ordering: .relaxed) <= 0 }
 
-  /// Whether there was anything left to count.
+  /// Counts down, and returns whether the counter was above zero.
   @discardableResult
   func countDown() -> Bool {
     let left = left.subtract(1, ordering: .relaxed).newValue
@@ -25,7 +25,7 @@ final class Countdown: Sendable {
   func wait() async { for await _ in end.stream {} }
 }
 
-/// What a queue is asked to do in a benchmark, so that a hand-made one can do it too.
+/// The operations of a queue in benchmarks, which a hand-made queue can implement too.
 protocol Subject: Sendable {
   func enqueue(_ task: Increment) async throws
   /// Performs tasks until cancelled.
@@ -51,7 +51,7 @@ struct Steadfast: Subject {
   }
 }
 
-/// The least that could be called a queue: an actor, an array, and a loop for each worker.
+/// A minimal queue: an actor, an array, and a loop for each worker.
 actor HandMade: Subject {
   private let workers: Int
   private var tasks: [Increment] = []
@@ -95,13 +95,15 @@ actor HandMade: Subject {
   }
 }
 
-/// Several producers enqueue tasks while the queue performs them; returns when the last is done.
+/// Enqueues tasks from several producers while the queue performs them.
+///
+/// Returns when the last task is done.
 func performOverlapped(_ count: Int, by subject: some Subject, producers: Int) async throws {
   let countdown = Countdown(count)
   try await withThrowingTaskGroup { group in
     group.addTask {
       try? await subject.run { _ in
-        // One more than was enqueued was there before, and stays.
+        // More tasks than were enqueued: this one was pending before, and must remain.
         if !countdown.countDown() { try await ContinuousClock().sleep(for: .seconds(3600)) }
       }
     }
@@ -118,7 +120,7 @@ func performOverlapped(_ count: Int, by subject: some Subject, producers: Int) a
   }
 }
 
-/// Several producers enqueue tasks.
+/// Enqueues tasks from several producers.
 func enqueue(_ count: Int, to queue: TaskQueue, producers: Int) async throws {
   try await withThrowingTaskGroup { group in
     for producer in 0..<producers {

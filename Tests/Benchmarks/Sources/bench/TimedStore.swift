@@ -11,10 +11,12 @@ import Android
 import Darwin
 #endif
 
-/// A store in memory that measures how long the processor is at work on each batch of many changes,
-/// and on each page of tasks: more than how long a lock is held for it.
+/// A store in memory that measures the processor time of each batch of many changes, and of each
+/// page of tasks.
 ///
-/// The store suspends nowhere, so that one thread does all of a call.
+/// That time is an upper bound of the time for which a lock is held.
+///
+/// The store never suspends, so that one thread performs the whole call.
 final class TimedStore: Persistence {
   private let base = InMemoryStore()
   private let changes = Mutex<[Double]>([])
@@ -22,9 +24,9 @@ final class TimedStore: Persistence {
 
   var appliesAtOnce: Bool { true }
 
-  /// What batches have taken since it was last asked for, in milliseconds.
+  /// Returns, and removes, the processor times of the batches since the last call, in milliseconds.
   func takeChanges() -> [Double] { Self.take(changes) }
-  /// As `takeChanges()` for pages.
+  /// Returns, and removes, the processor times of pages, like `takeChanges()`.
   func takePages() -> [Double] { Self.take(pages) }
 
   private static func take(_ times: borrowing Mutex<[Double]>) -> [Double] {

@@ -36,10 +36,10 @@ extension InsertStatement {
 
 private struct Refusal: Error {}
 
-/// Tasks that are enqueued within a transaction of GRDB.
+/// Tasks that GRDB enqueues within its own transaction.
 struct GRDBTests {
   @Test(.timeLimit(.minutes(1)))
-  func `a task commits with a record, or not at all`() async throws {
+  func `a task commits or rolls back with a record`() async throws {
     let folder = FileManager.default.temporaryDirectory.appending(path: "GRDBTests-\(UUID())")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: folder) }
@@ -72,7 +72,7 @@ struct GRDBTests {
       try db.execute(sql: statement.text, arguments: statement.arguments)
     }
     // snippet.end
-    // It goes on beside the test, which ends it.
+    // Runs beside the test, which cancels it.
     let running = Task { try await queue.run() }
     for total in 1...10 {
       do {

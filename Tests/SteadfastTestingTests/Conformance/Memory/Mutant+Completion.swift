@@ -1,10 +1,10 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of completions, or lose memories between stores.
+/// Stores that break a rule about completions, or lose memories between stores.
 extension Mutant {
   static let completion = [
-    Mutant("a completion leaves the date", breaks: "completion.wakes") {
+    Mutant("a completion leaves the available date", breaks: "completion.wakes") {
       $0.afterSuspending { change, entry, before in
         if case .complete = change { entry.record.availableDate = before.record.availableDate }
       }
@@ -14,7 +14,7 @@ extension Mutant {
         if case .complete = change { entry.record.state = .suspended }
       }
     },
-    Mutant("a completed task keeps its place", breaks: "completion.wakes") {
+    Mutant("a completed task keeps its position", breaks: "completion.wakes") {
       $0.afterSuspending { change, entry, before in
         if case .complete = change { entry.place = before.place }
       }
@@ -36,16 +36,16 @@ extension Mutant {
         entry.place += 1_000_000
       }
     },
-    Mutant("the last completion counts", breaks: "completion.first") {
+    Mutant("a later completion overwrites the first", breaks: "completion.first") {
       $0.completing { memory, name in memory[name] != nil }
     },
-    Mutant("any name is completed", breaks: "completion.first") {
+    Mutant("a name that is not open is completed", breaks: "completion.first") {
       $0.completing { memory, name in memory[name]?.isEmpty ?? true }
     },
     Mutant("a task that has ended is completed", breaks: "completion.ended") {
       $0.completing { memory, name in memory[name]?.isEmpty ?? false }
     },
-    Mutant("a completed task is handed out before others", breaks: "completion.held") {
+    Mutant("a completed task no longer waits for its dependencies", breaks: "completion.held") {
       $0.afterwards { change, entry, _ in
         if case .complete = change { entry.record.dependencies.tasks = [] }
       }
@@ -53,25 +53,25 @@ extension Mutant {
   ]
 
   static let memoryInStores = [
-    Mutant("a name to remember is taken that is too short", breaks: "form.memory") {
+    Mutant("an empty name of a remembered value is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("has 0 bytes of UTF-8") }
     },
-    Mutant("a name to remember is taken that is too long", breaks: "form.memory") {
+    Mutant("a name of a remembered value that is too long is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
     },
-    Mutant("a value to remember is taken that is too long", breaks: "form.memory") {
+    Mutant("a remembered value that is too long is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("a task remembers at most") }
     },
-    Mutant("a NUL is taken in a name to remember", breaks: "form.memory") {
+    Mutant("a NUL in the name of a remembered value is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("the name of a remembered value has a NUL") }
     },
-    Mutant("a NUL is taken in a name to await", breaks: "form.memory") {
+    Mutant("a NUL in the name of an awaited value is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("the name of an awaited value has a NUL") }
     },
-    Mutant("a completion of no bytes is taken", breaks: "form.memory") {
+    Mutant("an empty completion is accepted", breaks: "form.memory") {
       $0.overlooks = { $0.message.contains("has no bytes, so the value would stay open") }
     },
-    Mutant("a destroyed store leaves what tasks remember", breaks: "life.memory") {
+    Mutant("a destroyed store leaves the memories of its tasks", breaks: "life.memory") {
       let left = LeftMemories()
       $0.after { change, _, table in
         switch change {
@@ -89,7 +89,7 @@ extension Mutant {
         for index in table.entries.indices { table.entries[index].memory = [:] }
       }
     },
-    Mutant("a paused task forgets when opened again", breaks: "reopen.memory") {
+    Mutant("a paused task's memory is lost when opened again", breaks: "reopen.memory") {
       $0.reopen = { table in
         table.interrupt()
         for index in table.entries.indices where table.entries[index].record.state == .paused {
@@ -105,21 +105,21 @@ extension Mutant {
         }
       }
     },
-    Mutant("memories are lost if another opens", breaks: "sharing.memory", isShared: true) {
+    Mutant("memories are lost when another opens", breaks: "sharing.memory", isShared: true) {
       $0.reopen = { table in
         for index in table.entries.indices { table.entries[index].memory = [:] }
       }
       $0.opensAnew = true
     },
-    Mutant("the claim of a suspended task runs out", breaks: "sharing.suspended", isShared: true) {
+    Mutant("a suspended task's lease expires", breaks: "sharing.suspended", isShared: true) {
       $0.afterSuspending { change, entry, before in
         guard case .suspend = change else { return }
         (entry.lease, entry.leaseEnd) = (before.lease, before.leaseEnd)
       }
     },
-    Mutant("memories are read before others write them", breaks: "concurrency.memory") {
+    Mutant("two changes both read before either remembers", breaks: "concurrency.memory") {
       $0.racesInApply = true
     },
-    Mutant("completions race", breaks: "concurrency.completions") { $0.racesInApply = true },
+    Mutant("two completions succeed", breaks: "concurrency.completions") { $0.racesInApply = true },
   ]
 }

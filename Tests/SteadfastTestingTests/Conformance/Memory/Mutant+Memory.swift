@@ -1,16 +1,16 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that lose what tasks remember, or remember what they must not.
+/// Stores that lose a task's memory, or store values in it that they must not store.
 extension Mutant {
   static let memory = [
-    Mutant("a value to remember is cut at 1,000 bytes", breaks: "memory.kept") {
+    Mutant("a remembered value is truncated at 1,000 bytes", breaks: "memory.kept") {
       $0.remembering { Array($0.prefix(1_000)) }
     },
-    Mutant("a value to remember is cut at 64 KiB", breaks: "memory.kept") {
+    Mutant("a remembered value is truncated at 64 KiB", breaks: "memory.kept") {
       $0.remembering { Array($0.prefix(65_536)) }
     },
-    Mutant("a value to remember is text", breaks: "memory.kept") {
+    Mutant("a remembered value is stored as text", breaks: "memory.kept") {
       $0.remembering { Array(String(decoding: $0, as: UTF8.self).utf8) }
     },
     Mutant("the first value under a name stays", breaks: "memory.kept") {
@@ -19,22 +19,22 @@ extension Mutant {
         table.entries[index].memory[name] = old
       }
     },
-    Mutant("a longer value stays in part", breaks: "memory.kept") {
+    Mutant("a shorter value overwrites only part of a longer one", breaks: "memory.kept") {
       $0.afterRemembering { table, index, name, before in
         guard let old = before[name], let new = table.entries[index].memory[name] else { return }
         table.entries[index].memory[name] = new + old.dropFirst(new.count)
       }
     },
-    Mutant("names to remember are cut", breaks: "memory.kept") {
+    Mutant("names of remembered values are truncated", breaks: "memory.kept") {
       $0.namingMemory { String($0.prefix(255)) }
     },
-    Mutant("names to remember are normalised", breaks: "memory.names") {
+    Mutant("names of remembered values are normalised", breaks: "memory.names") {
       $0.namingMemory { $0.precomposedStringWithCanonicalMapping }
     },
-    Mutant("names to remember are the same in lower case", breaks: "memory.names") {
+    Mutant("names of remembered values are case-insensitive", breaks: "memory.names") {
       $0.namingMemory { $0.lowercased() }
     },
-    Mutant("all tasks remember the same", breaks: "memory.apart") {
+    Mutant("all tasks share one memory", breaks: "memory.apart") {
       $0.memory = { _, table in
         var memory = TaskMemory()
         for entry in table.entries {
@@ -43,10 +43,10 @@ extension Mutant {
         return memory
       }
     },
-    Mutant("a task remembers a value of the store", breaks: "memory.apart") {
+    Mutant("a remembered value is also a value of the store", breaks: "memory.apart") {
       $0.afterRemembering { table, _, name, _ in table.values[name] = [1] }
     },
-    Mutant("a lease that has ended still counts for memory", breaks: "memory.lease") {
+    Mutant("a stale lease can still remember", breaks: "memory.lease") {
       $0.apply = { batch, table in
         table.apply(
           batch.map { change in
@@ -57,7 +57,7 @@ extension Mutant {
         )
       }
     },
-    Mutant("the last of a batch is remembered", breaks: "memory.batch") {
+    Mutant("only the last name of a batch is remembered", breaks: "memory.batch") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         var names: [TaskID: ExactText] = [:]
@@ -77,7 +77,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("what a refused batch remembers stays", breaks: "memory.refused") {
+    Mutant("a rejected batch remembers its values", breaks: "memory.refused") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         guard outcomes.contains(.batchRefused) else { return outcomes }
@@ -87,7 +87,7 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("a value that differs refuses no completion", breaks: "memory.refused") {
+    Mutant("a differing value does not reject completions", breaks: "memory.refused") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         guard outcomes.contains(.valueDiffers) else { return outcomes }
@@ -97,45 +97,45 @@ extension Mutant {
         return outcomes
       }
     },
-    Mutant("names are not counted", breaks: "memory.size") {
+    Mutant("the size of a memory excludes names", breaks: "memory.size") {
       $0.sizes { entry in entry.memory.values.reduce(0) { $0 + $1.count } }
     },
-    Mutant("the characters of names are counted", breaks: "memory.size") {
+    Mutant("the size of a memory counts the characters of names", breaks: "memory.size") {
       $0.sizes { entry in entry.memory.reduce(0) { $0 + $1.key.text.count + $1.value.count } }
     },
-    Mutant("a completion is not counted", breaks: "memory.size") {
+    Mutant("the size of a memory excludes completions", breaks: "memory.size") {
       $0.afterwards { change, entry, before in
         guard case .complete = change, let before else { return }
         entry.record.memorySize = before.record.memorySize
       }
     },
-    Mutant("a claim does not tell the size", breaks: "memory.size") {
+    Mutant("a claim does not report the size of a memory", breaks: "memory.size") {
       $0.shown = { record in
         var record = record
         if record.state == .running { record.memorySize = 0 }
         return record
       }
     },
-    Mutant("whether tasks remember is no criterion", breaks: "memory.size") {
+    Mutant("filters ignore whether tasks remember anything", breaks: "memory.size") {
       $0.matches = { record, filter in
         var filter = filter
         filter.remembers = nil
         return filter.matches(record)
       }
     },
-    Mutant("a new record says how much it remembers", breaks: "memory.size") {
+    Mutant("a new task has the memory size of its record", breaks: "memory.size") {
       $0.after { change, _, table in
         guard case .insert(let record, _) = change else { return }
         table.edit(record.id) { $0.record.memorySize = record.memorySize }
       }
     },
-    Mutant("interruptions stay", breaks: "reopen.interruptions") {
+    Mutant("remembering does not reset the interruptions", breaks: "reopen.interruptions") {
       $0.afterwards { change, entry, before in
         guard case .remember = change, let before else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
     },
-    Mutant("an interrupted task forgets", breaks: "reopen.interruptions") {
+    Mutant("an interrupted task's memory is cleared", breaks: "reopen.interruptions") {
       $0.reopen = { table in
         for index in table.entries.indices where table.entries[index].lease != nil {
           table.entries[index].forget()
@@ -146,53 +146,53 @@ extension Mutant {
   ]
 
   static let forgetting = [
-    Mutant("a task that has succeeded remembers", breaks: "memory.succeeded") {
+    Mutant("a task that succeeded keeps its memory", breaks: "memory.succeeded") {
       $0.afterwards { change, entry, before in
         guard case .succeed = change, let before else { return }
         entry.memory = before.memory
         entry.record.memorySize = before.record.memorySize
       }
     },
-    Mutant("a success forgets only its size", breaks: "memory.succeeded") {
+    Mutant("a success clears the size, but not the memory", breaks: "memory.succeeded") {
       $0.afterwards { change, entry, before in
         guard case .succeed = change, let before else { return }
         entry.memory = before.memory
       }
     },
-    Mutant("an abandoned task forgets", breaks: "memory.stays") {
+    Mutant("abandoning clears the memory", breaks: "memory.stays") {
       $0.afterwards { change, entry, _ in if case .abandon = change { entry.forget() } }
     },
-    Mutant("a cancelled task forgets", breaks: "memory.stays") {
+    Mutant("cancelling clears the memory", breaks: "memory.stays") {
       $0.afterwards { change, entry, _ in if case .cancel = change { entry.forget() } }
     },
-    Mutant("a retry forgets", breaks: "memory.stays") {
+    Mutant("a retry clears the memory", breaks: "memory.stays") {
       $0.afterwards { change, entry, _ in if case .retry = change { entry.forget() } }
     },
-    Mutant("an update forgets", breaks: "memory.stays") {
+    Mutant("an update clears the memory", breaks: "memory.stays") {
       $0.afterwards { change, entry, _ in if case .update = change { entry.forget() } }
     },
-    Mutant("a paused task forgets", breaks: "memory.stays") {
+    Mutant("pausing clears the memory", breaks: "memory.stays") {
       $0.afterwards { change, entry, _ in if case .pause = change { entry.forget() } }
     },
-    Mutant("a removed task leaves its memory", breaks: "memory.removed") {
+    Mutant("removing a task leaves its memory", breaks: "memory.removed") {
       $0.leaving { if case .remove = $0 { true } else { false } }
     },
-    Mutant("a pruning leaves memories", breaks: "memory.removed") {
+    Mutant("pruning leaves memories", breaks: "memory.removed") {
       $0.leaving { if case .prune = $0 { true } else { false } }
     },
-    Mutant("an end without a trace leaves a memory", breaks: "memory.removed") {
+    Mutant("abandoning a task that is not retained leaves its memory", breaks: "memory.removed") {
       $0.leaving { if case .abandon(_, _, false) = $0 { true } else { false } }
     },
-    Mutant("each restart forgets", breaks: "memory.restarted") {
+    Mutant("each restart clears the memory", breaks: "memory.restarted") {
       $0.afterwards { change, entry, _ in if case .restart = change { entry.forget() } }
     },
-    Mutant("no restart forgets", breaks: "memory.restarted") {
+    Mutant("no restart clears the memory", breaks: "memory.restarted") {
       $0.rewrite = { change in
         guard case .restart(let target, let date, _) = change else { return change }
         return .restart(target, availableDate: date)
       }
     },
-    Mutant("the restart of a task that has ended does not forget", breaks: "memory.restarted") {
+    Mutant("restarting an ended task does not clear the memory", breaks: "memory.restarted") {
       $0.afterwards { change, entry, before in
         guard case .restart(_, _, true) = change, let before, before.record.state.isFinished else {
           return
@@ -201,14 +201,14 @@ extension Mutant {
         entry.record.memorySize = before.record.memorySize
       }
     },
-    Mutant("what has no effect forgets", breaks: "memory.restarted") {
+    Mutant("a restart without effect clears the memory", breaks: "memory.restarted") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
         for case .restart(let target, _, true) in batch { table.edit(target.id) { $0.forget() } }
         return outcomes
       }
     },
-    Mutant("what is restarted along forgets", breaks: "memory.along") {
+    Mutant("a cascaded restart clears the memory", breaks: "memory.along") {
       $0.after { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         for index in table.entries.indices {
@@ -221,7 +221,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("what is cancelled along forgets", breaks: "memory.along") {
+    Mutant("a cascaded cancellation clears the memory", breaks: "memory.along") {
       $0.after { change, _, table in
         guard case .abandon = change else { return }
         for index in table.entries.indices
@@ -230,10 +230,10 @@ extension Mutant {
         }
       }
     },
-    Mutant("a holder that remembers is superseded", breaks: "unique.remembers") {
+    Mutant("a holder with a memory is superseded", breaks: "unique.remembers") {
       $0.withoutMemory { if case .retry = $0 { true } else { false } }
     },
-    Mutant("a holder that remembers is replaced", breaks: "unique.remembers") {
+    Mutant("a holder with a memory is replaced", breaks: "unique.remembers") {
       $0.withoutMemory { if case .insert = $0 { true } else { false } }
     },
   ]

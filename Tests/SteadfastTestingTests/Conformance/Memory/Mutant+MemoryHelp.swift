@@ -2,7 +2,7 @@ import Foundation
 import SteadfastTesting
 import Synchronization
 
-/// What tasks remembered that have left.
+/// The memories of removed tasks.
 final class LeftMemories: Sendable {
   private let memories = Mutex<[TaskID: [ExactText: [UInt8]]]>([:])
 
@@ -33,7 +33,7 @@ extension ReferenceTable {
 }
 
 extension PlainStore.Behaviour {
-  /// Lets tasks remember other bytes than those that it is given.
+  /// Replaces the bytes of remembered values.
   mutating func remembering(_ body: @escaping @Sendable ([UInt8]) -> [UInt8]) {
     rewrite = { change in
       guard case .remember(let lease, let name, let value) = change else { return change }
@@ -41,7 +41,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does more when a task remembers something; it gets what was remembered before.
+  /// Runs `body` when a task remembers a value, with the task's memory before that.
   mutating func afterRemembering(
     _ body:
       @escaping @Sendable (
@@ -56,7 +56,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Remembers under other names.
+  /// Replaces the names of remembered values.
   mutating func namingMemory(_ body: @escaping @Sendable (String) -> String) {
     rewrite = { change in
       switch change {
@@ -69,7 +69,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Shows another size of what a task remembers.
+  /// Replaces the size of a task's memory.
   mutating func sizes(_ body: @escaping @Sendable (ReferenceTable.Entry) -> Int) {
     after { change, _, table in
       guard let id = change.taskID else { return }
@@ -77,7 +77,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Leaves the memory of tasks that some changes remove, for those that come with their IDs.
+  /// Keeps the memory of a task that a change removes, and gives it to the next task with its ID.
   mutating func leaving(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     let left = LeftMemories()
     after { change, before, table in
@@ -91,7 +91,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Makes some changes as if no task remembered anything.
+  /// Applies the batches that contain such a change as if no task remembered anything.
   mutating func withoutMemory(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       guard batch.contains(where: isMeant) else { return table.apply(batch) }
@@ -103,7 +103,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to the changed task if it is suspended, or was before.
+  /// Runs `body` on the changed task if it is suspended, or was suspended before the change.
   mutating func afterSuspending(
     _ body:
       @escaping @Sendable (
@@ -119,7 +119,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Looks for other names than those that a suspended task awaits.
+  /// Replaces the names that a suspended task awaits.
   mutating func awaiting(
     _ body: @escaping @Sendable ([String], [ExactText: [UInt8]]) -> [String]
   ) {
@@ -134,7 +134,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Takes some changes to suspended tasks for stale.
+  /// Reports some changes to suspended tasks as stale.
   mutating func ignoringSuspended(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       let isIgnored = batch.map { change in
@@ -145,7 +145,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Does something to a task that takes a new one over.
+  /// Runs `body` on a task that a new one has replaced.
   mutating func replacing(
     _ body:
       @escaping @Sendable (inout ReferenceTable.Entry, _ before: ReferenceTable.Entry) -> Void
@@ -161,7 +161,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Makes completions that are stale, if these memories and names are taken for open.
+  /// Applies stale completions after all, if `isOpen` returns `true` for the memory and the name.
   mutating func completing(
     _ isOpen: @escaping @Sendable ([ExactText: [UInt8]], ExactText) -> Bool
   ) {

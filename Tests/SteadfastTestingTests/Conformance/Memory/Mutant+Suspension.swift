@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule of suspended tasks.
+/// Stores that break a rule about suspended tasks.
 extension Mutant {
   static let suspension = [
     Mutant("a suspension counts as a retry", breaks: "suspension.suspended") {
@@ -14,13 +14,13 @@ extension Mutant {
         if case .suspend = change { entry.record.retryCount = 0 }
       }
     },
-    Mutant("a suspension leaves interruptions", breaks: "suspension.suspended") {
+    Mutant("a suspension does not reset the interruptions", breaks: "suspension.suspended") {
       $0.afterSuspending { change, entry, before in
         guard case .suspend = change else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
     },
-    Mutant("a suspended task is put off", breaks: "suspension.suspended") {
+    Mutant("a suspended task is postponed", breaks: "suspension.suspended") {
       $0.afterSuspending { change, entry, _ in
         if case .suspend = change { entry.record.isPostponed = true }
       }
@@ -30,18 +30,18 @@ extension Mutant {
         if case .suspend = change { entry.lease = before.lease }
       }
     },
-    Mutant("a suspended task waits", breaks: "suspension.suspended") {
+    Mutant("a suspended task is waiting", breaks: "suspension.suspended") {
       $0.afterSuspending { change, entry, _ in
         if case .suspend = change { entry.record.state = .waiting }
       }
     },
-    Mutant("a suspended task that was handed out stays suspended", breaks: "suspension.suspended") {
+    Mutant("releasing a task suspends it again", breaks: "suspension.suspended") {
       $0.afterwards { change, entry, _ in
         guard case .release = change, entry.record.retryCount == 3 else { return }
         entry.record.state = .suspended
       }
     },
-    Mutant("a suspended task keeps its place", breaks: "suspension.due") {
+    Mutant("a suspended task keeps its position", breaks: "suspension.due") {
       $0.afterSuspending { change, entry, before in
         if case .suspend = change { entry.place = before.place }
       }
@@ -67,37 +67,37 @@ extension Mutant {
         return date ?? suspended.min()
       }
     },
-    Mutant("the distant future comes", breaks: "suspension.endless") {
+    Mutant("a suspension until the distant future waits", breaks: "suspension.endless") {
       $0.afterSuspending { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, date >= .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
-    Mutant("only the distant future is without end", breaks: "suspension.endless") {
+    Mutant("a suspension beyond the distant future waits", breaks: "suspension.endless") {
       $0.afterSuspending { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, date > .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
-    Mutant("what has come is not looked for", breaks: "suspension.awaited") {
+    Mutant("a suspension ignores completions that came before", breaks: "suspension.awaited") {
       $0.awaiting { _, _ in [] }
     },
     Mutant("only the first name is awaited", breaks: "suspension.awaited") {
       $0.awaiting { names, _ in Array(names.prefix(1)) }
     },
-    Mutant("any completion is awaited", breaks: "suspension.awaited") {
+    Mutant("any completion wakes a task that awaits a name", breaks: "suspension.awaited") {
       $0.awaiting { names, memory in names.isEmpty ? [] : memory.keys.map(\.text) }
     },
-    Mutant("an open name has come", breaks: "suspension.awaited") {
+    Mutant("an open name counts as completed", breaks: "suspension.awaited") {
       $0.afterwards { change, entry, _ in
         guard case .suspend(_, _, let names, _) = change, names == ["open"] else { return }
         entry.wake()
       }
     },
-    Mutant("names that are awaited are normalised", breaks: "suspension.awaited") {
+    Mutant("awaited names are normalised", breaks: "suspension.awaited") {
       $0.awaiting { names, _ in names.map(\.precomposedStringWithCanonicalMapping) }
     },
-    Mutant("what wakes at once has the date of its suspension", breaks: "suspension.awaited") {
+    Mutant("a task that wakes at once has its suspension's date", breaks: "suspension.awaited") {
       $0.afterwards { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, entry.record.state == .waiting else {
           return
@@ -116,12 +116,12 @@ extension Mutant {
         if case .pause = change { entry.record.availableDate = before.record.availableDate }
       }
     },
-    Mutant("a suspended task with another date stays so", breaks: "suspension.controlled") {
+    Mutant("a rescheduled suspended task stays suspended", breaks: "suspension.controlled") {
       $0.afterSuspending { change, entry, _ in
         if case .reschedule = change { entry.record.state = .suspended }
       }
     },
-    Mutant("a suspended task is resumed", breaks: "suspension.controlled") {
+    Mutant("resuming wakes a suspended task", breaks: "suspension.controlled") {
       $0.rewrite = { change in
         guard case .resume(let id) = change else { return change }
         return .reschedule(.unclaimed(id), availableDate: .distantPast)
@@ -150,7 +150,7 @@ extension Mutant {
   ]
 
   static let suspensionAndOthers = [
-    Mutant("a suspended task gives its place away", breaks: "suspension.order") {
+    Mutant("a suspended task loses its turn in its order key", breaks: "suspension.order") {
       $0.afterSuspending { change, entry, _ in
         if case .suspend = change { entry.number += 1_000_000 }
       }
@@ -172,10 +172,10 @@ extension Mutant {
         if before.record.state == .suspended { entry.record.state = .suspended }
       }
     },
-    Mutant("a replaced task keeps its place", breaks: "suspension.unique") {
+    Mutant("a replaced task keeps its position", breaks: "suspension.unique") {
       $0.replacing { entry, before in entry.place = before.place }
     },
-    Mutant("a suspended task is not cancelled along", breaks: "suspension.dependencies") {
+    Mutant("cancellations do not cascade to suspended tasks", breaks: "suspension.dependencies") {
       $0.after { change, before, table in
         guard case .abandon = change else { return }
         for entry in before.entries where entry.record.state == .suspended {
@@ -183,7 +183,7 @@ extension Mutant {
         }
       }
     },
-    Mutant("a suspended task waits for no other", breaks: "suspension.dependencies") {
+    Mutant("a suspended task loses its dependencies", breaks: "suspension.dependencies") {
       $0.afterSuspending { change, entry, _ in
         guard case .suspend = change else { return }
         entry.record.dependencies.tasks = []

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import Synchronization
 
-/// A store that measures how long each claim takes, in front of another one.
+/// A store that forwards to another one, and measures the duration of each claim.
 final class ClaimTimes: Persistence {
   private let base: any Persistence
   private let times = Mutex<[Double]>([])
@@ -13,7 +13,7 @@ final class ClaimTimes: Persistence {
   var hasOneClock: Bool { base.hasOneClock }
   var hints: AsyncStream<Void>? { base.hints }
 
-  /// What claims have taken since it was last asked for, in microseconds.
+  /// Returns, and removes, the durations of the claims since the last call, in microseconds.
   func take() -> [Double] {
     times.withLock { times in
       defer { times = [] }

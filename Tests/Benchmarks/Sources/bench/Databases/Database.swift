@@ -11,7 +11,7 @@ protocol Database: Sendable {
   associatedtype Table: RawTable
 
   var name: String { get }
-  /// Makes a store that is open, with no tasks in it, and removes its tables afterwards.
+  /// Calls `body` with an open, empty store, and removes its tables afterwards.
   func withStore(_ body: (any Persistence, Place) async throws -> Void) async throws
   /// Opens the table of a store.
   func table(at place: Place) throws -> Table
@@ -19,20 +19,19 @@ protocol Database: Sendable {
   associatedtype Place: Sendable
 }
 
-/// Prepared statements over a database's own library, on the table of a store.
+/// Prepared statements that use a database's own library, on the table of a store.
 ///
-/// They do no more than must be done for tasks that have no keys and wait for no others. One thread
-/// uses them.
+/// They do only what tasks without keys and dependencies require. Only one thread can use them.
 protocol RawTable {
   associatedtype Claimed
 
-  /// Inserts tasks with one commit.
+  /// Inserts tasks in one transaction.
   func insert(_ numbers: Range<Int>) throws
-  /// Inserts tasks in the quickest way.
+  /// Inserts tasks in the fastest way.
   func fill(_ count: Int) throws
-  /// Claims the first tasks, and reads all of them, with one commit.
+  /// Claims the first tasks, and reads all of their columns, in one transaction.
   func claim(_ limit: Int) throws -> Claimed
-  /// Removes claimed tasks with one commit.
+  /// Removes claimed tasks in one transaction.
   func complete(_ claimed: Claimed) throws
   /// Makes claimed tasks available again.
   func release(_ claimed: Claimed) throws
@@ -44,7 +43,7 @@ private let producers = 64
 extension Database {
   private func row(_ name: String) -> String { "\(self.name), \(name)" }
 
-  /// The rows of a store, each against statements that do the same.
+  /// The rows of a store, each compared with statements that do the same.
   func benchmarks(few: Int = 2_000, many: Int = 8_000) -> [Benchmark] {
     let rawOne = row("raw: insert, 1 a commit")
     let rawMany = row("raw: insert, \(producers) a commit")
@@ -85,7 +84,7 @@ extension Database {
   ) -> Benchmark {
     Benchmark(name, iterations: iterations) { count, stopwatch in
       try await withStore { store, place in
-        // A store has the database to itself, as the statements have.
+        // The store and the statements each need exclusive access to the database.
         try await store.close()
         let table = try table(at: place)
         try prepare(table, count)
@@ -143,7 +142,7 @@ extension Database {
 
 // MARK: Claims
 
-/// How long a claim takes among many tasks, and the statement that does no more than claim.
+/// Reports the duration of a claim among many tasks, and that of a statement that only claims.
 func reportClaims(_ database: some Database) async throws {
   let title = "\(database.name): claim of \(workers)"
   guard isPicked(title) else { return }
@@ -171,7 +170,7 @@ func reportClaims(_ database: some Database) async throws {
   }
 }
 
-/// Claims tasks, and puts them back.
+/// Claims tasks, releases them, and returns the duration of the claim.
 private func claimTime(of store: any Persistence) async throws -> Double {
   let request = ClaimRequest(
     limit: workers,

@@ -1,11 +1,11 @@
 #if SQLite
 import CSQLite
 
-/// A task queue as one writes it by hand on SQLite: a table, an index for the next task, prepared
+/// A typical hand-written task queue on SQLite: a table, an index for the next task, and prepared
 /// statements.
 ///
-/// As durable as the file store: a write-ahead log, flushed at the end of each transaction
-/// (`synchronous = FULL`). Used by one thread.
+/// It is as durable as the file store: it flushes the write-ahead log at the end of each
+/// transaction (`synchronous = FULL`). Only one thread can use it.
 final class SQLite {
   private let database: OpaquePointer
   private var statements: [String: OpaquePointer] = [:]

@@ -3,11 +3,11 @@ import SteadfastPostgreSQL
 import SteadfastQueue
 import Synchronization
 
-/// Passes many tasks through a store, and tells what becomes of its table.
+/// Passes many tasks through a store, and reports how its table grows.
 ///
-/// `through=10000000` is their number. Up to 100,000 are pending at a time. With `snapshot=600`,
-/// another session holds a snapshot for 600 seconds once a tenth of the tasks has passed, so that
-/// the server can't remove the rows of tasks that are done.
+/// `through=10000000` is the number of tasks, of which up to 100,000 are pending at a time. With
+/// `snapshot=600`, another session holds a snapshot for 600 seconds after a tenth of the tasks, so
+/// that the server can't remove the rows of finished tasks.
 func reportLongRun(_ database: PostgreSQLDatabase) async throws {
   for count in numbers(after: "through=") {
     try await database.withStore { store, place in
@@ -100,13 +100,13 @@ private struct LongRun {
     }
   }
 
-  /// How many bytes the table of tasks takes, with its indexes.
+  /// Returns the size of the table of tasks with its indexes, in bytes.
   private func size() throws -> Int {
     try observer.integer("select pg_total_relation_size('steadfast_task')")
   }
 }
 
-/// Counts tasks that have been performed, and lets others wait for a number.
+/// A counter of performed tasks that others can wait for.
 private final class PassedTasks: Sendable {
   private struct State {
     var count = 0

@@ -1,11 +1,13 @@
 #if PostgreSQL
-/// What the statements of other queues over PostgreSQL cost, in the form that their documentation
-/// and migrations describe; the queues themselves, in Go and Elixir, are not run.
+/// The statements of other queues for PostgreSQL, in the form that their documentation and
+/// migrations describe.
 ///
-/// Each has as many clients as the row of the store beside it has producers or workers.
+/// The queues themselves, in Go and Elixir, do not run.
+///
+/// Each has as many clients as the store's corresponding row has producers or workers.
 struct OtherQueue: Sendable {
   let name: String
-  /// The statements that make the table, and those that remove it.
+  /// The statements that create the table, and those that drop it.
   let create: String
   let drop: String
   /// Inserts a job with the arguments `$1`.
@@ -16,7 +18,7 @@ struct OtherQueue: Sendable {
   let complete: String
   let completesEach: Bool
 
-  /// River, of Go: a batch of ends is one statement, and ended jobs stay for a day.
+  /// River, for Go: a batch of ends is one statement, and ended jobs remain for a day.
   static let river = OtherQueue(
     name: "River's statements",
     create: """
@@ -68,7 +70,7 @@ struct OtherQueue: Sendable {
     completesEach: false
   )
 
-  /// Oban, of Elixir, with its basic engine: each job's end is a statement, and ended jobs stay
+  /// Oban, for Elixir, with its basic engine: each job's end is a statement, and ended jobs remain
   /// until a plugin prunes them.
   static let oban = OtherQueue(
     name: "Oban's statements",
@@ -150,7 +152,9 @@ extension OtherQueue {
   }
 }
 
-/// Clients of another queue, each of which has one call under way at a time; one thread serves all.
+/// Clients of another queue, each with one running call at a time.
+///
+/// One thread serves all of them.
 private final class Clients {
   let queue: OtherQueue
   let connections: [RawConnection]

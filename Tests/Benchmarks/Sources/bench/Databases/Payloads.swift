@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What the size of a payload costs: to store it, to claim it, and to change and end its task.
+/// Reports the cost of a payload's size: to store and claim it, and to change and end its task.
 func reportPayloads(_ database: some Database) async throws {
   let title = "\(database.name): payloads"
   guard isPicked(title) else { return }
@@ -22,7 +22,7 @@ func reportPayloads(_ database: some Database) async throws {
   }
 }
 
-/// The times of single calls, each the median of some tasks.
+/// The durations of single calls, each the median of several tasks.
 private struct PayloadTimes {
   private static let count = 60
 

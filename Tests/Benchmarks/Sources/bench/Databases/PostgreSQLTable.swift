@@ -9,14 +9,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The server that STEADFAST_POSTGRESQL names, as `postgresql_server.py` says it.
+/// The server that STEADFAST_POSTGRESQL names, which `postgresql_server.py` sets.
 struct PostgreSQLDatabase: Database {
   let name = "PostgreSQL"
   let connection: String
 
   init() throws {
     guard let connection = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"] else {
-      throw Failed(reason: "run it beside Tests/EndToEnd/postgresql_server.py --durable")
+      throw Failed(reason: "run this program with Tests/EndToEnd/postgresql_server.py --durable")
     }
     self.connection = connection
   }
@@ -58,7 +58,7 @@ final class PostgreSQLTable: RawTable {
       'waiting', 0, 0, false
     """
 
-  /// Each insertion is a statement, and all go out together.
+  /// Inserts each task with its own statement, and sends all statements together.
   func insert(_ numbers: Range<Int>) throws {
     if numbers.count > 1 { try connection.send("begin") }
     for number in numbers {
@@ -137,7 +137,7 @@ final class PostgreSQLTable: RawTable {
 }
 
 extension FixedWidthInteger {
-  /// The bytes, the highest first.
+  /// The bytes in big-endian order.
   var bytes: [UInt8] { withUnsafeBytes(of: bigEndian) { Array($0) } }
 }
 #endif

@@ -1,7 +1,7 @@
 #if PostgreSQL
 import CPostgreSQL
 
-/// A connection to PostgreSQL with prepared statements and binary values, which go out together.
+/// A connection to PostgreSQL that pipelines prepared statements with binary values.
 final class RawConnection {
   private let handle: OpaquePointer
   private var names: [String: String] = [:]
@@ -16,8 +16,8 @@ final class RawConnection {
 
   deinit { PQfinish(handle) }
 
-  /// The binary form of an array: one dimension, no nulls, the OID of the type of its elements,
-  /// their number, the first index, and each with its length.
+  /// Returns the binary form of an array: one dimension, no nulls, the OID of the elements' type,
+  /// the number of elements, the first index, and each element with its length.
   static func array(_ elements: [[UInt8]], ofType type: Int32) -> [UInt8] {
     let head = [1, 0, type, Int32(elements.count), 1].flatMap(\.bytes)
     return head + elements.flatMap { Int32($0.count).bytes + $0 }
@@ -62,10 +62,10 @@ final class RawConnection {
     return bytes.reduce(0) { $0 << 8 | Int($1) }
   }
 
-  /// Sends what is waiting to be sent.
+  /// Sends the buffered statements.
   func push() throws { guard PQpipelineSync(handle) == 1 else { throw Failed() } }
 
-  /// Waits for the results of all that was sent.
+  /// Waits for the results of all statements that were sent.
   @discardableResult
   func flush() throws -> [RawRows] {
     try push()

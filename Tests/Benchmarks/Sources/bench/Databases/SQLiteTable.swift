@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// SQLite in a file of its own, which each commit flushes.
+/// SQLite in a separate file, which each commit flushes.
 struct SQLiteDatabase: Database {
   let name = "SQLite"
 
@@ -71,7 +71,7 @@ final class SQLiteTable: RawTable {
     }
   }
 
-  /// Binds what all insertions have.
+  /// Binds the values that all insertions share.
   private func bind(_ payload: String, to statement: OpaquePointer) {
     sqlite3_bind_blob(statement, 2, payload, Int32(payload.utf8.count), transient)
     sqlite3_bind_double(statement, 3, Date().timeIntervalSince1970)
@@ -149,7 +149,9 @@ final class SQLiteTable: RawTable {
 
   private var failure: Failed { Failed(reason: String(cString: sqlite3_errmsg(database))) }
 
-  /// A claim need not be durable, in the store and here.
+  /// Runs a transaction.
+  ///
+  /// Claims are not durable, as in the store.
   private func transaction(isDurable: Bool = true, _ body: () throws -> Void) throws {
     if isDurable != self.isDurable {
       try execute("pragma synchronous = \(isDurable ? "full" : "normal")")

@@ -10,9 +10,9 @@ import Glibc
 import Musl
 #endif
 
-/// A database server on this machine: a process, and one for each session.
+/// A database server on this machine: a process, and one more for each session.
 ///
-/// Only Linux tells what they cost.
+/// Their cost is available only on Linux.
 struct ServerProcesses: Sendable {
   private let parent: Int
 
@@ -22,9 +22,9 @@ struct ServerProcesses: Sendable {
     self.parent = parent
   }
 
-  /// The time of all processors together that the server has taken.
+  /// Returns the processor time of the server, on all processors together.
   ///
-  /// What a session has taken that has ended counts for the server's first process.
+  /// The time of ended sessions counts for the server's main process.
   func processorNanoseconds() -> Double {
     let children = text(of: "/proc/\(parent)/task/\(parent)/children")?.split(separator: " ") ?? []
     let figures = ([parent] + children.compactMap { Int($0) }).compactMap(ProcessFigures.init)
@@ -32,19 +32,19 @@ struct ServerProcesses: Sendable {
   }
 }
 
-/// What the system says of a process.
+/// The system's statistics about a process.
 private struct ProcessFigures {
   let parent: Int
   let processorNanoseconds: Double
 
   init?(_ id: Int) {
-    // The name of the program, in parentheses, may have spaces.
+    // The name of the program, in parentheses, can contain spaces.
     guard let text = text(of: "/proc/\(id)/stat"), let end = text.lastIndex(of: ")") else {
       return nil
     }
     let fields = text[end...].split(separator: " ").dropFirst().map { Int($0) ?? 0 }
-    // Those that follow the state: the parent, and from the 12th on, the ticks of the process and
-    // of its children that have ended.
+    // The fields from the state on: the next one is the parent, and from the 12th on come the ticks
+    // of the process and of its ended children.
     guard fields.count > 14 else { return nil }
     parent = fields[1]
     let ticks = fields[11...14].reduce(0, +)

@@ -1,12 +1,12 @@
 import SteadfastQueue
 
-/// Made when they are first used, so that other benchmarks do not pay for them.
+/// The keys are created on first use, so that other benchmarks do not pay for them.
 private let keys = (0..<100_000).map { "key \($0)" }
 
-/// What keys and conditions cost.
+/// The cost of keys and conditions.
 ///
-/// All tasks are enqueued one after the other, then all are performed.
-/// The keys are made before, since a plain task has none to make.
+/// All tasks are enqueued one after the other, then all are performed. The keys are created before
+/// the measurement, since a plain task has no key.
 let keyBenchmarks: [Benchmark] = {
   let count = 100_000
   func benchmark(
@@ -60,7 +60,7 @@ let keyBenchmarks: [Benchmark] = {
   ]
 }()
 
-/// What a unique key costs in a file, with callers at the same time.
+/// The cost of a unique key in a file, with concurrent callers.
 let fileKeyBenchmarks: [Benchmark] = {
   let count = 20_000
   let kinds: [(String, hasKey: Bool, isOrdered: Bool)] = [

@@ -7,17 +7,17 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a queue of tasks in memory costs that can do next to nothing.
+/// A minimal queue of tasks in memory, for the cost of the package's features.
 ///
-/// Tasks have an ID, dates and a number of retries, and are performed in order of arrival. Each one
-/// is claimed, and its end counts only with its claim. That is the work which no queue gets around.
+/// Tasks have an ID, dates and a number of retries, and are performed in order of arrival. Each
+/// task is claimed, and can end only with its claim. No queue can avoid this work.
 ///
-/// The rows of the package beside it show what the rest costs. The package looks each task up by
-/// its name, priority, date, unique key, order key, tags, conditions and queue, whether they are
-/// used or not. It asks a store through a protocol, tells observers, and keeps statistics. A worker
-/// that ends a task and claims the next one takes the lock of the table twice and that of the queue
-/// twice, where this one takes a single lock twice. With a producer on another core, each lock that
-/// changes hands costs more than the work done within it.
+/// The package's rows beside it show the cost of the rest. The package indexes each task by its
+/// name, priority, date, unique key, order key, tags, conditions and queue, whether they are used
+/// or not. It calls a store through a protocol, notifies observers, and updates statistics. When a
+/// worker ends a task and claims the next one, it acquires the table's lock twice and the queue's
+/// lock twice; this queue acquires a single lock twice. With a producer on another core, passing a
+/// lock between cores costs more than the work done within it.
 final class PlainQueue: Subject {
   private struct Entry {
     let payload: Increment

@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How much memory a schedule takes, with the task that waits for its next date.
+/// Reports the memory of a schedule with the task that waits for its next occurrence.
 func reportSchedules() async throws {
   guard isPicked("memory of schedules") else { return }
   report("\nmemory of schedules", "   bytes each")

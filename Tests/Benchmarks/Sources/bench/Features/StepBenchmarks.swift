@@ -11,7 +11,7 @@ import Foundation
 private let steps = 2000
 private let change = "a durable change of a value"
 
-/// What a step costs, against one durable change of the same store.
+/// The cost of a step, compared with one durable change in the same store.
 let stepBenchmarks = [
   Benchmark(change, iterations: steps) { count in
     try await withScratchFile { url in
@@ -55,7 +55,7 @@ private func stepBenchmark(
   }
 }
 
-/// How much memory a suspended task takes, and that the queue still has one timer and no worker.
+/// Reports the memory of a suspended task, and checks that the queue has one timer and no worker.
 func reportSuspended() async throws {
   guard isPicked("memory of suspended tasks") else { return }
   report("\nmemory of suspended tasks", "   bytes a task")

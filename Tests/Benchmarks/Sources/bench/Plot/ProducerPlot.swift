@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What enqueues a task durably.
+/// A queue that enqueues tasks durably.
 private protocol DurableQueue: Sendable {
   func add(_ number: Int) async throws
   func close() async throws
@@ -27,7 +27,7 @@ private struct FileQueue: DurableQueue {
 }
 
 #if SQLite
-/// A table in SQLite, used by one caller at a time.
+/// A table in SQLite with one caller at a time.
 private actor TableQueue: DurableQueue {
   private let database: SQLite
 
@@ -40,7 +40,7 @@ private actor TableQueue: DurableQueue {
 }
 #endif
 
-/// An append and a flush, made by one caller at a time.
+/// An append and a flush, by one caller at a time.
 private actor BareFile: DurableQueue {
   private let file: AppendedFile
 
@@ -50,7 +50,7 @@ private actor BareFile: DurableQueue {
   func close() {}
 }
 
-/// One line of the plot, and how it makes its queue.
+/// One line of the plot, and the function that creates its queue.
 private struct Contender {
   let name: String
   let color: String
@@ -122,11 +122,11 @@ func plotProducers(to path: String) async throws {
   try image.write(to: URL(filePath: path), atomically: true, encoding: .utf8)
 }
 
-/// What producers see of a queue.
+/// A queue's performance as producers see it.
 private struct Load {
-  /// Enqueues in a second.
+  /// The number of enqueues per second.
   let rate: Double
-  /// The time of the slowest hundredth, in milliseconds.
+  /// The 99th percentile of the durations, in milliseconds.
   let slow: Double
 
   init(of queue: any DurableQueue, _ producers: Int) async throws {

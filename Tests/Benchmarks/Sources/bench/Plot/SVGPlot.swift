@@ -18,7 +18,7 @@ struct SVGPlot {
   }
 
   let title: String
-  /// What the horizontal scale counts.
+  /// The unit of the horizontal scale.
   let unit: String
   let numbers: [Int]
   let lines: [Line]
@@ -27,7 +27,7 @@ struct SVGPlot {
   static let height = 330.0
   private static let (left, right, top, bottom) = (62.0, 20.0, 34.0, 44.0)
 
-  /// The powers of ten that hold all values.
+  /// The powers of ten that enclose all values.
   private var range: (lowest: Int, highest: Int) {
     let values = lines.flatMap(\.values).filter { $0 > 0 }
     var (lowest, highest) = (0, 0)
@@ -37,7 +37,7 @@ struct SVGPlot {
     return (lowest, max(highest, lowest + 1))
   }
 
-  /// The part of an image whose left edge is at `x`.
+  /// Returns the plot as a part of an image, with its left edge at `x`.
   func text(at x: Double) -> String {
     let plotWidth = Self.width - Self.left - Self.right
     let plotHeight = Self.height - Self.top - Self.bottom
@@ -69,7 +69,7 @@ struct SVGPlot {
     return text + "</g>\n"
   }
 
-  /// Plots side by side, above the names of their lines.
+  /// Returns an image of plots side by side, with a legend below.
   static func image(_ plots: [SVGPlot]) -> String {
     let names = plots.first?.lines ?? []
     let (rowHeight, width) = (20.0, Double(plots.count) * Self.width)
