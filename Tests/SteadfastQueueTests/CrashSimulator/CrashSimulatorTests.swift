@@ -12,9 +12,9 @@ import Testing
 ///     STEADFAST_IMAGES=300000 swift test -c release -Xswiftc -enable-testing \
 ///       --scratch-path .build/testing --filter CrashSimulator
 ///
-/// `STEADFAST_SEED=1000000` begins with another history: a long run can be made in parts.
+/// `STEADFAST_SEED=1000000` starts with another history, so that a long run can be split.
 @Suite struct CrashSimulatorTests {
-  @Test func `no power cut loses an acknowledged task or makes one up`() async {
+  @Test func `no power cut loses an acknowledged task or invents one`() async {
     let report = await CrashSimulation.run(images: CrashSimulation.imageCount)
     print(report)
     #expect(report.findings.isEmpty)

@@ -2,10 +2,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// One failure of the disk, wherever it comes: a few calls in each run of the tests, every call
-/// and every failure where `STEADFAST_IMAGES` is set.
+/// A single failure of the disk, at any call.
+///
+/// A plain run of the tests tries a few calls. With `STEADFAST_IMAGES`, it tries every failure of
+/// every call.
 @Suite struct FaultSweepTests {
-  @Test func `no single failure of the disk loses an acknowledged task or makes one up`() async {
+  @Test func `no single failure of the disk loses an acknowledged task or invents one`() async {
     let report = await FaultSweep.run(isQuick: CrashSimulation.imageCount == nil)
     print(report)
     #expect(report.findings.isEmpty)

@@ -3,10 +3,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Whether the crash simulator sees what it should: in release, where `STEADFAST_IMAGES` is set.
+/// Tests that the crash simulator finds bugs: in release, if `STEADFAST_IMAGES` is set.
 @Suite(.enabled(if: CrashSimulation.imageCount != nil))
 struct PlantedBugTests {
-  /// How many seeds of each workload to try.
+  /// The number of seeds to try for each workload.
   private static let rounds = 40
 
   @Test func `the crash simulator finds every planted bug`() async {
@@ -25,8 +25,9 @@ struct PlantedBugTests {
     #expect(Set(PlantedBug.allCases.map(\.rule)) == Set(PlantedBug.Rule.allCases))
   }
 
-  /// The first finding, in the order of the seeds: those first whose workload is likely to meet
-  /// the bug.
+  /// Returns the first finding.
+  ///
+  /// Seeds whose workload is likely to trigger the bug come first.
   private static func find(_ bug: PlantedBug) -> String? {
     let seeds = 0..<UInt64(rounds * Workload.all.count)
     let likely = seeds.filter { bug.isLikely(in: CrashSimulation.workload(ofSeed: $0)) }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A repair against every power cut, and every call that fails.
+/// A repair with every power cut, and with every call that may fail.
 @Suite struct RepairCrashSimulatorTests {
   private let original: [UInt8]
   private let image: DiskImage
@@ -27,7 +27,7 @@ import Testing
     try #require(try JournalRepair.repair(disk, at: .seconds(0)))
   }
 
-  /// What opening finds; `nil` if it refuses the file as damaged.
+  /// The digest of the tasks that opening finds, or `nil` if it refuses the file as damaged.
   private func openedDigest(_ image: DiskImage) throws -> UInt64? {
     do {
       return try Journal.open(SimulatedDisk(image)).table.digest()
@@ -36,36 +36,36 @@ import Testing
     }
   }
 
-  /// What must not be of an image that a power cut has left.
+  /// Describes what is wrong with an image that a power cut has left, or returns `nil`.
   private func finding(_ image: DiskImage) -> String? {
     do {
       return try check(image)
     } catch {
-      return "the file can't be used any more: \(error)"
+      return "the file is unusable: \(error)"
     }
   }
 
   private func check(_ image: DiskImage) throws -> String? {
     let copies = (1...3).compactMap { image.bytes(of: .copy($0)) }
-    guard copies.allSatisfy({ $0 == original || $0.isEmpty }) else { return "half a copy" }
+    guard copies.allSatisfy({ $0 == original || $0.isEmpty }) else { return "an incomplete copy" }
     if image.bytes(of: .journal) != original {
-      guard copies.contains(original) else { return "neither the damaged file nor its copy" }
-      return try openedDigest(image) == digest ? nil : "another file than the repaired one"
+      guard copies.contains(original) else { return "the damaged file was lost with its copy" }
+      return try openedDigest(image) == digest ? nil : "neither the damaged nor the repaired file"
     }
     guard try openedDigest(image) == nil else { return "the damaged file is served" }
     let disk = SimulatedDisk(image)
     let again = try repair(disk)
     guard let copy = again.copy, disk.image.bytes(of: .copy(copy)) == original else {
-      return "a second repair keeps no copy"
+      return "a second repair leaves no copy"
     }
     guard disk.image.names.values.count(where: { disk.image.contents[$0] == original }) == 1 else {
       return "a second repair makes a second copy"
     }
-    return try openedDigest(disk.image) == digest ? nil : "a second repair saves something else"
+    return try openedDigest(disk.image) == digest ? nil : "a second repair saves other tasks"
   }
 
-  /// Lets the power fail after each of these operations; returns what must not be, and how many
-  /// images were looked at.
+  /// Cuts the power after each of these operations, and returns the findings and the number of
+  /// images that were checked.
   private func cutPower(
     _ operations: [DiskOperation],
     imagesPerMoment: Int
@@ -90,7 +90,7 @@ import Testing
     return (findings, seen.count)
   }
 
-  @Test func `a repair copies the damaged file and puts what is left in its place`() throws {
+  @Test func `a repair copies the damaged file and replaces it with the saved tasks`() throws {
     let disk = SimulatedDisk(image)
     let repair = try repair(disk)
     #expect(repair.copy == 1)
@@ -107,7 +107,7 @@ import Testing
     #expect(inspection.report.generation == 2)
   }
 
-  @Test func `a file with nothing wrong is left alone`() throws {
+  @Test func `a repair leaves a sound file alone`() throws {
     let repaired = SimulatedDisk(image)
     _ = try repair(repaired)
     let disk = SimulatedDisk(repaired.image)
@@ -127,7 +127,7 @@ import Testing
   @Test(arguments: [
     PlantedBug.noFlush, .noFolderFlush, .flushAfterRename, .unlinkedFirst, .copiedInPlace,
   ])
-  func `a repair with a bug is found out`(bug: PlantedBug) throws {
+  func `the simulator finds a bug in a repair`(bug: PlantedBug) throws {
     let disk = SimulatedDisk(image)
     _ = try repair(BuggyStorage(disk, bug))
     #expect(cutPower(disk.log, imagesPerMoment: 40).findings != [])
@@ -136,7 +136,7 @@ import Testing
   @Test(arguments: [
     SimulatedDisk.Fault.error(ENOSPC), .half(ENOSPC), .error(EIO), .short,
   ])
-  func `a call that fails leaves the damaged file alone, and nothing beside it`(
+  func `a failed call leaves the damaged file alone, and nothing beside it`(
     fault: SimulatedDisk.Fault
   ) throws {
     let whole = SimulatedDisk(image)
@@ -160,7 +160,7 @@ import Testing
     }
   }
 
-  @Test func `a copy of another file keeps its name, one of this file is taken`() throws {
+  @Test func `a repair keeps a copy of another file, and reuses one of this file`() throws {
     var image = image
     image.apply(.create(.copy(1), node: 1))
     image.apply(.write(node: 1, offset: 0, Array(original.dropLast())))

@@ -3,13 +3,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a compaction keeps of tasks that run although others, which they waited for, wait again.
+/// Compactions while a task runs although a task that it waited for is waiting again.
 @Suite struct CompactedDependenciesTests {
   private var writer: GoldenWriter
 
   init() throws { writer = try GoldenWriter() }
 
-  /// Performs a task to its end, then lets another one begin, and restarts the first.
+  /// Completes the first task, begins the second, and restarts the first.
   private mutating func restart(_ first: Int, whileRunning second: Int) throws {
     try writer.begin(first)
     try writer.change(.succeed(writer.lease(first), at: writer.date(1), retains: true))
@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  /// What the file holds before and after a compaction, as the second reader tells it.
+  /// The file's contents before and after a compaction, in the format of the second reader.
   private func compacted() throws -> (before: [NSDictionary], after: [NSDictionary]) {
     let before = try JournalReader.read(writer.storage.bytes)
     var compaction = try Compaction(
@@ -33,7 +33,7 @@ import Testing
     return (try before.table.told(), try after.table.told())
   }
 
-  @Test mutating func `a task goes on running that waited for one that was restarted`() throws {
+  @Test mutating func `a task keeps running after one that it waited for is restarted`() throws {
     let dependencies = TaskDependencies(on: [.numbered(1)])
     try writer.insert(writer.task(1), writer.task(2, dependencies: dependencies))
     try restart(1, whileRunning: 2)
@@ -41,7 +41,7 @@ import Testing
     #expect(after == before && after.count == 2)
   }
 
-  @Test mutating func `a follower goes on running when a task of its batch is restarted`() throws {
+  @Test mutating func `a follower keeps running after a task of its batch is restarted`() throws {
     let dependencies = TaskDependencies(follower: .numbered(2))
     try writer.insert(writer.task(1, dependencies: dependencies), writer.task(2))
     try restart(1, whileRunning: 2)
@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test
-  mutating func `a task goes on running that is behind others with its order key and waits again`()
+  mutating func `a task keeps running after an earlier one with its order key is restarted`()
     throws
   {
     let dependencies = TaskDependencies(on: [.numbered(1)])

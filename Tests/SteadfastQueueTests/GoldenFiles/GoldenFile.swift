@@ -2,7 +2,7 @@ import Foundation
 
 @testable import SteadfastQueue
 
-/// A file of which every byte is known, and the tasks and values in it.
+/// A file whose every byte is known, with the tasks and values in it.
 ///
 /// Both stay the same, whatever version of the library reads or writes the file.
 struct GoldenFile: Sendable, CustomStringConvertible {
@@ -26,7 +26,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
   /// and then the values, in the order of their names.
   var tasksURL: URL { Self.folder.appending(path: "\(name).tasks.json") }
 
-  /// What the library writes now.
+  /// The bytes that the library writes now.
   func writtenNow() throws -> [UInt8] {
     var writer = try GoldenWriter()
     try write?(&writer)

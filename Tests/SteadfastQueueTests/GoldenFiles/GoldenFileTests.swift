@@ -3,13 +3,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What was written once is read for ever, and written so for as long as the version is the same.
+/// A file that was written once can always be read, and each version is written in only one way.
 ///
-/// The tasks beside each file are also what `Tests/EndToEnd/read_queue_file.py` finds, which knows
-/// nothing but the article "The file format".
+/// `Tests/EndToEnd/read_queue_file.py`, which follows only the article "The file format", also
+/// finds the tasks that are stored beside each file.
 @Suite struct GoldenFileTests {
   @Test(arguments: GoldenFile.all)
-  func `a file of before is read`(file: GoldenFile) throws {
+  func `a file of an earlier version of the library is read`(file: GoldenFile) throws {
     let contents = try JournalReader.read(Array(try Data(contentsOf: file.url)))
     #expect(contents.table.brokenInvariants() == [])
     let found = try contents.table.told()
@@ -19,11 +19,11 @@ import Testing
   }
 
   @Test(arguments: GoldenFile.all.filter { $0.write != nil })
-  func `what is written now is what was written before`(file: GoldenFile) throws {
+  func `the library writes the same bytes as before`(file: GoldenFile) throws {
     let written = Data(try file.writtenNow())
     guard let data = try? Data(contentsOf: file.url) else {
       try written.write(to: file.url)
-      Issue.record("\(file.name) was not there and has been written: check every byte of it")
+      Issue.record("\(file.name) was missing and has been written: check every byte of it")
       return
     }
     #expect(
@@ -32,7 +32,7 @@ import Testing
     )
   }
 
-  @Test func `every file is known, and every kind of line is in one of them`() throws {
+  @Test func `every file is listed, and every kind of line is in one of them`() throws {
     let folder = try #require(GoldenFile.all.first).url.deletingLastPathComponent()
     let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
     #expect(

@@ -2,7 +2,7 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// What each golden file holds.
+// The contents of each golden file.
 extension GoldenWriter {
   /// Every field of a task, and every form of payload.
   mutating func writeFields() throws {
@@ -88,7 +88,7 @@ extension GoldenWriter {
     try begin(12, 12)
   }
 
-  /// Batches, and the tasks that leave by a pruning.
+  /// Batches, and tasks that are pruned.
   mutating func writeOrder() throws {
     try append(
       .change(.insert(task(1, priority: 1), onDuplicate: .keep)),
@@ -145,7 +145,7 @@ extension GoldenWriter {
     )
   }
 
-  /// Tasks that are given another date, and what a restart makes of a date of expiry.
+  /// Tasks that are rescheduled, and the effect of a restart on an expiry date.
   mutating func writeDates() throws {
     for number in 1...6 { try insert(task(number, available: 100, expires: 50)) }
     try begin(1, 2, 3)
@@ -204,16 +204,16 @@ extension GoldenWriter {
     try change(.rebase(date(4)))
   }
 
-  /// Tasks that were postponed by their last attempt, and others.
+  /// Tasks whose last attempt postponed them, and others.
   mutating func writePutOff() throws {
-    var (putOff, chosen, retried) = (
+    var (snoozed, chosen, retried) = (
       task(1, available: 50), task(2, available: 60), task(3, available: 70)
     )
-    putOff.isPostponed = true
+    snoozed.isPostponed = true
     chosen.retryCount = 2
     retried.retryCount = 1
     retried.isPostponed = true
-    try insert(putOff, chosen, retried, task(4), task(5), task(6))
+    try insert(snoozed, chosen, retried, task(4), task(5), task(6))
     func snooze(_ number: Int) throws {
       try begin(number)
       try change(.retry(lease(number), availableDate: date(80), retryCount: 0, failure: nil))
@@ -256,7 +256,7 @@ extension GoldenWriter {
     )
   }
 
-  /// What a compaction makes of a file, and what came after it.
+  /// A compaction of a file, and changes during and after it.
   mutating func writeCompacted() throws {
     try insert(task(1, key: "a"), task(2, priority: 3), task(3), task(4), task(5))
     try begin(1, 3, 4)
@@ -290,7 +290,7 @@ extension GoldenWriter {
     try journal.close()
   }
 
-  /// A line that is half written, and one behind it that reached the disk before.
+  /// A half-written line, and a later line that reached the disk first.
   mutating func writeTorn() throws {
     try insert(task(1), task(2))
     try append(.begin(.numbered(1)), isRelaxed: true)

@@ -2,7 +2,7 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// What the golden files with unique keys and order keys hold.
+// The contents of the golden files with unique keys and order keys.
 extension GoldenWriter {
   /// Every way in which a task gets, passes on or loses a unique key.
   mutating func writeRoles() throws {
@@ -18,7 +18,7 @@ extension GoldenWriter {
     try append(.addition(task(15, available: 40, key: "e"), .takenOver(by: .numbered(5))))
     try append(.addition(task(16, available: 99, key: "e"), .takenOver(by: .numbered(5))))
     try append(.addition(task(17, available: -5, key: "i"), .takenOver(by: .numbered(9))))
-    // What becomes of them when the holder ends.
+    // The effects of the end of the holder.
     try append(
       .supersession(
         .retry(lease(1), availableDate: date(300), retryCount: 3, failure: failure(1))
@@ -33,7 +33,7 @@ extension GoldenWriter {
       .prune(.succeeded, endedBefore: date(5), keepingLatest: nil, now: date(80)),
       .prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: date(80))
     )
-    // A task that is put off keeps its date, one that is parked waits again.
+    // A postponed task keeps its date. A parked one waits again.
     try change(.retry(lease(8), availableDate: date(70), retryCount: 1, failure: nil))
     try append(.addition(task(18, key: "h"), .takenOver(by: .numbered(8))))
     try begin(9)
@@ -68,7 +68,7 @@ extension GoldenWriter {
     )
     try change(.succeed(lease(8), at: date(3), retains: true), .remove(.numbered(1)))
     try begin(2, 9)
-    // A task that has ended comes back to its place, while another one with the key is running.
+    // A task that has ended returns to its place while another task with its key is running.
     try change(.restart(.unclaimed(.numbered(8)), availableDate: date(4)))
     try insert(task(11, order: "d"), task(12, order: "d"))
     try begin(11)
@@ -77,7 +77,7 @@ extension GoldenWriter {
     try change(.restart(.unclaimed(.numbered(11)), availableDate: date(6)))
   }
 
-  /// What a compaction makes of such tasks, and what came after it.
+  /// A compaction of such tasks, and changes during and after it.
   mutating func writeCompactedOrderKeys() throws {
     try writeOrderKeys()
     var compaction = try Compaction(

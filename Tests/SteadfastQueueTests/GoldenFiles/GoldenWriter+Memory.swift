@@ -2,7 +2,7 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// What each golden file with memories holds.
+// The contents of the golden files with memory.
 extension GoldenWriter {
   private mutating func remember(_ number: Int, _ name: String, _ value: [UInt8]) throws {
     try change(.remember(lease(number), named: name, value: value))
@@ -12,8 +12,8 @@ extension GoldenWriter {
     .complete(.numbered(number), named: name, value: value)
   }
 
-  /// Steps of text and of other bytes, suspensions and completions in each order, and what the
-  /// ends, restarts and requests make of them.
+  /// Steps of text and of other bytes, suspensions and completions in each order, and the effects
+  /// of ends, restarts and requests on them.
   mutating func writeMemory() throws {
     for number in 1...9 { try insert(task(number, available: 5)) }
     try begin(1, 2, 3, 4, 5, 6, 7, 8)
@@ -33,12 +33,12 @@ extension GoldenWriter {
     )
     try change(
       .suspend(lease(1), until: date(600), awaiting: []),
-      // Before it is suspended, and after.
+      // A completion before the suspension, and one after it.
       complete(2, "open", Array("came".utf8)),
       .suspend(lease(2), until: .distantFuture, awaiting: ["other", "open"]),
       .suspend(lease(3), until: .distantFuture, awaiting: ["open", "\u{1}"]),
       complete(3, "open", [9]),
-      // These come too late, or for nothing that is there.
+      // These completions are too late, or there is no value to complete.
       complete(3, "open", [8]),
       complete(3, "step", [8]),
       complete(99, "open", [8])
@@ -56,7 +56,7 @@ extension GoldenWriter {
     )
     try begin(9)
     try change(.suspend(lease(9), until: date(20), awaiting: ["never"]))
-    // A request wakes it, and an attempt begins on the date of another one.
+    // A request wakes a suspended task, and an attempt begins on the date of another one.
     try change(
       .pause(.unclaimed(.numbered(8))),
       .update(.numbered(1), TaskUpdate(tags: ["slow"])),
@@ -70,7 +70,7 @@ extension GoldenWriter {
     try reopen(closing: true)
   }
 
-  /// What a compaction makes of memories and suspended tasks, and what came during and after it.
+  /// A compaction of memory and suspended tasks, and changes during and after it.
   mutating func writeCompactedMemory() throws {
     for number in 1...5 { try insert(task(number)) }
     try insert(task(6, key: "k"), task(7, order: "o"))

@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-// What each golden file with values holds.
+// The contents of the golden files with values.
 extension GoldenWriter {
   /// Values of text and of other bytes, which are set, changed and removed, beside tasks.
   mutating func writeValues() throws {
@@ -33,7 +33,7 @@ extension GoldenWriter {
     )
   }
 
-  /// What a compaction makes of values, and what came during it and after it.
+  /// A compaction of values, and changes during and after it.
   mutating func writeCompactedValues() throws {
     for name in ["b", "a", "é", "z"] {
       try change(.setValue(named: name, from: nil, to: Array(name.utf8)))

@@ -18,7 +18,7 @@ struct GoldenWriter {
   mutating func append(_ entries: JournalEntry..., isRelaxed: Bool = false) throws {
     try journal.append([entries.map { try JournalBody($0) }])
     if !isRelaxed { try journal.synchronize() }
-    for entry in entries { precondition(table.replay(entry), "\(entry) does not fit") }
+    for entry in entries { precondition(table.replay(entry), "\(entry) can't be replayed") }
   }
 
   mutating func change(_ changes: TaskChange...) throws {
@@ -34,7 +34,7 @@ struct GoldenWriter {
   mutating func reopen(closing: Bool = false) throws {
     if closing { try journal.close() }
     (journal, table) = try Journal.open(storage)
-    // Lines that are owed come in a write of their own, as they did before.
+    // Pending lines are written by a separate write, as earlier versions did.
     try journal.append([])
     try journal.synchronize()
   }
@@ -91,7 +91,7 @@ struct GoldenWriter {
 }
 
 extension MemoryStorage {
-  /// Replaces bytes of the journal by what a disk holds that has not written them.
+  /// Replaces bytes of the journal with zeros, as if the disk hadn't written them.
   func damage(_ range: Range<Int>) {
     state.withLock { state in
       guard let file = state.names[.journal] else { return }

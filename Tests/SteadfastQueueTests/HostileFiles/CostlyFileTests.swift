@@ -14,7 +14,7 @@ import Testing
     }
   }
 
-  @Test func `lines that know one more to be durable each are passed once`() throws {
+  @Test func `lines that each mark one more line as durable are scanned once`() throws {
     let count = Soak.runs(short: 1000)
     var bytes = ForgedFile.bytes([])
     for number in 1...2 * count {
@@ -27,7 +27,7 @@ import Testing
     #expect(contents.unsyncedOffset == first)
   }
 
-  @Test func `a task that is put back very often stands in its line once`() throws {
+  @Test func `a task that is released very often is in its line once`() throws {
     let count = Soak.runs(short: 3000)
     for end in [#""k":"release","id":"\#(TaskID.numbered(1))"}"#, #""k":"interruption"}"#] {
       let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(1), end] }
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test func `a task that begins and ends very often is noted for an interruption once`() throws {
+  @Test func `attempts that were released don't accumulate until an interruption`() throws {
     let count = Soak.runs(short: 3000)
     let release = #""k":"release","id":"\#(TaskID.numbered(2))"}"#
     let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(2), release] }
@@ -55,10 +55,10 @@ import Testing
     #expect(contents.table.begun == [])
   }
 
-  @Test func `behind a bad line no more is read at a time than a line may have`() throws {
+  @Test func `after a bad line, each read is at most as long as a line may be`() throws {
     let good = ForgedFile.bytes([ForgedFile.insertion(1)])
     for (count, isDamaged) in [(3 << 20, false), (3 << 20, true), (40 << 20, true)] {
-      let file = HollowFile(start: good, hollow: count, end: isDamaged ? Self.knowing : [])
+      let file = HollowFile(start: good, hollow: count, end: isDamaged ? Self.laterLine : [])
       let source = try JournalSource(file)
       if isDamaged {
         #expect(throws: JournalProblem.self) { try JournalReader.read(source) }
@@ -69,11 +69,10 @@ import Testing
     }
   }
 
-  /// A line feed, and a line that knows the one before to be durable.
-  private static let knowing = [0x0A] + ForgedFile.line(#"","b":3,"s":3,"k":"interruption"}"#)
+  /// A line feed, and a line that marks the previous one as durable.
+  private static let laterLine = [0x0A] + ForgedFile.line(#"","b":3,"s":3,"k":"interruption"}"#)
 
-  @Test func `lines that no flush has covered are written once more a few bytes at a time`() throws
-  {
+  @Test func `lines that no flush has covered are rewritten in small parts`() throws {
     let insertions = (1...20).map { number in
       ForgedFile.insertion(number).replacing(
         "{}",
@@ -88,7 +87,7 @@ import Testing
     #expect(storage.longestWritten <= 1 << 20)
   }
 
-  @Test func `places as large as any lead to a file that can be read`() throws {
+  @Test func `a task with the largest place can be compacted and read`() throws {
     let body = ForgedFile.task(1, place: KeptTask.maxPosition)
     let (journal, table) = try Journal.open(
       MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
@@ -105,7 +104,7 @@ import Testing
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes([beyond])) }
   }
 
-  @Test func `a change that is longer than one is written is refused`() throws {
+  @Test func `a change that is longer than any that is written is refused`() throws {
     let long = String(repeating: "x", count: 32 << 10)
     let retry =
       #""k":"retry","id":"\#(TaskID.numbered(1))","available":0.0,"retries":1,"failed":0.0,"#
@@ -117,7 +116,7 @@ import Testing
     }
   }
 
-  @Test func `identities that share a half are told apart`() throws {
+  @Test func `IDs that share a half have different hashes`() throws {
     let count: UInt64 = 2000
     var hashes: Set<Int> = []
     for number in 0..<count {
@@ -127,7 +126,7 @@ import Testing
     #expect(hashes.count == 2 * Int(count))
   }
 
-  @Test func `of very many lines of what one task remembers each costs as much as the first`()
+  @Test func `each of very many lines of one task's memory costs as much as the first`()
     throws
   {
     let count = Soak.runs(short: 4000)
@@ -135,7 +134,7 @@ import Testing
     let task = KeptTask(record: .make(1), position: 1, hasLostKey: false)
     try text.add(.task(task))
     for number in 0..<count {
-      // In no order, so that most lines belong between those before them.
+      // The names are unordered, so that most lines belong between earlier ones.
       let name = "step:\(10_000_000 + number ^ 0x2AAA)"
       try text.add(.memory(.numbered(1), named: name, Array("1".utf8)))
     }
@@ -144,7 +143,7 @@ import Testing
     #expect(table.memoryCount == count)
   }
 
-  @Test func `a key that tasks of very many names have is found as fast as any`() throws {
+  @Test func `a unique key that tasks of very many names have is found as fast as any`() throws {
     let count = Soak.runs(short: 2000)
     var text = try JournalText()
     for number in 1...count {
@@ -173,7 +172,7 @@ import Testing
     #expect(contents.nextSequence == 1)
   }
 
-  @Test func `values nested too deep are refused, and no stack is spent on them`() {
+  @Test func `values nested too deeply are refused without recursion`() {
     for bracket in ["[", "{\"a\":"] {
       let payload = String(repeating: bracket, count: 1 << 18)
       let body = ForgedFile.insertion(1).replacing("{}", with: payload)
@@ -182,7 +181,7 @@ import Testing
   }
 
   @Test(.enabled(if: Soak.runs(short: 0) > 0, "its 16 MiB take seconds in debug"))
-  func `a line longer than the limit is torn or damage, and is never taken in`() throws {
+  func `a line longer than the limit is torn or damage, and never accepted`() throws {
     let text = String(repeating: "x", count: JournalLine.maxLength)
     let body = ForgedFile.insertion(1).replacing("{}", with: "\"\(text)\"")
     let bytes = ForgedFile.bytes([body])
@@ -191,7 +190,7 @@ import Testing
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes + behind) }
   }
 
-  @Test func `the largest task can be read when it has failed and the file was compacted`() throws {
+  @Test func `the largest task can be read after it failed and the file was compacted`() throws {
     let error = String(repeating: "\u{1}", count: AttemptJudge.longestReason)
     let failure = TaskFailure(reason: error, date: .seconds(-0.1234567))
     let lease = Lease(id: .numbered(1), token: 0)
@@ -210,7 +209,7 @@ import Testing
     for _ in 1...9 { record.note(failure) }
     record.finishedDate = failure.date
     let kept = KeptTask(record: record, position: KeptTask.maxPosition, hasLostKey: true)
-    // The payload stands in both, and counts in neither.
+    // Both lines contain the payload, so it doesn't affect the difference.
     let growth =
       try JournalBody(.task(kept)).bytes.count - JournalBody(.change(insertion)).bytes.count
     var envelope: [UInt8] = []
@@ -226,7 +225,7 @@ import Testing
   }
 }
 
-/// A file with many bytes of nothing in its midst.
+/// A file with many zeros in its middle.
 private final class HollowFile: JournalFile {
   private let start: [UInt8]
   private let hollow: Int
@@ -239,7 +238,7 @@ private final class HollowFile: JournalFile {
     self.end = end
   }
 
-  /// In bytes.
+  /// The size of the longest read, in bytes.
   var longestRead: Int { longest.withLock { $0 } }
 
   func size() -> Int { start.count + hollow + end.count }

@@ -14,7 +14,8 @@ import Testing
 /// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
 /// .build/testing --filter HostileFiles`.
 @Suite struct DamagedHostileFilesTests {
-  @Test func `a damaged file is refused by line and byte, or recovered to the task`() async throws {
+  @Test func `a damaged file is refused with its line and byte, or recovered exactly`() async throws
+  {
     let runs = Soak.runs(short: 100)
     let seeds = Soak.seed.map { $0...$0 } ?? 1...UInt64(max(1, runs / 100))
     var outcomes: [String: Int] = [:]
@@ -41,11 +42,11 @@ import Testing
         }
       }
     }
-    // Each of them must be met, or the test proves little.
+    // Each outcome must occur, or the test proves little.
     #expect(Set(outcomes.keys).isSuperset(of: ["recovered", "refused", "not a journal"]))
   }
 
-  @Test func `what a file says is what the store held that wrote it`() async throws {
+  @Test func `a file contains exactly the tasks of the store that wrote it`() async throws {
     for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
       let file = try await FileMaker.file(seed: seed)
       let storage = MemoryStorage(file.bytes)
@@ -56,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `a sealed file is whole, or it is refused, whatever is damaged before its seal`()
+  @Test func `a sealed file with any damage before its seal is refused`()
     async throws
   {
     var sealed = 0

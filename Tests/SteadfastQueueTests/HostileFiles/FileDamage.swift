@@ -10,7 +10,7 @@ struct FileDamage {
 
   mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
-  /// What bytes may be put in or over others.
+  /// Bytes to insert.
   private static let rubbish: [[UInt8]] = [
     [0], [0x0A], [0x0D, 0x0A], [0x0A, 0x0A], [0xEF, 0xBB, 0xBF], [0xFF, 0xFE], [0xC0, 0x80],
     [0xED, 0xA0, 0x80], [0xF5], Array("\\ud800".utf8), Array("\"".utf8), Array("}".utf8),
@@ -19,7 +19,7 @@ struct FileDamage {
     Array(#"{"c":"00000000","b":0,"s":0,"k":"seal"}"#.utf8) + [0x0A],
   ]
 
-  /// Somewhere in a file, damage of some kind; often more than one.
+  /// The bytes of a file with random damage, often in several places.
   mutating func damaged(_ file: RealFile) -> [UInt8] {
     var bytes = file.bytes
     for _ in 0..<[1, 1, 1, 2, 4][pick(5)] {

@@ -18,7 +18,7 @@ struct FileMaker {
 
   /// A file that `rounds` random steps have written.
   ///
-  /// The seed decides whether it is sealed.
+  /// The seed determines whether the file is sealed.
   static func file(seed: UInt64, rounds: Int = 24) async throws -> RealFile {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
@@ -43,7 +43,7 @@ struct FileMaker {
     _ storage: MemoryStorage,
     _ executor: ManualExecutor
   ) async throws -> JSONFileCore {
-    // A process that ended leaves its remaining jobs undone.
+    // When a process ends, its remaining jobs never run.
     executor.dropJobs()
     let core = JSONFileCore(
       URL(filePath: "/queue.jsonl"),
@@ -86,7 +86,7 @@ struct FileMaker {
     case 0..<5: insertion()
     case 5..<8: leases.isEmpty ? insertion() : end(leases.remove(at: pick(leases.count)))
     case 8: control(.numbered(1 + max(0, taskCount - 1 - pick(pick(2) == 0 ? 6 : taskCount + 1))))
-    default: care()
+    default: housekeeping()
     }
   }
 
@@ -100,7 +100,7 @@ struct FileMaker {
 
   private mutating func stepName() -> String { Self.stepNames[pick(3)] }
 
-  /// Mostly no bytes, which a completion may change.
+  /// Returns often no bytes, which a completion may change.
   private mutating func stepValue() -> [UInt8] {
     [[], [], Array("{\"a\":\(pick(99))}".utf8), [0, 10, 255]][pick(4)]
   }
@@ -142,12 +142,12 @@ struct FileMaker {
       isPostponed: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
     )
-    // A task that waits replaces none.
+    // A task with dependencies can't replace another task.
     let policies: [UniquePolicy] = [.keep, record.dependencies.isEmpty ? .replace : .join, .reject]
     return .insert(record, onDuplicate: policies[pick(3)])
   }
 
-  /// Some of the latest tasks, and a follower that came before or may come next.
+  /// Dependencies on recent tasks, and a follower that may exist already or come next.
   private mutating func dependencies() -> TaskDependencies {
     let numbers = (0..<pick(4)).map { _ in taskCount - 1 - pick(6) }.filter { $0 > 0 }
     let follower = [taskCount + 1, taskCount - 1 - pick(5)][pick(2)]
@@ -181,7 +181,7 @@ struct FileMaker {
     case 9: return .suspend(lease, until: [date + 9.5, .distantFuture][pick(2)], awaiting: [])
     case 10: return .suspend(lease, until: .distantFuture, awaiting: Self.stepNames)
     case 11, 12:
-      // Mostly more than once.
+      // A task often remembers several values.
       if pick(3) > 0 { leases.append(lease) }
       return .remember(lease, named: stepName(), value: stepValue())
     case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
@@ -225,7 +225,7 @@ struct FileMaker {
     )
   }
 
-  private mutating func care() -> TaskChange {
+  private mutating func housekeeping() -> TaskChange {
     switch pick(4) {
     case 0: .unpark(name: "A", queue: queue())
     case 1: .rebase(.seconds(now - 50))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lines about tasks that wait for others, as no queue would write them.
+/// Lines about dependencies that no queue would write.
 @Suite struct ForgedDependencyTests {
   private func table(_ bodies: String...) throws -> TaskTable {
     let table = try JournalReader.read(ForgedFile.bytes(bodies)).table
@@ -20,12 +20,12 @@ import Testing
     #""k":"\#(kind)","id":"\#(TaskID.numbered(number))"\#(fields)}"#
   }
 
-  @Test func `a task waits for one that comes after it`() throws {
+  @Test func `a task waits for a task that is inserted after it`() throws {
     let table = try table(ForgedFile.insertion(2, after(1)), ForgedFile.insertion(1))
     #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
   }
 
-  @Test func `a task waits for one that comes back with the ID of one that has left`() throws {
+  @Test func `a task waits for a new task with the ID of a removed one`() throws {
     let table = try table(
       ForgedFile.insertion(1),
       ForgedFile.insertion(2, after(1)),
@@ -36,7 +36,7 @@ import Testing
     #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
   }
 
-  @Test func `a kept follower without a batch counts no end`() throws {
+  @Test func `a compacted follower without a batch counts no ends`() throws {
     let table = try table(
       ForgedFile.task(1, place: 1, field("follower", 2)),
       ForgedFile.task(2, place: 2),
@@ -45,7 +45,9 @@ import Testing
     #expect(table.record(of: .numbered(2))?.dependencies.batch == nil)
   }
 
-  @Test func `a follower that comes after a restart counts what is left`() throws {
+  @Test func `a follower that is inserted after a restart counts the remaining tasks of its batch`()
+    throws
+  {
     let table = try table(
       ForgedFile.insertion(1, field("follower", 2)),
       change("cancel", 1, #","at":1.0,"keep":true"#),
@@ -60,14 +62,14 @@ import Testing
     #expect(table.record(of: .numbered(2))?.dependencies.cause == nil)
   }
 
-  @Test func `a new task begins only when it waits for no other`() {
+  @Test func `a new task can begin only if it waits for no other`() {
     let bodies = [
       ForgedFile.insertion(1), ForgedFile.insertion(2, after(1)), ForgedFile.begin(2),
     ]
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(bodies)) }
   }
 
-  @Test func `a kept task that waits has begun only if the next line says so`() throws {
+  @Test func `a compacted task that waits can begin only in the next line`() throws {
     let tasks = [ForgedFile.task(1, place: 1), ForgedFile.task(2, place: 2, after(1))]
     let running = try table(tasks[0], tasks[1], ForgedFile.begin(2))
     // The end of the file interrupts it.
@@ -76,7 +78,7 @@ import Testing
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(later)) }
   }
 
-  @Test func `a batch that ends a task and adds its follower adds the follower`() {
+  @Test func `a batch can end a task and add its follower`() {
     var table = TaskTable()
     table.insert(.make(1, dependencies: TaskDependencies(follower: .numbered(2))))
     let cancellation = TaskChange.cancel(

@@ -1,9 +1,10 @@
 @testable import SteadfastQueue
 
-/// Lines as anybody may write them who knows the format: of any text, with right checksums.
+/// Lines with arbitrary text and correct checksums, as any program that knows the format can write.
 enum ForgedFile {
-  /// A file of these bodies behind a header; the lines are numbered, and none knows another to be
-  /// durable.
+  /// A file of a header and these bodies.
+  ///
+  /// The lines are numbered, and none marks another as durable.
   static func bytes(_ bodies: [String]) -> [UInt8] {
     let header = #""k":"header","format":"steadfast-queue","version":1,"generation":1}"#
     return ([header] + bodies).enumerated().flatMap { number, body in
@@ -11,7 +12,7 @@ enum ForgedFile {
     }
   }
 
-  /// A line that goes on like this behind its checksum.
+  /// A line with this text after its checksum.
   static func line(_ rest: String) -> [UInt8] { line(Array(rest.utf8)) }
 
   static func line(_ rest: [UInt8]) -> [UInt8] {
@@ -20,12 +21,12 @@ enum ForgedFile {
     return Array(#"{"c":""#.utf8) + digits + rest + [0x0A]
   }
 
-  /// The body of an insertion of a task with a number, and further fields.
+  /// The body of an insertion of a task with a number and additional fields.
   static func insertion(_ number: Int, _ fields: String = "") -> String {
     task("insert", number, fields)
   }
 
-  /// As `insertion(_:_:)`, of a task that a compaction has kept.
+  /// Like `insertion(_:_:)`, for a task that a compaction has written.
   static func task(_ number: Int, place: UInt64, _ fields: String = "") -> String {
     task("task", number, fields + #","place":\#(place)"#)
   }

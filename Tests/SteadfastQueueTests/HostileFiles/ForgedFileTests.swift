@@ -4,11 +4,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Real files, changed at random, with checksums and numbers that are right.
+/// Real files, changed at random, with correct checksums and, mostly, correct numbers.
 ///
-/// A program that can write the file chooses the tasks. The library still promises this: it refuses
-/// the file by name and does not change it, or the tasks make a sound table, which is served,
-/// written, compacted and found again.
+/// A program that can write the file can choose the tasks. Even so, the library either refuses the
+/// file by name without changing it, or the tasks form a sound table, which can be served, written,
+/// compacted and read again.
 @Suite struct ForgedHostileFilesTests {
   @Test func `a forged file is refused by name, or served like any other`() async throws {
     let runs = Soak.runs(short: 50)
@@ -67,7 +67,7 @@ import Testing
     try journal.close()
     table.insert(record)
     let found = try Journal.open(storage).table
-    // A compacted file counts on from the last place in it, not from the number of what is gone.
+    // A compacted file continues after the last place in it, not after those of removed tasks.
     #expect(try found.everythingInOrder() == table.everythingInOrder(), context)
     #expect(found.brokenInvariants() == [], context)
   }

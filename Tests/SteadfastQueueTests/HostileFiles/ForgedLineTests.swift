@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Single lines with right checksums that no writer would write.
+/// Single lines with correct checksums that no writer would write.
 @Suite struct ForgedLineTests {
   private static let largest = "9223372036854775807"
   private static let id = TaskID.numbered(1).description
@@ -22,11 +22,11 @@ import Testing
     "\"state\":\"running\"", "\"state\":\"dead\"", "\"key\":\"\\ud800\"", "\"key\":\"\\u0080\"",
     "\"key\":\"\u{1}\"", "\"schema\":\"1\"", "\"name\":\"B\"", "\"data\":\"\",\"data\":\"\"",
   ])
-  func `a field of a value that can't be is refused, in a new task and in a kept one`(
+  func `a field with an invalid value is refused, in a new task and in a compacted one`(
     field: String
   ) {
     for body in [ForgedFile.insertion(1, ",\(field)"), ForgedFile.task(1, place: 1, ",\(field)")] {
-      // Only a kept task has this field.
+      // Only a compacted task has this field.
       if field.hasPrefix("\"keyless\""), body.contains("insert") { continue }
       expectDamage(ForgedFile.bytes([body]), line: 2)
     }
@@ -36,7 +36,7 @@ import Testing
     "\"id\":1\(TaskID.numbered(2))1", "\"id\":[\(TaskID.numbered(2))]", "\"id\":\"\"",
     "\"id\":\"\(TaskID.numbered(2))0\"",
   ])
-  func `an identity is a string`(field: String) {
+  func `an ID that isn't a valid string is refused`(field: String) {
     expectDamage(ForgedFile.bytes([ForgedFile.insertion(1), "\"k\":\"begin\",\(field)}"]), line: 3)
   }
 
@@ -45,14 +45,14 @@ import Testing
     #""version":1,"generation":0"#, #""version":1,"generation":-5"#,
     #""version":1.0,"generation":1"#,
   ])
-  func `a header without a version is refused`(fields: String) {
+  func `a header without a valid version and generation is refused`(fields: String) {
     let line = ForgedFile.line(
       #"","b":0,"s":0,"k":"header","format":"steadfast-queue",\#(fields)}"#
     )
     expectDamage(line, line: 1)
   }
 
-  @Test func `counts at the end of their range are read, and stay there`() throws {
+  @Test func `counts at the end of their range are read, and don't overflow`() throws {
     let bytes = ForgedFile.bytes([
       ForgedFile.insertion(1, ",\"interruptions\":\(Self.largest),\"retries\":\(Self.largest)"),
       ForgedFile.begin(1), ForgedFile.begin(1),
@@ -62,7 +62,7 @@ import Testing
     #expect(record.nextRetryCount == .max)
   }
 
-  @Test func `a generation at the end of its range is compacted`() throws {
+  @Test func `a file whose generation is at the end of its range can be compacted`() throws {
     let header = #""k":"header","format":"steadfast-queue","version":1"#
     let storage = MemoryStorage(
       ForgedFile.line(#"","b":0,"s":0,\#(header),"generation":\#(Self.largest)}"#)
@@ -74,13 +74,13 @@ import Testing
       in: storage
     )
     guard case .finished = try compaction.advance(journal, at: .seconds(0)) else {
-      Issue.record("a file without tasks takes one step")
+      Issue.record("compacting a file without tasks should need only one step")
       return
     }
     #expect(try JournalReader.read(storage.bytes).generation == .max)
   }
 
-  @Test func `dates too far apart to be told from each other leave a date that can be stored`()
+  @Test func `rebasing dates whose difference overflows leaves a date that can be stored`()
     throws
   {
     let table = try JournalReader.read(
@@ -96,7 +96,7 @@ import Testing
     #expect(table.record(of: .numbered(1))?.failedDate == .seconds(0))
   }
 
-  @Test func `a kept task stands before all changes`() {
+  @Test func `a compacted task's line after a change is refused`() {
     let bytes = ForgedFile.bytes([
       ForgedFile.task(1, place: 1), ForgedFile.begin(1), ForgedFile.task(2, place: 2),
       "\"k\":\"unpark\",\"name\":\"A\"}", ForgedFile.task(3, place: 3),
@@ -107,7 +107,7 @@ import Testing
   @Test(arguments: [
     "18446744073709551615", "9223372036854775807", "-1", "1.0", "01", "1e1", "\"1\"",
   ])
-  func `a place that can't be counted on from is refused`(place: String) {
+  func `a place that is invalid or has no next place is refused`(place: String) {
     let body = ForgedFile.task(1, place: 7).replacing("\"place\":7", with: "\"place\":\(place)")
     expectDamage(ForgedFile.bytes([body]), line: 2)
   }
@@ -116,7 +116,7 @@ import Testing
     "\"b\":18446744073709551615,\"s\":1", "\"b\":0,\"s\":18446744073709551615",
     "\"b\":0,\"s\":18446744073709551616", "\"b\":2,\"s\":1", "\"b\":0,\"s\":2", "\"b\":-1,\"s\":1",
   ])
-  func `a line out of its order is never taken in`(numbers: String) throws {
+  func `a line that is out of order is never accepted`(numbers: String) throws {
     let line = ForgedFile.line(#"",\#(numbers),\#(ForgedFile.insertion(1))"#)
     do {
       let contents = try JournalReader.read(ForgedFile.bytes([]) + line)
@@ -129,7 +129,7 @@ import Testing
     }
   }
 
-  @Test func `a message names a kind only if it can be one`() {
+  @Test func `an error message doesn't repeat a huge kind or field`() {
     let kind = String(repeating: "k", count: 1 << 20)
     let bytes = ForgedFile.bytes([#""k":"\#(kind)"}"#])
     expectDamage(bytes, line: 2)

@@ -1,9 +1,9 @@
 @testable import SteadfastQueue
 
-/// A file as the library has written it, and what may be found of it.
+/// A file as the library has written it, with the positions of its lines.
 struct RealFile {
   struct Line {
-    /// Without its line feed.
+    /// The range of the line, without its line feed.
     let range: Range<Int>
     let sequence: UInt64
     let firstUnsynced: UInt64
@@ -32,12 +32,12 @@ struct RealFile {
     self.lines = lines
   }
 
-  /// The last line, if it says that the file was closed in good order.
+  /// The last line, if it is a seal, which shows that the file was closed.
   var seal: Line? {
     lines.last.flatMap { bytes[$0.range].ends(with: #""k":"seal"}"#.utf8) ? $0 : nil }
   }
 
-  /// What the first lines say of the tasks; the last of them ends a batch.
+  /// The tasks after the first `lineCount` lines, the last of which ends a batch.
   func tasks(after lineCount: Int) throws -> [String] {
     let end = lines[lineCount - 1].range.upperBound + 1
     return try JournalReader.read(Array(bytes[..<end])).table.everything()
@@ -46,8 +46,8 @@ struct RealFile {
 
 /// The right result of reading a real file that was damaged.
 ///
-/// It comes from comparing the lines with the real ones, byte for byte, without checksums, and
-/// without looking into a line that is not a real one.
+/// It is derived by comparing the lines with the original ones byte for byte, without checksums,
+/// and without parsing a line that isn't an original one.
 enum ExpectedReading: Equatable {
   /// The first lines, and nothing else.
   case recovered(lineCount: Int)
@@ -60,7 +60,7 @@ enum ExpectedReading: Equatable {
         (original.bytes[line.range], index)
       }
     )
-    // Each line with its place; without a line feed at its end it is none.
+    // Each line with its index in the original file: `nil` if it is changed or has no line feed.
     var found: [(start: Int, line: Int?)] = []
     var start = 0
     while start < bytes.count {

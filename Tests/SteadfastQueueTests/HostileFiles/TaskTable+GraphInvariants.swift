@@ -1,8 +1,7 @@
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The invariants of dependencies that this table breaks between changes; empty if there are
-  /// none.
+  /// The invariants of dependencies that this table breaks between changes.
   func brokenGraph() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
@@ -16,7 +15,7 @@ extension TaskTable {
       let unfinished = record.dependencies.batch?.unfinished ?? 0
       check(
         entries[slot].waitsForOthers == (open > 0 || unfinished > 0),
-        "\(id) waits as long as it must"
+        "\(id) waits exactly as long as it must"
       )
       check(!entries[slot].isBound && !graph.isBound(id), "\(id) is bound by nothing")
       check(!entries[slot].isEndingBadly, "\(id) is not about to end")
@@ -25,7 +24,7 @@ extension TaskTable {
         check(entries[name].isAwaited, "\(entries[name].id) is awaited")
       }
       if record.dependencies.follower != nil {
-        check(entries[slot].isAwaited, "\(id) is awaited, being of a batch")
+        check(entries[slot].isAwaited, "\(id) is awaited as a member of a batch")
       }
       check(
         record.dependencies.cause == nil || record.state == .cancelled,

@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The invariants of a table between changes that this table breaks; empty if there are none.
+  /// The invariants that this table breaks between changes.
   func brokenInvariants() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
@@ -30,7 +30,7 @@ extension TaskTable {
         "\(state) tasks are counted"
       )
     }
-    check(ids.elements() == tasks.map(\.record.id).sorted(), "all identities are in order")
+    check(ids.elements() == tasks.map(\.record.id).sorted(), "all IDs are in order")
     var withRole = 0
     for key in keys.keys {
       for roles in keys.roles(of: key) {
@@ -45,7 +45,10 @@ extension TaskTable {
         }
         guard let recent = roles.recent else { continue }
         let record = entries[recent].record
-        check(record.state == .succeeded && record.uniqueUntil != nil, "what stands for others")
+        check(
+          record.state == .succeeded && record.uniqueUntil != nil,
+          "\(key) is unique until a date"
+        )
       }
     }
     check(withRole == tasks.count { $0.record.keyRole != nil }, "all roles are listed")
@@ -70,7 +73,7 @@ extension TaskTable {
     return broken + brokenMemories() + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
   }
 
-  /// Whether each task stands in the line of its place, and nothing else does.
+  /// Checks that each task is in the line of its place, and that the lines contain nothing else.
   private func brokenLines() -> [String] {
     var broken: [String] = []
     func check(_ line: [Int], _ tasks: [Int], _ name: String) {
@@ -122,15 +125,15 @@ extension TaskTable {
     }
     for slot in entries.slots {
       let place = entries[slot].place
-      let standsInNone = [Place.paused, .held, .suspended].contains(place)
-      let hasLine = entries[slot].record.state != .running && !standsInNone
+      let isInNoLine = [Place.paused, .held, .suspended].contains(place)
+      let hasLine = entries[slot].record.state != .running && !isInNoLine
       let id = entries[slot].record.id
       if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
     }
     return broken
   }
 
-  /// Checks that of each order key, the first task or the one that runs is the head.
+  /// Checks that the head of each order key is its running task or, if none runs, its first task.
   private func brokenHeads() -> [String] {
     var broken: [String] = []
     let ordered = entries.slots.filter { entries[$0].record.orderKey != nil }
@@ -167,7 +170,7 @@ extension TaskTable {
     return broken
   }
 
-  /// Checks that all waiting tasks are handed out, each task once, in order.
+  /// Checks that a claim returns all waiting tasks, each task once, in order.
   private func brokenOrder() -> [String] { lanes.queues.flatMap(brokenOrder) }
 
   private func brokenOrder(_ queue: Lanes.Queue) -> [String] {
@@ -195,12 +198,12 @@ extension TaskTable {
     // Equal tasks may be in either order if the file gives them the same place.
     guard Set(expected.map(\.position)).count == expected.count else {
       return Set(claimed) == Set(expected.map(\.record.id)) && claimed.count == expected.count
-        ? [] : ["all that waits is claimed"]
+        ? [] : ["all waiting tasks are claimed"]
     }
-    return claimed == expected.map(\.record.id) ? [] : ["all that waits is claimed in order"]
+    return claimed == expected.map(\.record.id) ? [] : ["all waiting tasks are claimed in order"]
   }
 
-  /// Everything that a file would have to say of its tasks: a line for each, in order.
+  /// Everything that a file would contain: lines for each task, value and memory, in order.
   func everything() throws -> [String] {
     try entries.slots.map { slot in
       let entry = entries[slot]
@@ -213,7 +216,7 @@ extension TaskTable {
     }.sorted() + values.listing() + memoryListing()
   }
 
-  /// As `everything()`, with the order of the tasks in place of the numbers that make it.
+  /// Like `everything()`, but with the ranks of the tasks instead of their positions.
   func everythingInOrder() throws -> [String] {
     var table = self
     let inOrder = entries.slots.sorted { left, right in
@@ -226,10 +229,10 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Whether a number is so large that no writer comes near it.
+  /// Whether a date or a place is far larger than any that a writer uses.
   ///
-  /// Such a date may differ by minutes in billions of years when it is written again, and such a
-  /// place may be the last one.
+  /// Such a date, billions of years away, may change by minutes when it is written again, and such
+  /// a place may be the last one.
   var hasExtremes: Bool {
     entries.slots.contains { slot in
       let record = entries[slot].record

@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// Checks that what tasks remember is counted, and that no task that has left remembers anything.
+  /// Checks that the memory of tasks is counted, and that no removed task has any.
   func brokenMemories() -> [String] {
     var broken: [String] = []
     var count = 0
@@ -11,17 +11,17 @@ extension TaskTable {
       let memory = memories[slot]
       count += memory.names.count
       if entries[slot].place == .staged {
-        if !memory.isEmpty { broken.append("the empty slot \(slot) remembers nothing") }
+        if !memory.isEmpty { broken.append("the empty slot \(slot) has no memory") }
       } else if entries[slot].remembers == memory.isEmpty {
-        broken.append("\(entries[slot].id) knows whether it remembers something")
+        broken.append("\(entries[slot].id) is marked if and only if it has memory")
       }
     }
-    if count != memoryCount { broken.append("what tasks remember is counted") }
-    if !stagedMemories.isEmpty { broken.append("nothing to remember is staged") }
+    if count != memoryCount { broken.append("the memory of tasks is counted") }
+    if !stagedMemories.isEmpty { broken.append("no memory is staged") }
     return broken
   }
 
-  /// What tasks remember, as the lines of a file would say it.
+  /// The memory of tasks, as the lines of a file.
   func memoryListing() throws -> [String] {
     try entries.slots.flatMap { slot in
       let (id, memory) = (entries[slot].id, memories[slot])
@@ -34,7 +34,7 @@ extension TaskTable {
 }
 
 extension TaskTable.Entry {
-  /// Whether a date makes the task available, if no other task is in its way.
+  /// Whether a date makes the task available, unless another task blocks it.
   var isDueOnDate: Bool {
     record.state == .waiting || record.state == .suspended && record.hasDueDate
   }

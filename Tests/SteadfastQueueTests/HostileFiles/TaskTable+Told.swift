@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The tasks and values as `Tests/EndToEnd/read_queue_file.py` tells them.
+  /// The tasks and values in the format of `Tests/EndToEnd/read_queue_file.py`.
   ///
   /// The tasks come first, in the order of their places and without fields of default values, then
   /// the values in the order of their names.
@@ -43,7 +43,7 @@ extension TaskTable.Entry {
     return fields
   }
 
-  /// The task as the second reader tells it.
+  /// The task in the format of the second reader.
   fileprivate func fields() throws -> [String: Any] {
     var fields: [String: Any] = [
       "id": record.id.description, "name": record.name, "priority": record.priority.rawValue,

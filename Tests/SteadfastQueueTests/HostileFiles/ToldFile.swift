@@ -2,9 +2,9 @@ import Foundation
 
 @testable import SteadfastQueue
 
-/// Puts files that tests have made at random, and what they hold, where a second reader finds them.
+/// Writes files that tests have made at random, and their contents as JSON, for the second reader.
 ///
-/// `STEADFAST_FILES` names the folder; without it, nothing is written. Then
+/// `STEADFAST_FILES` names the folder; without it, nothing is written. Later,
 /// `Tests/EndToEnd/read_queue_file.py --files FOLDER` reads the same files.
 enum ToldFile {
   static func write(_ bytes: [UInt8], named name: String) throws {

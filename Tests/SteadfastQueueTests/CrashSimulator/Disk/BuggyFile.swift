@@ -5,8 +5,8 @@ import Synchronization
 /// A file of a storage with a bug.
 final class BuggyFile: JournalFile {
   private struct State {
-    var owesFlush = false
-    /// Whether nothing but a cut was made since the last flush.
+    var needsFlush = false
+    /// Whether the last change since the last flush was a truncation.
     var wasCut = false
     /// Whether a flush was made since the file was opened.
     var wasFlushed = false
@@ -14,7 +14,7 @@ final class BuggyFile: JournalFile {
 
   private let file: any JournalFile
   private let storage: BuggyStorage
-  /// Whether it was made, not opened.
+  /// Whether the file was created, not opened.
   private let isNew: Bool
   private let state = Mutex(State())
 
@@ -46,7 +46,7 @@ final class BuggyFile: JournalFile {
     state.withLock { $0.wasCut = false }
     let size = try file.size()
     switch storage.bug {
-    case .lateFlush: try flushIfOwed()
+    case .lateFlush: try flushIfNeeded()
     case .cacheTrusted where offset < size: return bytes.count
     case .rewrittenAtEnd where offset < size: return try file.write(bytes, at: size)
     case .noSeal where bytes.isLine(ofKind: "seal"): return bytes.count
@@ -57,14 +57,14 @@ final class BuggyFile: JournalFile {
     case .noChecksum where offset < size, .checksumOfEnds where offset < size,
       .noSequence where offset < size, .batchMarkIgnored where offset < size,
       .badLineIsTorn where offset < size, .badLineAndGoodOneIsDamage where offset < size:
-      // These read what is not there, and write what is there.
+      // With these bugs, reading changes the bytes. Writing back must preserve the real ones.
       return try file.write(try file.read(bytes.count, at: offset)[...], at: offset)
     default: break
     }
     return try file.write(changed(Array(bytes))[...], at: offset)
   }
 
-  /// What is written in place of what was to be written.
+  /// The bytes to write instead of these.
   private func changed(_ bytes: [UInt8]) -> [UInt8] {
     switch storage.bug {
     case .batchMarkNotWritten: return bytes.withLines { $0.moveBatchMark() }
@@ -110,7 +110,7 @@ final class BuggyFile: JournalFile {
     }
     switch storage.bug {
     case .noFlush: return
-    case .lateFlush: self.state.withLock { $0.owesFlush = true }
+    case .lateFlush: self.state.withLock { $0.needsFlush = true }
     case .everySecondFlush where storage.isSecondFlush(): return
     case .truncationNotFlushed where state.wasCut: return
     case .openingNotFlushed where !isNew && !state.wasFlushed: return
@@ -123,16 +123,16 @@ final class BuggyFile: JournalFile {
     }
   }
 
-  private func flushIfOwed() throws(SystemCallError) {
-    let owes = state.withLock { state in
-      defer { state.owesFlush = false }
-      return state.owesFlush
+  private func flushIfNeeded() throws(SystemCallError) {
+    let mustFlush = state.withLock { state in
+      defer { state.needsFlush = false }
+      return state.needsFlush
     }
-    if owes { try file.synchronize() }
+    if mustFlush { try file.synchronize() }
   }
 
   func close() {
-    // With this bug it is flushed later, when it has its name.
+    // With this bug, the file is flushed later, after it is renamed.
     if storage.bug != .flushAfterRename { file.close() }
   }
 }

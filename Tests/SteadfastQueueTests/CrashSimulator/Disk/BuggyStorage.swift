@@ -5,9 +5,9 @@ import Synchronization
 /// A storage with a bug.
 final class BuggyStorage: JournalStorage {
   private struct State {
-    /// A file that has no name of its own yet, and whether a flush of it is owed.
-    var newFile: (file: any JournalFile, owesFlush: Bool)?
-    /// Whether a file was opened that was there, and whether one was renamed, since the start.
+    /// A new file that isn't renamed yet, and whether a flush of it was postponed.
+    var newFile: (file: any JournalFile, needsFlush: Bool)?
+    /// Whether an existing file was opened, and whether a file was renamed, since the start.
     var hasOpened = false
     var hasRenamed = false
     var flushCount = 0
@@ -57,7 +57,7 @@ final class BuggyStorage: JournalStorage {
     default: break
     }
     try storage.rename(name, to: other)
-    if bug == .flushAfterRename, let new, new.owesFlush {
+    if bug == .flushAfterRename, let new, new.needsFlush {
       try storage.synchronizeFolder()
       try new.file.synchronize()
     }
@@ -81,7 +81,7 @@ final class BuggyStorage: JournalStorage {
     }
   }
 
-  /// Whether the file has no name of its own yet; a flush of it is owed then.
+  /// Postpones a flush of the file if the file isn't renamed yet, and returns whether it did.
   func putFlushOff(_ file: any JournalFile) -> Bool {
     state.withLock { state in
       guard let new = state.newFile, new.file === file else { return false }

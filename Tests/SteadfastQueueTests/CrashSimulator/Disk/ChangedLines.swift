@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-// Lines with something changed, each as long as it was.
+// Changed lines, each of the same length as before.
 
 extension [UInt8] {
   /// The bytes with each line changed.
@@ -10,7 +10,7 @@ extension [UInt8] {
     return Array(lines.joined(separator: [0x0A]))
   }
 
-  /// The bytes with lines that are numbered by position, where the number has as many digits.
+  /// The bytes with lines renumbered by position, with the same numbers of digits.
   func withLinesRenumbered() -> [UInt8] {
     var number: UInt64 = 0
     return withLines { line in
@@ -41,12 +41,12 @@ extension [UInt8] {
     JournalLine(self, 0..<(firstIndex(of: 0x0A) ?? count))?.sequence ?? 0
   }
 
-  /// Whether they are part of what a compaction writes first.
+  /// Whether the bytes contain tasks that a compaction has written.
   var holdsKeptTasks: Bool { range(of: #""k":"task""#) != nil }
 }
 
 extension RandomAccessCollection<UInt8> {
-  /// Where a text begins.
+  /// The range of the first occurrence of a text.
   fileprivate func range(of text: String) -> Range<Index>? {
     let text = Array(text.utf8)
     var start = startIndex
@@ -57,7 +57,7 @@ extension RandomAccessCollection<UInt8> {
     return nil
   }
 
-  /// Whether they are one line of this kind.
+  /// Whether the bytes are exactly one line of this kind.
   func isLine(ofKind kind: String) -> Bool {
     firstIndex(of: 0x0A).map { index(after: $0) == endIndex } ?? false && isOfKind(kind)
   }
@@ -75,7 +75,7 @@ extension [UInt8] {
 
   private static var checksumStart: Int { #"{"c":""#.utf8.count }
 
-  /// Writes the right checksum of the rest of the line.
+  /// Writes the correct checksum of the rest of the line.
   mutating func mendChecksum() {
     let start = Self.checksumStart
     guard count > start + 8, starts(with: #"{"c":""#.utf8) else { return }
@@ -89,7 +89,7 @@ extension [UInt8] {
     if last == UInt8(ascii: "}") { mendChecksum() }
   }
 
-  /// Says which lines were durable.
+  /// Changes which lines the line claims to be durable.
   mutating func claimDurable(_ durable: Durable) {
     switch durable {
     case .none: replaceNumber(behind: "b", by: 0)
@@ -97,7 +97,7 @@ extension [UInt8] {
     }
   }
 
-  /// Replaces a number by this one, or by the nearest one that has as many digits.
+  /// Replaces a number with this one, or with the lowest one that has as many digits.
   fileprivate mutating func replaceNumber(behind key: String, by number: UInt64) {
     guard JournalLine(self, indices) != nil, let key = range(of: #""\#(key)":"#) else { return }
     let digits = self[key.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
@@ -108,7 +108,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Moves the mark that the batch goes on to a place where no reader looks for it.
+  /// Moves the mark that the batch continues to a position where no reader looks for it.
   mutating func moveBatchMark() {
     guard let line = JournalLine(self, indices), line.isContinued,
       let mark = range(of: #""more":true,"#)
@@ -118,7 +118,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Replaces a line by a seal of the same length, so that what it said is lost.
+  /// Replaces a line with a seal of the same length, so that its contents are lost.
   mutating func silence(_ kind: String? = nil) {
     guard let line = JournalLine(self, indices), kind.map(isOfKind) ?? true else { return }
     let start = Self(#""k":"seal","as":""#.utf8)
@@ -132,12 +132,12 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Makes the place of a task the first one, among those with as many digits.
+  /// Sets the place of a task to the lowest one with as many digits.
   mutating func forgetPlace() {
     if isOfKind("task") { replaceNumber(behind: "place", by: 1) }
   }
 
-  /// Gives a field a name that no reader asks for.
+  /// Renames a field, so that no reader finds it.
   mutating func forgetField(_ name: String, of kind: String) {
     guard JournalLine(self, indices) != nil, isOfKind(kind),
       let field = range(of: #""\#(name)":"#)

@@ -7,11 +7,11 @@ struct CrashImages {
   private(set) var durable: DiskImage
   private(set) var pending: [DiskOperation] = []
 
-  /// How many images to build of the operations that are pending.
+  /// How many images to build from the pending operations.
   struct Density {
-    /// In how many places each write is cut.
+    /// The number of random positions at which each write is cut.
     var cuts: Int
-    /// How many random subsets of the pending operations.
+    /// The number of random subsets of the pending operations.
     var subsets: Int
     /// Whether each write is cut at every byte.
     var cutsEverywhere = false
@@ -50,12 +50,12 @@ struct CrashImages {
     return image
   }
 
-  /// An image, made when it is asked for, and how it came about.
+  /// Makes an image, and describes how it came about.
   typealias Candidate = () -> (image: DiskImage, kind: String)
 
   /// The images that a power cut may leave now.
   ///
-  /// They are all images of each kind or, where there are too many, some of them.
+  /// These are all images of each kind or, if there are too many, some of them.
   func candidates(_ density: Density, using random: inout SplitMix64) -> [Candidate] {
     var candidates: [Candidate] = [{ (durable, "nothing pending") }]
     guard !pending.isEmpty else { return candidates }
@@ -90,7 +90,8 @@ struct CrashImages {
     return candidates
   }
 
-  /// The disk after all operations before a write, a part of that write, and maybe the later ones.
+  /// The disk after all operations before a write, a part of that write and, unless `isLast`, the
+  /// later operations.
   private func image(
     torn index: Int,
     isLast: Bool,
@@ -106,7 +107,7 @@ struct CrashImages {
 
   // MARK: Torn writes
 
-  /// What is found in place of lost bytes behind the old end of a file.
+  /// The contents in place of lost bytes after the old end of a file.
   enum Filler {
     case zeros, garbage(UInt64)
     /// The file ends there.
@@ -143,9 +144,10 @@ struct CrashImages {
     return nearby + (0..<density.cuts).map { _ in 1 + Int(random.next() % UInt64(bytes.count - 1)) }
   }
 
-  /// Writes bytes of which some are lost.
+  /// Writes bytes, some of which are lost.
   ///
-  /// In their place, durable bytes stay as they were. Behind the durable bytes is filler.
+  /// Where bytes are lost, the durable bytes stay unchanged. After the end of the durable bytes,
+  /// the filler replaces lost bytes.
   private func put(
     _ bytes: [UInt8],
     without lost: Range<Int>,

@@ -1,6 +1,6 @@
 import SteadfastRetry
 
-/// Something that happens to lines that were stored long ago.
+/// Damage to lines that were stored long ago.
 enum Damage: String, CaseIterable {
   case flippedBit = "a bit flipped"
   case lostLine = "a line lost"
@@ -8,10 +8,10 @@ enum Damage: String, CaseIterable {
   case swappedLines = "two lines swapped"
   case zeroedBytes = "bytes zeroed"
 
-  /// Bytes with damage among the first of them, which are whole lines; `nil` if there is nothing to
-  /// damage in this way.
+  /// Returns the bytes with damage in the first `count` bytes, which are whole lines, or `nil` if
+  /// there is nothing to damage in this way.
   ///
-  /// The last of their line feeds stays: without it, the line behind is damaged too.
+  /// The last line feed of these lines stays: without it, the next line would be damaged too.
   func done(
     to bytes: [UInt8],
     first count: Int,

@@ -1,8 +1,8 @@
 @testable import SteadfastQueue
 
-/// The contents of a disk: files, and which of them has which name.
+/// The contents of a disk: its files and their names.
 struct DiskImage: Sendable {
-  /// By node: a file keeps its node when its name changes.
+  /// The bytes of each file by its node, which stays the same when the file is renamed.
   private(set) var contents: [[UInt8]] = []
   private(set) var names: [JournalFileName: Int] = [:]
 
@@ -19,7 +19,7 @@ struct DiskImage: Sendable {
 
   func size(of node: Int) -> Int { node < contents.count ? contents[node].count : 0 }
 
-  /// Identifies everything that a process that starts now could tell apart.
+  /// A hash of everything that a process that starts now can observe.
   var fingerprint: UInt64 {
     var hasher = Hasher()
     for name in [JournalFileName.journal, .replacement] {
@@ -37,10 +37,10 @@ struct DiskImage: Sendable {
   mutating func apply(_ operation: DiskOperation) {
     switch operation {
     case .create(let name, let node):
-      makeRoom(for: node)
+      addNodes(for: node)
       names[name] = node
     case .rename(let name, let other, let node):
-      makeRoom(for: node)
+      addNodes(for: node)
       if names[name] == node { names[name] = nil }
       names[other] = node
     case .remove(let name):
@@ -48,7 +48,7 @@ struct DiskImage: Sendable {
     case .write(let node, let offset, let bytes):
       put(bytes[...], at: offset, in: node)
     case .truncate(let node, let size):
-      makeRoom(for: node)
+      addNodes(for: node)
       if size < contents[node].count { contents[node].removeLast(contents[node].count - size) }
     case .flush, .failedFlush, .flushFolder:
       break
@@ -56,19 +56,19 @@ struct DiskImage: Sendable {
   }
 
   mutating func put(_ bytes: ArraySlice<UInt8>, at offset: Int, in node: Int) {
-    makeRoom(for: node)
+    addNodes(for: node)
     let gap = offset - contents[node].count
     if gap > 0 { contents[node].append(contentsOf: repeatElement(0, count: gap)) }
     let end = min(offset + bytes.count, contents[node].count)
     contents[node].replaceSubrange(offset..<end, with: bytes)
   }
 
-  private mutating func makeRoom(for node: Int) {
+  private mutating func addNodes(for node: Int) {
     while contents.count <= node { contents.append([]) }
   }
 }
 
-/// What a process asked of a disk, in order.
+/// An operation of a process on a disk.
 enum DiskOperation: Sendable {
   case create(JournalFileName, node: Int)
   case rename(JournalFileName, JournalFileName, node: Int)
@@ -88,7 +88,7 @@ enum DiskOperation: Sendable {
     }
   }
 
-  /// Whether the operation changes which file has which name.
+  /// Whether the operation changes the names of files.
   var changesNames: Bool {
     switch self {
     case .create, .rename, .remove: true

@@ -7,11 +7,11 @@ struct DurableLines {
     /// The size of the lines.
     var size = 0
     var flushedSize = 0
-    /// How much was flushed before the last flush.
+    /// The size that was flushed before the last flush.
     ///
-    /// A line that is written during a flush does not know what that flush covers.
+    /// A line that is written during a flush can't know yet what that flush makes durable.
     var knownSize = 0
-    /// Where appending writes began, and how much was known to be durable then.
+    /// The offsets of the appending writes, and the size that was known to be durable at each.
     var appends: [(offset: Int, durable: Int)] = []
   }
 
@@ -22,7 +22,7 @@ struct DurableLines {
     var file = files[node] ?? File()
     switch operation {
     case .write(_, let offset, let bytes):
-      // Zeros reserve space: they are no lines, and lines replace them.
+      // Zeros reserve space: they aren't lines, and lines replace them.
       guard bytes.contains(where: { $0 != 0 }) else { break }
       if offset >= file.size { file.appends.append((offset, file.knownSize)) }
       file.size = max(file.size, offset + bytes.count)
@@ -40,7 +40,7 @@ struct DurableLines {
     files[node] = file
   }
 
-  /// How many bytes of a file its last line must know to be durable.
+  /// The number of bytes of a file that its last line must mark as durable.
   func size(of node: Int) -> Int { files[node]?.appends.last?.durable ?? 0 }
 }
 

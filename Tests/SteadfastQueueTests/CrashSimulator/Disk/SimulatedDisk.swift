@@ -12,15 +12,17 @@ import Musl
 import Android
 #endif
 
-/// A disk in memory that notes every operation, so that what a power cut leaves of them can be told
-/// afterwards; its calls fail where they are told to.
+/// A disk in memory that records every operation, so that the effects of a power cut can be derived
+/// afterwards.
+///
+/// Its calls fail as planned.
 final class SimulatedDisk: JournalStorage {
-  /// What becomes of one call.
+  /// The failure of one call.
   enum Fault: Hashable {
     case error(Int32)
     /// A write stops half-way, then fails; any other call fails.
     case half(Int32)
-    /// A write writes a third and says so; any other call succeeds.
+    /// A write writes a third of its bytes and reports that; any other call succeeds.
     case short
   }
 
@@ -32,7 +34,7 @@ final class SimulatedDisk: JournalStorage {
     /// The calls that were made, by name.
     var calls: [String] = []
     var faults: [Int: Fault] = [:]
-    /// How many operations there were when the first call failed, or was short.
+    /// The number of operations when the first call failed or was short.
     var faultMoment: Int?
   }
 
@@ -47,7 +49,7 @@ final class SimulatedDisk: JournalStorage {
   var calls: [String] { state.withLock { $0.calls } }
   var faultMoment: Int? { state.withLock { $0.faultMoment } }
 
-  /// The call of this number fails, or is short.
+  /// Plans a failure of the call with this number.
   func plan(_ fault: Fault, atCall number: Int) {
     state.withLock { $0.faults[number] = fault }
   }
@@ -97,7 +99,7 @@ final class SimulatedDisk: JournalStorage {
     try call("synchronizeFolder") { $0.perform(.flushFolder) }
   }
 
-  /// One call: counted, and failing if it is its turn.
+  /// Counts and makes a call, which fails if that was planned.
   fileprivate func call<Result>(
     _ name: String,
     onFault: (inout State, Fault) -> Void = { _, _ in },

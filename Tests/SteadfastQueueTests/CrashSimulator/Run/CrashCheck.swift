@@ -2,19 +2,19 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Simulates a power cut after every operation of a history, in every way, and recovers what is
-/// left with the real code.
+/// Simulates every kind of power cut after every operation of a history, and recovers the resulting
+/// disk with the real code.
 struct CrashCheck {
   struct Figures: Sendable {
     var crashPoints = 0
-    /// How often the file was made or replaced, and how many flushes failed.
+    /// The number of times that the file was created or replaced, and of flushes that failed.
     var replacements = 0
     var failedFlushes = 0
-    /// How many recoveries were run.
+    /// The number of recoveries.
     var recoveries = 0
-    /// How many of them began in the midst of another recovery, or of what followed it.
+    /// The number of recoveries after a crash during another recovery or the writes that followed.
     var nestedRecoveries = 0
-    /// How many files that were damaged later were refused.
+    /// The number of files that were damaged later, and had to be refused.
     var damagedFiles = 0
     /// The fingerprints of the images.
     var images: Set<UInt64> = []
@@ -23,29 +23,29 @@ struct CrashCheck {
   }
 
   var density = CrashImages.Density(cuts: 4, subsets: 6)
-  /// How many of the images of one moment to recover, chosen at random.
+  /// The maximum number of images to recover at one moment, chosen at random.
   var imagesPerMoment = 60
-  /// How many times to damage the file after each flush.
+  /// The number of times to damage the file after each flush.
   var damagesPerFlush = 2
   /// The first moment at which the power may fail.
   var firstMoment = 0
-  /// For how many of a hundred images the power fails again during the recovery.
+  /// The percentage of images for which the power fails again during the recovery.
   var nestedShare = 5
-  /// Puts something between the recovery and the disk.
+  /// Wraps the disk that the recovery uses.
   var wrap: @Sendable (any JournalStorage) -> any JournalStorage = { $0 }
-  /// Whether to continue after a finding.
+  /// Whether to stop at the first finding.
   var stopsAtFinding = true
   var figures = Figures()
 
-  /// What is stored after a recovery.
+  /// The entries to store after a recovery.
   private static let laterEntries = [9_000_001, 9_000_002].map {
     JournalEntry.change(.insert(.make($0), onDuplicate: .keep))
   }
 
   private var random: SplitMix64
-  /// What is found after that, by the digest of what was found before.
+  /// The digests after those entries, by the digests before them.
   private var laterDigests: [UInt64: UInt64] = [:]
-  /// The second crashes that were checked, by image and by what may be found.
+  /// The second crashes that were checked, by image and by the digests that may be found.
   private var nestedImages: Set<[UInt64]> = []
 
   init(seed: UInt64) { random = SplitMix64(seed: seed) }
@@ -85,7 +85,7 @@ struct CrashCheck {
     }
   }
 
-  /// Damages what the last line of the file must know to be stored, if all of it is durable.
+  /// Damages the part that the file's last line must mark as durable, if the whole file is durable.
   private mutating func damage(
     _ disk: CrashImages,
     _ lines: DurableLines,
@@ -97,7 +97,7 @@ struct CrashCheck {
       let bytes = try? JournalSource(whole).withoutReservation().readAll(),
       let lastLine = bytes.dropLast().lastIndex(of: 0x0A)
     else { return }
-    // A file that was closed knows all but its last line.
+    // The last line of a closed file marks all lines before it as durable.
     let count = isSealed ? lastLine + 1 : min(lines.size(of: node), lastLine + 1)
     for _ in 0..<damagesPerFlush {
       let damage = Damage.allCases[Int(random.next() % UInt64(Damage.allCases.count))]
@@ -105,7 +105,7 @@ struct CrashCheck {
       figures.damagedFiles += 1
       let disk = SimulatedDisk(DiskImage(journal: damaged))
       guard (try? Journal.open(wrap(disk))) == nil else {
-        throw Finding("\(damage.rawValue) in what was stored was not noticed")
+        throw Finding("\(damage.rawValue) in durable lines was not detected")
       }
       guard disk.log.isEmpty else { throw Finding("a damaged file was changed") }
     }
@@ -120,7 +120,7 @@ struct CrashCheck {
   ) {
     figures.crashPoints += 1
     var candidates = disk.candidates(density, using: &random)
-    // Always check the image of only what is durable: it shows best what was promised too early.
+    // Always check the image of only the durable part: it best reveals promises made too early.
     if candidates.count > imagesPerMoment { candidates[1...].shuffle(using: &random) }
     var seen: Set<UInt64> = []
     for candidate in candidates where seen.count < imagesPerMoment {
@@ -140,7 +140,7 @@ struct CrashCheck {
 
   // MARK: One image
 
-  /// Recovers an image, goes on with it, and opens it again.
+  /// Recovers an image, stores a batch in it, and opens it again.
   private mutating func recover(
     _ image: DiskImage,
     _ allowed: ArraySlice<Promises.Stage>
@@ -151,13 +151,13 @@ struct CrashCheck {
       throw Finding("recovered a state that was never promised, or lost one that was")
     }
     let recovered = disk.log.count
-    let after = try goOn(&journal, from: stage)
+    let after = try storeLaterEntries(&journal, from: stage)
     let (_, found) = try open(SimulatedDisk(disk.image))
     guard found == after else {
-      throw Finding("what was stored after the recovery is not found by the next one")
+      throw Finding("the next recovery doesn't find what was stored after this one")
     }
     guard random.next() % 100 < UInt64(nestedShare) else { return }
-    try failAgain(image, disk.log, recovered, before: digest, after: after)
+    try cutPowerAgain(image, disk.log, recovered, before: digest, after: after)
   }
 
   private mutating func open(_ disk: SimulatedDisk) throws(Finding) -> (Journal, UInt64) {
@@ -170,8 +170,8 @@ struct CrashCheck {
     }
   }
 
-  /// Stores a batch; returns the digest of what is stored then.
-  private mutating func goOn(
+  /// Stores a batch, and returns the digest of the tasks after it.
+  private mutating func storeLaterEntries(
     _ journal: inout Journal,
     from stage: Promises.Stage
   ) throws(Finding) -> UInt64 {
@@ -191,7 +191,7 @@ struct CrashCheck {
   }
 
   /// Simulates a power cut during a recovery, and while a batch is stored after it.
-  private mutating func failAgain(
+  private mutating func cutPowerAgain(
     _ image: DiskImage,
     _ operations: [DiskOperation],
     _ recovered: Int,

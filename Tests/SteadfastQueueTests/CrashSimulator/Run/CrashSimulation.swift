@@ -3,7 +3,7 @@ import TestSupport
 
 @testable import SteadfastQueue
 
-/// Workloads of many seeds, each let fail in every way, on all processors.
+/// Runs workloads of many seeds on all processors, with every kind of power cut in each.
 enum CrashSimulation {
   struct Report: Sendable, CustomStringConvertible {
     var histories = 0
@@ -26,15 +26,15 @@ enum CrashSimulation {
     }
   }
 
-  /// How many distinct images to recover: what `STEADFAST_IMAGES` says; `nil` for a quick look.
+  /// The number of distinct images to recover, from `STEADFAST_IMAGES`, or `nil` for a quick run.
   static var imageCount: Int? {
     ProcessInfo.processInfo.environment["STEADFAST_IMAGES"].flatMap { Int($0) }
   }
 
-  /// Checks histories until this many distinct images were recovered; `nil` for one history of
+  /// Checks histories until this many distinct images are recovered, or, for `nil`, one history of
   /// each workload, with few images.
   ///
-  /// `STEADFAST_SEED` is the seed of the first one.
+  /// `STEADFAST_SEED` is the seed of the first history.
   static func run(images: Int?) async -> Report {
     var report = Report()
     var fingerprints: Set<UInt64> = []
@@ -64,7 +64,7 @@ enum CrashSimulation {
     Workload.all[Int(seed % UInt64(Workload.all.count))]
   }
 
-  /// One history: the seed decides its workload and all else in it.
+  /// Checks one history, which the seed determines completely, including its workload.
   static func check(seed: UInt64, isQuick: Bool) -> CrashCheck.Figures {
     let workload = workload(ofSeed: seed)
     let history = WorkloadRun(workload, seed: seed).history()

@@ -4,8 +4,8 @@ import Foundation
 
 /// Workloads in which one call of the disk fails: each call in turn, in every way.
 ///
-/// The run goes on after the failure; then the power fails after every operation, and what is left
-/// is recovered.
+/// The run continues after the failure. Then the power fails after every operation, and the
+/// resulting disk is recovered.
 enum FaultSweep {
   struct Report: Sendable, CustomStringConvertible {
     var calls = 0
@@ -90,7 +90,7 @@ enum FaultSweep {
     ),
   ]
 
-  /// Lets each call of each workload fail in every way; in a quick look, each eighth in one way.
+  /// Lets each call of each workload fail in every way; in a quick run, every 16th in one way.
   static func run(isQuick: Bool) async -> Report {
     await withTaskGroup(of: Report.self) { group in
       for (number, workload) in workloads.enumerated() {
@@ -108,10 +108,10 @@ enum FaultSweep {
     }
   }
 
-  /// How a call may fail.
+  /// The ways in which a call may fail.
   ///
-  /// The real files ask again where the system was interrupted; where it says so to the store all
-  /// the same, that is a failure like any other.
+  /// Real files retry system calls that were interrupted. To the store, `EINTR` is a failure like
+  /// any other.
   private static func faults(of call: String) -> [SimulatedDisk.Fault] {
     let errors = [EIO, ENOSPC, EINTR].map { SimulatedDisk.Fault.error($0) }
     return call == "write" ? errors + [.half(EIO), .half(ENOSPC), .short] : errors
@@ -162,14 +162,14 @@ extension FaultSweep.Report {
 }
 
 extension History {
-  /// What callers were told that a single fault does not excuse; `nil` if there is nothing.
+  /// Describes a result of a call that a single fault doesn't justify, or returns `nil`.
   fileprivate func problem(afterFault fault: SimulatedDisk.Fault, in call: String) -> String? {
     let failures = events.compactMap { event -> Bool? in
       if case .failed(_, let isUnknown) = event.event { isUnknown } else { nil }
     }
     if fault == .short, !failures.isEmpty { return "a short write was not continued" }
     let mayPoison = ["synchronize", "synchronizeFolder"].contains(call)
-    if !mayPoison, failures.contains(true) { return "it is open what was stored, for no reason" }
+    if !mayPoison, failures.contains(true) { return "an outcome is unknown for no reason" }
     return nil
   }
 }

@@ -1,8 +1,8 @@
 @testable import SteadfastQueue
 
-/// What processes did to a disk, and what their callers were told.
+/// The operations of processes on a disk, and the results that their callers got.
 struct History: Sendable {
-  /// The changes of one call, as they were to be written.
+  /// The changes of one call, as submitted for writing.
   struct Batch: Sendable {
     /// Calls are numbered in the order in which they were made.
     let call: Int?
@@ -12,48 +12,49 @@ struct History: Sendable {
   /// What an acknowledged batch survives.
   enum Survival: Sendable {
     case endOfProcess
-    /// And power cuts once the interval between flushes has passed.
+    /// Also power cuts, once the interval between flushes has passed.
     case laterPowerCuts
     case powerCuts
   }
 
   enum Event: Sendable {
-    /// These are about to be written, before as many that were noted and are not written yet.
+    /// These batches are about to be written, before the last `before` batches, which were recorded
+    /// earlier and aren't written yet.
     case submitted([Batch], before: Int)
-    /// A caller was told that its batch is stored.
+    /// The call reported that its batch is stored.
     case acknowledged(call: Int, survives: Survival)
-    /// A caller was told that its batch is not stored, or that the outcome is unknown.
+    /// The call reported that its batch is not stored, or that the outcome is unknown.
     case failed(call: Int, isUnknown: Bool)
-    /// The store is at rest, and serves this.
+    /// The store is idle, and serves tasks with this digest.
     case served(digest: UInt64)
-    /// The time has come by which a store that flushes at intervals was to flush.
+    /// The interval has passed within which a store that flushes at intervals must flush.
     case intervalPassed
-    /// The store was closed: all of it is durable.
+    /// The store was closed, so all of its changes are durable.
     case closed
     /// The file is about to be deleted.
     case destroying
     /// The file was deleted.
     case destroyed
-    /// Another process opened a store, and serves what it found.
+    /// Another process opened a store, and serves tasks with this digest.
     case opened(digest: UInt64)
-    /// The file could not be opened any more.
+    /// The file could no longer be opened.
     case gaveUp(reason: String)
   }
 
   var operations: [DiskOperation] = []
-  /// Each with the number of operations before it.
+  /// The events, each with the number of operations before it.
   var events: [(moment: Int, event: Event)] = []
 }
 
-/// What may be found on the disk at some moment of a history.
+/// The states that may be found on the disk at a moment of a history.
 struct Promises {
   /// The tasks after some of the batches.
   struct Stage {
     let table: TaskTable
     let digest: UInt64
-    /// The call that led to it; `nil` for what was there at the start.
+    /// The call that led to this stage, or `nil` for the initial stage.
     let call: Int?
-    /// What the call has written.
+    /// The entries that the call has written.
     var entries: [JournalEntry] = []
   }
 
@@ -61,16 +62,17 @@ struct Promises {
   private(set) var stages: [Stage]
   /// The first stage that may be found after a power cut.
   private(set) var firstDurable = 0
-  /// The first that may be found after a power cut once the interval between flushes has passed.
+  /// The first stage that may be found after a power cut once the interval between flushes has
+  /// passed.
   private var firstDurableLater = 0
-  /// The first that may be found after the end of the process.
+  /// The first stage that may be found after the end of the process.
   private var firstKept = 0
 
   init(_ table: TaskTable = TaskTable()) {
     stages = [Stage(table: table, digest: table.digest(), call: nil)]
   }
 
-  /// What may be found after a power cut, latest last.
+  /// The stages that may be found after a power cut, the latest last.
   var allowed: ArraySlice<Stage> { stages[firstDurable...] }
 
   mutating func apply(_ event: History.Event) throws(Finding) {
@@ -88,11 +90,11 @@ struct Promises {
       if survival == .powerCuts { firstDurable = max(firstDurable, stage) }
     case .failed(let call, let isUnknown):
       guard !isUnknown, let stage = stages.firstIndex(where: { $0.call == call }) else { return }
-      guard stage > firstKept else { throw Finding("a call failed before one that was stored") }
+      guard stage > firstKept else { throw Finding("a call failed before a stored one") }
       stages.removeSubrange(stage...)
     case .served(let digest):
       guard stages.last?.digest == digest else {
-        throw Finding("a store serves something else than what its file says")
+        throw Finding("a store serves other tasks than its file contains")
       }
     case .intervalPassed:
       firstDurable = max(firstDurable, firstDurableLater)
@@ -102,11 +104,11 @@ struct Promises {
     case .destroying:
       stages.append(Stage(table: TaskTable(), digest: TaskTable().digest(), call: nil))
     case .gaveUp(let reason):
-      throw Finding("the file could not be opened any more: \(reason)")
+      throw Finding("the file could no longer be opened: \(reason)")
     case .opened(let digest):
       // The power did not fail, so everything that survives the end of a process is there.
       guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {
-        throw Finding("a process that was started anew found a state that can't be")
+        throw Finding("a restarted process found an impossible state")
       }
       stages.removeSubrange((stage + 1)...)
       firstDurable = stage
@@ -119,13 +121,13 @@ struct Promises {
   private mutating func submit(_ batch: History.Batch) {
     guard !batch.entries.isEmpty, var table = stages.last?.table else { return }
     for entry in batch.entries {
-      precondition(table.replay(entry), "a batch of the history does not fit")
+      precondition(table.replay(entry), "a batch of the history can't be replayed")
     }
     let digest = table.digest()
     stages.append(Stage(table: table, digest: digest, call: batch.call, entries: batch.entries))
   }
 
-  /// What was found was found by a process that has counted interruptions.
+  /// Counts interruptions in the last stage, as the process that found it has done.
   private mutating func interrupt() {
     guard let last = stages.last else { return }
     var table = last.table

@@ -8,9 +8,9 @@ final class ManualExecutor: TaskExecutor, JobThread {
   private struct State {
     var tasks: [(job: UnownedJob, moment: Int)] = []
     var jobs: [@Sendable () -> Void] = []
-    /// Jobs for when time has passed.
+    /// Jobs that wait for time to pass.
     var delayedJobs: [@Sendable () -> Void] = []
-    /// Whether what runs now has the turn.
+    /// Whether the current job has the turn.
     var hasTurn = false
     /// Whether a job that asks for the turn again is refused, as if another job had it.
     var refusesTurns = false
@@ -18,16 +18,16 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var refusesGuests = false
     /// Whether a caller has the turn.
     var isGuest = false
-    /// What happens before a caller does its own job.
+    /// A closure to call before a caller does its own job.
     var beforeGuest: (@Sendable () -> Void)?
-    /// What happens while a job yields its turn.
-    var meanwhile: (@Sendable () -> Void)?
-    /// The moment at which what runs now became able to run.
+    /// A closure to call while a job yields its turn.
+    var duringYield: (@Sendable () -> Void)?
+    /// The moment at which the current task became ready to run.
     var presentMoment = 0
   }
 
   private let state = Mutex(State())
-  /// Tells the moment.
+  /// Returns the current moment.
   private let now: @Sendable () -> Int
 
   init(now: @escaping @Sendable () -> Int) { self.now = now }
@@ -62,26 +62,26 @@ final class ManualExecutor: TaskExecutor, JobThread {
     let moment = now()
     state.withLock { state in
       (state.hasTurn, state.isGuest) = (false, false)
-      // The caller has its answer now, and is not suspended in between.
+      // The caller gets its answer now, without being suspended.
       state.presentMoment = moment
     }
     return true
   }
 
-  /// Whether a caller has the turn, which does its own job.
+  /// Whether a caller has the turn and does its own job.
   var isGuest: Bool { state.withLock { $0.isGuest } }
 
-  /// Sets what happens before a caller does its own job.
+  /// Sets a closure to call before a caller does its own job.
   func beforeGuests(_ body: @escaping @Sendable () -> Void) {
     state.withLock { $0.beforeGuest = body }
   }
 
-  /// From now on, all jobs are left to the thread.
+  /// From now on, leaves all jobs to the thread.
   func refuseGuests() { state.withLock { $0.refusesGuests = true } }
 
   /// Takes the turn again, unless turns are refused.
   ///
-  /// What happened while the job had yielded its turn has ended by then.
+  /// The closure that runs while a job yields its turn has returned by then.
   func takeTurn() -> Bool {
     state.withLock { state in
       if !state.refusesTurns { state.hasTurn = true }
@@ -89,29 +89,29 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Whether what runs now may write to the file.
+  /// Whether the current job may write to the file.
   var hasTurn: Bool { state.withLock { $0.hasTurn } }
 
   /// From now on, refuses the turn to jobs that ask for it again, as if another job had it.
   func refuseTurns() { state.withLock { $0.refusesTurns = true } }
 
-  /// Does the body and then, if there is something, what happens during it.
+  /// Runs the body and then the closure of ``whileHandedOn(_:)``, as if they ran concurrently.
   ///
-  /// The end of the body is seen only after that.
+  /// The job learns only after both that the body has ended.
   func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
     state.withLock { $0.hasTurn = false }
-    defer { state.withLock { $0.meanwhile }?() }
+    defer { state.withLock { $0.duringYield }?() }
     return try body()
   }
 
-  /// Sets what happens while a job yields its turn.
+  /// Sets a closure to call while a job yields its turn.
   func whileHandedOn(_ body: @escaping @Sendable () -> Void) {
-    state.withLock { $0.meanwhile = body }
+    state.withLock { $0.duringYield = body }
   }
 
-  /// The time of the delayed jobs has come.
+  /// Makes all delayed jobs due.
   func letTimePass() {
     state.withLock { state in
       state.jobs += state.delayedJobs
@@ -119,7 +119,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Ends the process: its remaining jobs are not done.
+  /// Drops the remaining jobs, as the end of a process does.
   func dropJobs() {
     state.withLock { state in
       state.jobs = []
@@ -141,7 +141,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Performs the body and all jobs that follow from it.
+  /// Runs the body and all jobs that result from it.
   func run<Value: Sendable>(
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
@@ -150,7 +150,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     return try await task.value
   }
 
-  /// Performs the body as `run(_:)` does, and then everything that is left to do.
+  /// Runs the body as `run(_:)` does, and then everything that is left to do.
   func runToEnd(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await run(body)
     runAll()

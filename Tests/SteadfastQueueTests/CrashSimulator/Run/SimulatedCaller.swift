@@ -10,15 +10,15 @@ struct SimulatedCaller: Sendable {
     case claim(ClaimRequest)
   }
 
-  /// No later call of the disk fails.
+  /// The last call of the disk that may fail.
   static let lastFaultyCall = 400
-  /// The tasks that were claimed and not ended.
+  /// The leases of the tasks that were claimed and haven't ended.
   var leases: [Lease] = []
   private let workload: Workload
   private let seed: UInt64
   private var random: SplitMix64
   private var taskCount = 0
-  /// What the values were set to last, whether that was stored or not.
+  /// The values as last set, whether they were stored or not.
   private var values: [String: [UInt8]] = [:]
 
   init(_ workload: Workload, seed: UInt64) {
@@ -27,7 +27,7 @@ struct SimulatedCaller: Sendable {
     random = SplitMix64(seed: seed)
   }
 
-  /// A number from zero on, below the limit.
+  /// A random number from zero up to, but not including, `limit`.
   private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
   /// Returns `true` in `share` of a hundred draws.
@@ -38,15 +38,15 @@ struct SimulatedCaller: Sendable {
     (0..<1 + pick(workload.concurrentCalls)).map { _ in makeCall() }
   }
 
-  /// The call to make when another one has returned, though others of its round have not.
+  /// The call to make after another one has returned, while others of its round are running.
   mutating func nextCallAtOnce() -> Call? {
     workload.concurrentCalls > 1 && hits(50) ? makeCall() : nil
   }
 
-  /// Which calls of the disk fail, and how.
+  /// The calls of the disk that fail, and how they fail.
   mutating func faults() -> [(call: Int, fault: SimulatedDisk.Fault)] {
     guard workload.faultShare > 0 else { return [] }
-    // Failures seldom come alone.
+    // Failures often come in series.
     var isFailing = false
     return (1...Self.lastFaultyCall).compactMap { call in
       isFailing = pick(1000) < workload.faultShare || isFailing && pick(3) == 0
@@ -78,7 +78,7 @@ struct SimulatedCaller: Sendable {
     return .apply((pick(2) == 0 ? changes : []) + [makeValue()], durability)
   }
 
-  /// A change of a value that is most often the one that was set last.
+  /// A change of a value, most often from the one that was set last.
   private mutating func makeValue() -> TaskChange {
     let name = ["a", "b\n", "é"][pick(3)]
     let old = pick(6) == 0 ? nil : values[name]
@@ -92,7 +92,7 @@ struct SimulatedCaller: Sendable {
     return .setValue(named: name, from: old, to: new)
   }
 
-  /// New tasks, and one that follows when all of them have ended.
+  /// A batch of new tasks, and its follower.
   private mutating func makeBatchWithFollower() -> [TaskChange] {
     let count = 1 + pick(3)
     let follower = TaskID.numbered(taskCount + count + 1)
@@ -103,7 +103,7 @@ struct SimulatedCaller: Sendable {
     return members + [makeInsertion(TaskDependencies(rule: rule))]
   }
 
-  /// Dependencies on tasks that came shortly before, or an addition to a batch.
+  /// Dependencies on recent tasks, or an addition to a batch.
   private mutating func makeDependencies() -> TaskDependencies? {
     guard pick(100) < workload.keyedShare, taskCount > 4 else { return nil }
     if pick(4) == 0 { return TaskDependencies(follower: pickRecent()) }
@@ -124,7 +124,7 @@ struct SimulatedCaller: Sendable {
   private mutating func makeInsertion(_ dependencies: TaskDependencies?) -> TaskChange {
     taskCount += 1
     let text = String(repeating: "x", count: pick(48))
-    // Most tasks are plain; some have everything that a task may have.
+    // Most tasks are plain. The others have many of the fields that a task may have.
     let isPlain = pick(4) > 0
     let isKeyed = pick(100) < workload.keyedShare
     let record = TaskRecord(
@@ -152,12 +152,12 @@ struct SimulatedCaller: Sendable {
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
       availableDate: .seconds(Double(pick(4)))
     )
-    // A task that waits for others replaces none.
+    // A task with dependencies can't replace another task.
     let policies: [UniquePolicy] = [dependencies == nil ? .replace : .keep, .keep, .reject, .join]
     return .insert(record, onDuplicate: policies[pick(4)])
   }
 
-  /// A change to a task that may be there, and in a state that allows it, or not.
+  /// A change to a task that may not exist, or whose state may not allow the change.
   private mutating func makeManagement(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(12) {

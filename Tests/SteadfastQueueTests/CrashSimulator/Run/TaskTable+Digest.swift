@@ -3,14 +3,14 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// A number for all that the next process could tell of this table: its values, its tasks, what
-  /// they remember, and the order in which they are handed out and leave.
+  /// A hash of everything that the next process can observe of this table: its values, its tasks
+  /// and their memory, and the order in which tasks are claimed and pruned.
   func digest() -> UInt64 {
     var table = self
     return table.takeDigest()
   }
 
-  /// As `digest()`; the table is of no use afterwards.
+  /// Like `digest()`, but leaves the table unusable.
   mutating func takeDigest() -> UInt64 {
     interruptLeased()
     var hasher = Hasher()
@@ -21,15 +21,15 @@ extension TaskTable {
       hasher.combine(memory(of: record.id))
     }
     let queues = lanes.queues.map(\.name).sorted()
-    for queue in queues { leaveInPart(queue, &hasher) }
-    for queue in queues { waitAgain(queue) }
-    // When a task ends, others with its keys are handed out, and those that wait for it.
+    for queue in queues { pruneHalf(queue, &hasher) }
+    for queue in queues { unparkAll(queue) }
+    // The end of a task makes others with its keys available, and those that wait for it.
     while case let count = queues.map({ perform($0, &hasher) }).reduce(0, +), count > 0 {}
     return UInt64(bitPattern: Int64(hasher.finalize()))
   }
 
-  /// Of the tasks of a queue that ended, the earlier half leaves.
-  private mutating func leaveInPart(_ queue: String, _ hasher: inout Hasher) {
+  /// Prunes the earlier half of the ended tasks of a queue.
+  private mutating func pruneHalf(_ queue: String, _ hasher: inout Hasher) {
     for state in TaskState.allCases where state.isFinished {
       let filter = TaskFilter(queue: queue, states: [state])
       let ended = count(matching: filter)
@@ -40,7 +40,7 @@ extension TaskTable {
     }
   }
 
-  private mutating func waitAgain(_ queue: String) {
+  private mutating func unparkAll(_ queue: String) {
     for name in names(in: queue) { _ = apply([.unpark(name: name, queue: queue)]) }
   }
 
@@ -48,7 +48,7 @@ extension TaskTable {
     lanes.number(ofQueue: queue).map { lanes.queues[$0].indices.keys.map(\.text).sorted() } ?? []
   }
 
-  /// Performs the available tasks of a queue, and returns how many those were.
+  /// Performs the available tasks of a queue, and returns their number.
   private mutating func perform(_ queue: String, _ hasher: inout Hasher) -> Int {
     let request = ClaimRequest(
       limit: .max,

@@ -1,33 +1,33 @@
 @testable import SteadfastQueue
 
-/// What callers do with a store.
+/// A mix of calls that callers make to a store.
 struct Workload: Sendable, CustomStringConvertible {
   let name: String
-  /// How many rounds of concurrent calls.
+  /// The number of rounds of concurrent calls.
   var rounds = 12
-  /// How many calls at the same time, at most.
+  /// The maximum number of concurrent calls.
   var concurrentCalls = 1
-  /// How many changes a call makes, at most.
+  /// The maximum number of changes in a call.
   var batchSize = 1
-  /// How many of a hundred calls are relaxed.
+  /// The percentage of calls that are relaxed.
   var relaxedShare = 0
-  /// How many of a hundred calls claim or end tasks.
+  /// The percentage of calls that claim or end tasks.
   var workShare = 0
-  /// How many of a hundred insertions have a unique key, of a few.
+  /// The percentage of insertions that have a unique key, out of a few keys.
   var keyedShare = 0
-  /// How many of a hundred calls that change something set a value.
+  /// The percentage of calls with changes that set a value.
   var valueShare = 20
-  /// After how many of a hundred rounds the store is closed, or its process ends, and another opens
-  /// the file.
+  /// The percentage of rounds after which the store is closed, or its process ends, and another
+  /// process opens the file.
   var restartShare = 0
-  /// In how many of a hundred closings the file is deleted.
+  /// The percentage of closings that delete the file.
   var destructionShare = 0
-  /// How many of a thousand calls of the disk fail.
+  /// The number of disk calls in a thousand that fail.
   var faultShare = 0
-  /// From which size on the file is compacted, in small steps.
+  /// The size from which the file is compacted, in small steps.
   var compactionSize = Int.max
   var flushing = JSONFileStore.Flushing.eachBatch
-  /// How many bytes are reserved at a time.
+  /// The number of bytes to reserve at a time.
   var reservedSpace: Int?
 
   var description: String { name }

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Performs a workload with the real store on a simulated disk, and notes its history.
+/// Performs a workload with the real store on a simulated disk, and records its history.
 final class WorkloadRun: Sendable {
   private struct State {
     var core: JSONFileCore
@@ -14,8 +14,8 @@ final class WorkloadRun: Sendable {
     var openCalls: [Int] = []
     /// The last call that is known to have been submitted.
     var lastSubmitted = 0
-    /// What waited when it was noted what is to be written.
-    var noted: [Submission] = []
+    /// The submissions that were pending when submissions were last recorded.
+    var lastRecorded: [Submission] = []
     var isOver = false
   }
 
@@ -25,7 +25,7 @@ final class WorkloadRun: Sendable {
   private let makeCore: @Sendable () -> JSONFileCore
   private let state: Mutex<State>
 
-  /// Makes a run; `wrap` puts something between the store and the disk.
+  /// Makes a run, whose store uses the disk that `wrap` returns.
   init(
     _ workload: Workload,
     seed: UInt64,
@@ -60,20 +60,20 @@ final class WorkloadRun: Sendable {
       await self.perform()
       self.state.withLock { $0.isOver = true }
     }
-    executor.beforeGuests { self.noteGuest() }
+    executor.beforeGuests { self.recordGuestClaim() }
     executor.whileHandedOn {
       guard self.state.withLock({ $0.caller.hits(70) }) else { return }
       self.executor.runTasks()
-      self.noteSubmissions()
+      self.recordSubmissions()
       guard self.executor.doJob() else { return }
       self.executor.runTasks()
-      // When the flush has ended, what has gathered is written at once.
-      self.noteSubmissions()
+      // When the flush has ended, the pending changes are written at once.
+      self.recordSubmissions()
     }
     executor.runTasks()
     while !state.withLock({ $0.isOver }) {
-      noteSubmissions()
-      guard executor.doJob() else { preconditionFailure("the workload waits for nothing") }
+      recordSubmissions()
+      guard executor.doJob() else { preconditionFailure("the workload waits, but no job is left") }
       executor.runTasks()
     }
     let events = state.withLock { $0.events }
@@ -87,13 +87,13 @@ final class WorkloadRun: Sendable {
 
   // MARK: The history
 
-  private func note(_ event: History.Event, at moment: Int? = nil) {
+  private func record(_ event: History.Event, at moment: Int? = nil) {
     let moment = moment ?? disk.state.withLock { $0.log.count }
     state.withLock { $0.events.append((moment, event)) }
   }
 
-  /// What the thread is about to write.
-  private func noteSubmissions() {
+  /// Records the batches that the thread is about to write.
+  private func recordSubmissions() {
     let (core, calls) = state.withLock { ($0.core, $0.openCalls) }
     let submissions = core.state.withLock(\.pipeline.all)
     guard !submissions.isEmpty else { return }
@@ -104,22 +104,24 @@ final class WorkloadRun: Sendable {
     }
     state.withLock { state in
       state.lastSubmitted = calls.last ?? last
-      state.noted = submissions
+      state.lastRecorded = submissions
     }
-    if !batches.isEmpty { note(.submitted(batches, before: 0)) }
+    if !batches.isEmpty { record(.submitted(batches, before: 0)) }
   }
 
-  /// Notes the claim that its caller is about to write, before the changes that gather.
-  private func noteGuest() {
-    let (core, call, noted) = state.withLock { ($0.core, $0.openCalls.last, $0.noted) }
+  /// Records the claim that its caller is about to write, before the pending changes.
+  private func recordGuestClaim() {
+    let (core, call, lastRecorded) = state.withLock {
+      ($0.core, $0.openCalls.last, $0.lastRecorded)
+    }
     let pending = core.state.withLock(\.pipeline.pending)
     let claims = pending.filter(\.isClaim).map { History.Batch(call: call, entries: $0.entries) }
     // A caller writes its claim at once, so only the call that was made last has one.
-    precondition(claims.count == 1, "a claim waits that its caller could have written")
+    precondition(claims.count == 1, "a caller has left its claim pending")
     let count = pending.count { submission in
-      !submission.lines.isEmpty && noted.contains { $0 === submission }
+      !submission.lines.isEmpty && lastRecorded.contains { $0 === submission }
     }
-    note(.submitted(claims, before: count))
+    record(.submitted(claims, before: count))
   }
 
   // MARK: The workload
@@ -139,7 +141,7 @@ final class WorkloadRun: Sendable {
           }
         }
       }
-      noteServed()
+      recordServedTasks()
       if state.withLock({ $0.caller.hits(40) }) { await letTimePass() }
       let (mustRestart, closes) = state.withLock { state in
         let restarts = state.caller.hits(workload.restartShare)
@@ -150,22 +152,22 @@ final class WorkloadRun: Sendable {
       guard await restart() else { return }
     }
     await close()
-    // What the run has come to is looked at once more without a crash.
+    // The result is opened once more, without a crash.
     if await restart() { await close() }
   }
 
-  private func noteServed() {
+  private func recordServedTasks() {
     let core = state.withLock { $0.core }
     guard !core.isPoisoned else { return }
-    note(.served(digest: core.read { $0.digest() }))
+    record(.served(digest: core.read { $0.digest() }))
   }
 
   private func letTimePass() async {
     let core = state.withLock { $0.core }
     executor.letTimePass()
-    // Jobs are done in turn: after this one, those are done whose time has come.
+    // Jobs run in order: after this one, all due jobs have run.
     guard (try? await core.statistics()) != nil else { return }
-    if case .atMostEvery = workload.flushing.moment { note(.intervalPassed) }
+    if case .atMostEvery = workload.flushing.moment { record(.intervalPassed) }
   }
 
   private func planFaults() {
@@ -176,18 +178,18 @@ final class WorkloadRun: Sendable {
 
   private func open() async -> Bool {
     let core = state.withLock { $0.core }
-    // There is an end of the faults that are planned.
+    // No later call has a planned fault.
     var reason = ""
     for _ in 0...SimulatedCaller.lastFaultyCall {
       do {
         try await core.open()
-        note(.opened(digest: core.read { $0.digest() }))
+        record(.opened(digest: core.read { $0.digest() }))
         return true
       } catch {
         reason = "\(error)"
       }
     }
-    note(.gaveUp(reason: reason))
+    record(.gaveUp(reason: reason))
     return false
   }
 
@@ -196,10 +198,10 @@ final class WorkloadRun: Sendable {
       (state.core, state.caller.hits(workload.destructionShare))
     }
     if destroys, !core.isPoisoned {
-      note(.destroying)
-      if (try? await core.destroy()) != nil { note(.destroyed) }
+      record(.destroying)
+      if (try? await core.destroy()) != nil { record(.destroyed) }
     } else if (try? await core.close()) != nil {
-      note(.closed)
+      record(.closed)
     }
   }
 
@@ -212,7 +214,7 @@ final class WorkloadRun: Sendable {
     return await open()
   }
 
-  /// Notes that a call is made, or is made again because its answer depends on what was on its way.
+  /// Records a call, or its repetition because its answer depended on changes being written.
   private func beginCall(inPlaceOf old: Int? = nil) -> (core: JSONFileCore, number: Int) {
     state.withLock { state in
       state.openCalls.removeAll { $0 == old }
@@ -243,7 +245,7 @@ final class WorkloadRun: Sendable {
     } catch {
       event = .failed(call: number, isUnknown: true)
     }
-    note(event, at: executor.resumptionMoment)
+    record(event, at: executor.resumptionMoment)
     state.withLock { $0.openCalls.removeAll { $0 == number } }
   }
 }
@@ -260,7 +262,7 @@ extension Workload {
 }
 
 extension Submission {
-  /// What its lines say: one line for each change that is kept, or for each task that is claimed.
+  /// The entries of its lines: one for each change that is kept, or for each claimed task.
   fileprivate var entries: [JournalEntry] {
     let count =
       switch caller {
@@ -273,14 +275,14 @@ extension Submission {
 }
 
 extension JournalBody {
-  /// What the line says.
+  /// The entry that the line encodes.
   var entry: JournalEntry {
     var bytes: [UInt8] = []
     JournalLine.append(self, sequence: 1, firstUnsynced: 1, isContinued: false, to: &bytes)
     var decoder = JournalDecoder(bytes)
     guard let line = JournalLine(bytes, 0..<bytes.count - 1),
       let entry = try? decoder.entry(of: line)
-    else { preconditionFailure("a line was written that can't be read") }
+    else { preconditionFailure("a written line can't be read") }
     return entry
   }
 }

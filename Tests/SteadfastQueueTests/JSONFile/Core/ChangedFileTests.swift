@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(arguments: Change.allCases)
-  func `a file that another program has changed accepts no change until it is as it was`(
+  func `a store whose file another program has changed refuses changes until the file is restored`(
     change: Change
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -50,7 +50,7 @@ import Testing
       let request = ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
       let error = await #expect(throws: JSONFileError.self) { try await store.claim(request) }
       #expect(error?.code == .changed)
-      // What the other program wrote is still there, and memory has the tasks.
+      // The other program's contents remain, and the store still has its task in memory.
       #expect(try Data(contentsOf: file) == changed)
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try self.change(file) { handle in
@@ -65,7 +65,7 @@ import Testing
     }
   }
 
-  @Test func `closing says that the file was changed, and adds nothing to it`() async throws {
+  @Test func `closing reports that the file was changed, and adds nothing to it`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)

@@ -5,13 +5,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that is closed in the midst of something.
+/// A store that is closed during other work.
 @Suite struct ClosingTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
   private let log = Log<String>()
 
-  @Test func `a store that is closed while it opens takes no changes`() async throws {
+  @Test func `a store that is closed while it opens refuses changes`() async throws {
     let (core, executor, log) = (JSONFileCore(storage, executor), executor, log)
     storage.onCall { call in
       guard call == .open(.journal) else { return }
@@ -34,14 +34,14 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 0)
   }
 
-  @Test func `a store that is closed in the midst of a compaction leaves no second file`()
+  @Test func `a store that is closed during a compaction leaves no second file`()
     async throws
   {
     let policy = CompactionPolicy(minimumSize: 4_000, stepTasks: 1)
     let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     let storage = storage
     let isCompacting = Counter()
-    // A new file is made in the same way.
+    // Opening a new file makes the same calls, so it comes before the counting.
     try await executor.runToEnd { try await core.open() }
     let before = storage.calls.count
     storage.onCall { if $0 == .create(.replacement) { isCompacting.add(1) } }
@@ -61,7 +61,7 @@ import Testing
   }
 
   @Test(arguments: [JSONFileStore.Flushing.leftToSystem, .atMostEvery(.seconds(60))])
-  func `what was stored in a file that another program has lengthened is flushed`(
+  func `closing flushes a file that another program has lengthened`(
     flushing: JSONFileStore.Flushing
   ) async throws {
     let (storage, executor) = (storage, executor)
@@ -85,7 +85,7 @@ import Testing
     #expect(error?.message.contains("The store is closed, and has left the file as it is") == true)
   }
 
-  @Test func `closing a file that is not in its place tells where its tasks are`()
+  @Test func `closing a store whose file was moved reports where its tasks are`()
     async throws
   {
     let (storage, executor) = (storage, executor)
@@ -100,7 +100,7 @@ import Testing
     #expect(error?.message.contains("The store is closed, and its tasks are in the file") == true)
   }
 
-  @Test func `a child that was forked off is refused, and waits for no thread`() async throws {
+  @Test func `a call in a forked child is refused, and doesn't wait for a thread`() async throws {
     let core = JSONFileCore(storage, executor)
     try await executor.runToEnd { try await core.open() }
     let count = core.forkCount.load(ordering: .relaxed)

@@ -4,11 +4,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What becomes of other changes when a flush or a write fails.
+/// The outcome of other changes when a flush or a write fails.
 @Suite struct FailedFlushTests: FlushSuite {
   let setting = FlushSetting()
 
-  /// Stores the first task, and the second one by a flush that fails, and makes a call during it.
+  /// Stores task 1, inserts task 2 with a flush that fails, and makes a call during that flush.
   private func failFlush(beside call: @escaping @Sendable () async throws -> Void) async throws {
     let (core, storage) = (core, storage)
     try await executor.runToEnd {
@@ -20,7 +20,7 @@ import Testing
     try await executor.runToEnd { await insert(2) }
   }
 
-  @Test func `after a flush that fails, no waiting caller knows the outcome`() async throws {
+  @Test func `a failed flush reports an unknown outcome to every waiting caller`() async throws {
     try await failFlush { await insert(3) }
     #expect(log.entries.first == "1 stored")
     #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
@@ -28,7 +28,7 @@ import Testing
     #expect(storage.calls.last == .close)
   }
 
-  @Test func `callers whose changes were written during a flush that fails get its error, too`()
+  @Test func `callers whose changes were written during a failing flush get its error too`()
     async throws
   {
     try await failFlush { await insertBesideClaim(3) }
@@ -39,7 +39,7 @@ import Testing
     )
   }
 
-  @Test func `who has written before a flush fails is told, too, and the file is given up in turn`()
+  @Test func `callers that wrote before a flush fails get its error, and the file closes in turn`()
     async throws
   {
     let (core, storage, executor, log) = (core, storage, executor, log)
@@ -64,7 +64,7 @@ import Testing
     #expect(Set(log.entries) == ["1 stored", "claimed [1]", "flushed", "2 unknown", "3 unknown"])
   }
 
-  @Test func `changes of one task that can't be written are taken back, the last one first`()
+  @Test func `changes of one task that can't be written are undone, the last one first`()
     async throws
   {
     let (core, storage, log) = (core, storage, log)
@@ -86,7 +86,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
+  @Test func `a write that fails during a flush undoes only its own changes`() async throws {
     let (core, storage) = (core, storage)
     try await executor.runToEnd {
       try await core.open()
@@ -104,7 +104,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a store that is closed or verified while a flush fails is told so`() async throws {
+  @Test func `a verification and a closing during a failing flush end with it`() async throws {
     let (core, log) = (core, log)
     try await failFlush {
       async let report = core.verify()

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When there is no room in a file, and when a compaction makes some.
+/// When a file is full, and when a compaction helps.
 @Suite struct FileFullTests {
-  /// Why a task is not added to a new file with this limit.
+  /// Adds a task to a new file with this limit, and returns the error's code, or `nil`.
   private func insert(limit: Int) async throws -> JSONFileError.Code? {
     let storage = MemoryStorage()
     let core = JSONFileCore(
@@ -22,7 +22,8 @@ import Testing
     }
   }
 
-  @Test func `compacting a file is worth it if a quarter of it is dead, and there is room then`() {
+  @Test func `a compaction helps if a quarter of the file is dead and the change fits afterwards`()
+  {
     func isMended(size: Int, compactSize: Int) -> Bool {
       FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).isMendedByCompaction
     }
@@ -32,7 +33,7 @@ import Testing
     #expect(!isMended(size: 8000, compactSize: 3901))
   }
 
-  @Test func `a file may be just as large as its limit`() async throws {
+  @Test func `a file may be exactly as large as its limit`() async throws {
     let header = try JournalText().bytes.count
     let line = try JournalBody(.change(.insert(.make(1), onDuplicate: .keep))).byteCount
     #expect(try await insert(limit: header + line) == nil)

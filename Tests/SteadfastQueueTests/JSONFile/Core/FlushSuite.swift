@@ -14,7 +14,7 @@ struct FlushSetting: Sendable {
   init() { core = JSONFileCore(storage, executor) }
 }
 
-/// A suite of tests that make calls while a flush is under way.
+/// A suite of tests that make calls during a flush.
 protocol FlushSuite: Sendable {
   var setting: FlushSetting { get }
 }
@@ -36,8 +36,8 @@ extension FlushSuite {
     }
   }
 
-  /// As ``insert(_:_:)``, at the same time as a claim, which causes all gathered changes to be
-  /// written.
+  /// Inserts like ``insert(_:_:)``, concurrently with a claim, which causes all pending changes to
+  /// be written.
   func insertBesideClaim(_ number: Int) async {
     let core = core
     async let claim = core.claim(
@@ -52,7 +52,7 @@ extension FlushSuite {
     await insertion
   }
 
-  /// Makes one of these calls during each flush, in turn, and does all jobs that follow from it.
+  /// Makes one of these calls during each flush, in order, and runs all jobs that result from it.
   func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
     let left = Mutex(calls[...])
     let (executor, log) = (executor, log)

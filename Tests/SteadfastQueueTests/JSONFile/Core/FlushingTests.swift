@@ -49,7 +49,7 @@ import Testing
     #expect(error?.code == .outcomeUnknown)
   }
 
-  @Test func `a flush after an interval does nothing to a file that a failed write has ended`()
+  @Test func `a flush after an interval doesn't touch a file that a failed write has poisoned`()
     async throws
   {
     let core = makeCore(.atMostEvery(.seconds(1)))
@@ -58,7 +58,7 @@ import Testing
       _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
     }
     storage.fail(.append, EIO)
-    // What the failed write has left can't be taken back.
+    // The remains of the failed write can't be removed.
     storage.onCall { [storage] call in
       if case .truncate = call { storage.fail(call, EIO) }
     }

@@ -12,7 +12,7 @@ import Testing
     ) { (nil, storage) }
   }
 
-  /// A file that a crash has left while the task 1 was being performed.
+  /// A file after a crash during an attempt of task 1.
   private func interruptedFile() throws -> [UInt8] {
     var text = try JournalText()
     try text.addTasks(1...2)
@@ -24,7 +24,7 @@ import Testing
     try JournalReader.read(bytes).table.record(of: .numbered(1))?.interruptionCount
   }
 
-  @Test func `a file with interrupted tasks is opened, and says so when there is room`()
+  @Test func `a full disk doesn't prevent opening, and interruptions are stored later`()
     async throws
   {
     let storage = MemoryStorage(try interruptedFile())
@@ -39,7 +39,7 @@ import Testing
     }
     #expect(error?.code == .systemCall)
     #expect(try interruptions(storage.bytes) == 1)
-    // The rest of the test depends on this: a paused task has no attempt.
+    // The pause depends on the line of the interruption: without it, the task would be running.
     _ = try await core.apply([insertion, .pause(.unclaimed(.numbered(1)))], .durable)
     #expect(try await core.verify().problems == [])
     try await core.close()
@@ -49,7 +49,7 @@ import Testing
     #expect(table.record(of: .numbered(1))?.interruptionCount == 1)
   }
 
-  @Test func `the line about interrupted tasks counts for a file's limit`() async throws {
+  @Test func `the line about interrupted tasks counts toward the file's size limit`() async throws {
     let bytes = try interruptedFile()
     for limit in bytes.count..<bytes.count + 800 {
       let storage = MemoryStorage(bytes)
@@ -73,7 +73,8 @@ import Testing
     #expect(try interruptions(storage.bytes) == 1)
   }
 
-  @Test func `closing says that all is stored, and only the seal is missing`() async throws {
+  @Test func `closing on a full disk reports that everything but the seal is stored`() async throws
+  {
     let storage = MemoryStorage()
     let core = makeCore(storage)
     try await core.open()

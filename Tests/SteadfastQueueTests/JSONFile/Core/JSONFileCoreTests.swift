@@ -28,7 +28,7 @@ import Testing
     core.read { $0.count(matching: filter) }
   }
 
-  @Test func `an opening that fails is tried again by the next call`() async throws {
+  @Test func `the next call retries a failed opening`() async throws {
     storage.fail(.open(.journal), EACCES)
     await #expect(throws: JSONFileError.self) { try await core.open() }
     try await core.open()
@@ -51,8 +51,7 @@ import Testing
     #expect(storage.calls == before)
   }
 
-  @Test func `when the disk is full nothing of the call is stored, and memory agrees`() async throws
-  {
+  @Test func `if the disk is full, neither the file nor memory changes`() async throws {
     try await core.open()
     try await insert(1)
     storage.fail(.append, ENOSPC)
@@ -64,7 +63,7 @@ import Testing
     #expect(try await claim(9).numbers == [1, 2])
   }
 
-  @Test func `a claim that can't be written is taken back`() async throws {
+  @Test func `a claim that can't be written is undone`() async throws {
     try await core.open()
     try await insert(1, 2)
     storage.fail(.append, EIO)
@@ -86,8 +85,7 @@ import Testing
     #expect(count() == 0)
   }
 
-  @Test func `after a flush that failed, every call says that the outcome is unknown`() async throws
-  {
+  @Test func `after a failed flush, every call reports that the outcome is unknown`() async throws {
     try await core.open()
     storage.fail(.synchronize, EIO)
     for _ in 0..<2 {
@@ -101,7 +99,7 @@ import Testing
     try await core.close()
   }
 
-  @Test func `a new store of the same file works while the one whose flush failed is still held`()
+  @Test func `a new store can use the file while one whose flush failed exists`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -162,7 +160,7 @@ import Testing
     #expect(stored.count(matching: TaskFilter()) == 101)
   }
 
-  @Test func `a batch whose end a crash has torn off is gone as a whole`() async throws {
+  @Test func `a batch whose end a crash has torn off is lost as a whole`() async throws {
     try await core.open()
     try await insert(1)
     let size = storage.bytes.count
@@ -180,7 +178,7 @@ import Testing
     #expect(error?.code == .systemCall)
   }
 
-  @Test func `two calls that close the store at the same time both return when it is closed`()
+  @Test func `concurrent calls of close all return when the store is closed`()
     async throws
   {
     for _ in 1...200 {
@@ -206,7 +204,9 @@ import Testing
     await #expect(throws: JSONFileError.self) { try await core.open() }
   }
 
-  @Test func `closing twice is closing once, and later calls say so`() async throws {
+  @Test func `closing again does nothing, and later calls report that the store is closed`()
+    async throws
+  {
     try await core.open()
     try await insert(1)
     try await core.close()

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What goes on while a flush is under way.
+/// Calls and jobs during a flush.
 @Suite struct OverlappingFlushTests: FlushSuite {
   let setting = FlushSetting()
 
-  /// The numbers of the lines, and of the first line that each does not know to be durable.
+  /// The number of each line, and of the first line that it doesn't mark as durable.
   private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
     var lines: [(UInt64, UInt64)] = []
     var start = 0
@@ -23,7 +23,7 @@ import Testing
     return lines
   }
 
-  @Test func `a claim is answered while a flush is under way`() async throws {
+  @Test func `a claim returns during a flush`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd {
       try await core.open()
@@ -37,7 +37,7 @@ import Testing
     #expect(log.entries == ["1 stored", "claimed [1]", "flushed", "2 stored"])
   }
 
-  @Test func `changes that come while a flush is under way are written in one go after it`()
+  @Test func `changes made during a flush are written together after it`()
     async throws
   {
     let core = core
@@ -55,7 +55,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `changes that are written during a flush are stored by the next one`() async throws {
+  @Test func `changes written during a flush are stored by the next flush`() async throws {
     let core = core
     try await executor.runToEnd {
       try await core.open()
@@ -69,7 +69,7 @@ import Testing
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
 
-  @Test func `a caller that claims writes its own line, and none of the changes that gather`()
+  @Test func `a caller that claims writes its own line, but not the pending changes`()
     async throws
   {
     let (core, executor) = (core, executor)
@@ -91,7 +91,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a claim is handed to the thread if a file's size may end the process`() async throws {
+  @Test func `the thread writes a claim if a file size limit may end the process`() async throws {
     let (core, executor, storage) = (core, executor, storage)
     try await executor.runToEnd {
       try await core.open()
@@ -106,7 +106,7 @@ import Testing
     #expect(isByCaller.entries == [false])
   }
 
-  @Test func `changes that gather during a flush are stored by the next one, written or not`()
+  @Test func `changes made during a flush are stored by the next one, already written or not`()
     async throws
   {
     let core = core
@@ -117,7 +117,7 @@ import Testing
     executor.refuseGuests()
     duringFlushes {
       async let second: Void = insert(2)
-      // Has it be written with it.
+      // The claim causes the insertion to be written too.
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0)))
       await insert(3)
       await second
@@ -159,7 +159,7 @@ import Testing
   }
 
   @Test
-  func `a change that needs no flush is not answered before those that were written before it`()
+  func `a relaxed change returns only after the changes that were written before it`()
     async throws
   {
     let core = core
@@ -170,7 +170,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a compaction does not begin while a flush is under way`() async throws {
+  @Test func `a compaction doesn't start during a flush`() async throws {
     let storage = storage
     let policy = CompactionPolicy(minimumSize: 6_000)
     let core = JSONFileCore(storage, executor, compactionPolicy: policy)
@@ -185,7 +185,7 @@ import Testing
     }
     let before = storage.calls.count
     executor.refuseGuests()
-    // The claim is written while the flush goes on, and finds that a compaction is due.
+    // The claim is written during the flush, and finds that a compaction is due.
     duringFlushes {
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0)))
     }
@@ -198,7 +198,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a store that is closed while a flush is under way is closed after it`() async throws {
+  @Test func `closing a store during a flush waits for the flush`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd { try await core.open() }
     duringFlushes {
@@ -210,7 +210,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
-  @Test func `the job that has the turn closes the file, though something was to be written first`()
+  @Test func `the job that has the turn closes the file, even if a write comes first`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)
@@ -219,7 +219,7 @@ import Testing
     storage.onCall { call in
       if call != .synchronize, !executor.hasTurn { outOfTurn.add(call) }
     }
-    // As when a step of a compaction is under way at the end of the flush.
+    // As if a step of a compaction were running at the end of the flush.
     executor.refuseTurns()
     duringFlushes {
       async let second: Void = insert(2)
@@ -234,7 +234,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
   }
 
-  @Test func `all that waits for the end of a flush is done then`() async throws {
+  @Test func `all jobs that wait for the end of a flush run then`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd { try await core.open() }
     duringFlushes {
@@ -249,7 +249,7 @@ import Testing
     #expect(log.entries == ["flushed", "1 stored", "verified twice", "closed"])
   }
 
-  @Test func `a file is compared with its tasks when nothing is being flushed`() async throws {
+  @Test func `a verification waits until nothing is being flushed`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd { try await core.open() }
     duringFlushes {

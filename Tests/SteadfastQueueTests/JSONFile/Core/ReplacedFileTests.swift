@@ -11,7 +11,7 @@ import Testing
   private let executor = ManualExecutor { 0 }
   private let log = Log<String>()
 
-  @Test func `a flush of a file that another one has replaced has nothing to do`() throws {
+  @Test func `a flush of a replaced file does nothing`() throws {
     var (journal, table) = try Journal.open(storage)
     try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
     table.insert(.make(1))
@@ -26,7 +26,7 @@ import Testing
     try flush.perform()
   }
 
-  @Test func `a flush does not wait until a file is closed that another one has replaced`() throws {
+  @Test func `a flush doesn't wait for the closing of a replaced file`() throws {
     let file = SlowlyClosedFile()
     let flushed = SyncedFile(file)
     let flush = Mutex<Result<Void, any Error>?>(nil)
@@ -36,7 +36,7 @@ import Testing
     try #require(result).get()
   }
 
-  @Test func `a change is stored while a file is closed that another one has replaced`()
+  @Test func `a change is stored during the closing of a replaced file`()
     async throws
   {
     let (executor, storage, log) = (executor, storage, log)
@@ -70,7 +70,7 @@ import Testing
   }
 }
 
-/// A file that does something while it is being closed.
+/// A file that calls a closure while it is being closed.
 private final class SlowlyClosedFile: JournalFile {
   private let closing = Mutex<@Sendable () -> Void>({})
 

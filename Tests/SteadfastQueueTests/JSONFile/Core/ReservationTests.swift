@@ -71,7 +71,7 @@ import Testing
     #expect(storage.bytes == lines)
   }
 
-  @Test func `zeros behind a seal, which a crash while closing leaves, do not hide it`() throws {
+  @Test func `a file with zeros after its seal, from a crash, is sound but not closed`() throws {
     var text = try JournalText()
     try text.addTasks(1...2)
     try text.add(.seal)
@@ -80,7 +80,7 @@ import Testing
     #expect(!inspection.report.wasClosed)
   }
 
-  @Test func `a line that is torn in the midst of zeros is cut off with them`() throws {
+  @Test func `a torn line before zeros is cut off with them`() throws {
     var text = try JournalText()
     try text.addTasks(1...2)
     let good = text.bytes.count
@@ -98,12 +98,12 @@ import Testing
     let bytes = Array("line\n".utf8)
     let source = JournalSource(bytes + [UInt8](repeating: 0, count: count))
     #expect(try source.withoutReservation().readAll() == bytes)
-    // What is nothing but zeros is no file of this library.
+    // A file of nothing but zeros isn't a file of this library.
     let zeros = JournalSource([UInt8](repeating: 0, count: count))
     #expect(try zeros.withoutReservation().count == count)
   }
 
-  @Test func `more zeros than a store reserves are no reservation`() throws {
+  @Test func `more zeros than a store reserves aren't a reservation`() throws {
     let size = JournalSource.maxReservation + 2
     let source = JournalSource(count: size) { range in
       range.contains(0)
@@ -113,7 +113,7 @@ import Testing
     #expect(try source.withoutReservation().count == size)
   }
 
-  @Test func `a linked file that a crash has left with zeros is compacted without them`()
+  @Test func `a linked file with zeros from a crash is compacted without them`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -131,7 +131,7 @@ import Testing
     }
   }
 
-  @Test func `a copy that was read while lines replaced zeros is damaged, and not read wrongly`()
+  @Test func `a copy made while lines replaced zeros is refused, not misread`()
     async throws
   {
     let core = makeCore()
@@ -158,7 +158,7 @@ import Testing
     #expect(try !JournalInspection(copy).report.isSound)
   }
 
-  @Test func `a disk without room for zeros takes lines`() async throws {
+  @Test func `a disk without space for zeros still stores lines`() async throws {
     let core = makeCore()
     try await executor.runToEnd { try await core.open() }
     storage.fail(.append, ENOSPC, after: 1)
@@ -167,13 +167,13 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.numbers == [1])
     let before = storage.calls.count
     try await executor.runToEnd { try await core.insert(.make(2)) }
-    // It is not tried again with each write.
+    // The store doesn't retry the reservation with each write.
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize])
     #expect(storage.bytes == lines)
   }
 
   @Test(arguments: [Durability.durable, .relaxed])
-  func `zeros that can be neither written nor taken back end the use of the file`(
+  func `a failed reservation that can't be undone ends the use of the file`(
     durability: Durability
   ) async throws {
     let core = makeCore()
@@ -192,7 +192,7 @@ import Testing
     #expect(storage.bytes.count > size)
   }
 
-  @Test func `a write into zeros that fails takes back its bytes, and the zeros`() async throws {
+  @Test func `a failed write into zeros removes its bytes and the zeros`() async throws {
     let core = makeCore()
     try await executor.runToEnd {
       try await core.open()
@@ -210,7 +210,7 @@ import Testing
     #expect(storage.bytes.count == self.lines.count + Self.space)
   }
 
-  @Test func `a caller that claims reserves no space`() async throws {
+  @Test func `a caller that writes its own claim reserves no space`() async throws {
     let core = makeCore()
     try await executor.runToEnd {
       try await core.open()
@@ -240,7 +240,7 @@ import Testing
     #expect(report.problems == [])
   }
 
-  @Test func `another program that writes behind the zeros, or cuts them off, is noticed`()
+  @Test func `if another program writes after the zeros or cuts them off, the store detects it`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -5,29 +5,28 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random work in a file whose size is limited, compared with what is in the file.
+/// Random work in a file whose size is limited, checked against the file's contents.
 ///
 /// A long run, with a tenth as many files as runs:
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter RoomModelTests`.
 @Suite struct RoomModelTests {
   private static let limit = 12_000
 
-  @Test func `no insertion goes beyond the limit, and none is refused that has room`() async throws
-  {
+  @Test func `no insertion exceeds the limit, and none that fits is refused`() async throws {
     let counts = Log<(accepted: Int, refused: Int, generation: Int)>()
     let files = max(1, Soak.runs(short: 40) / 10)
     for seed in 0..<UInt64(files) {
       let run = LimitedRun(seed: seed, limit: Self.limit)
       counts.add(try await run.perform(operations: 150))
     }
-    // Each kind of answer was met, and the files were compacted.
+    // Both outcomes occurred, and the files were compacted.
     #expect(counts.entries.map(\.accepted).reduce(0, +) > 10 * files)
     #expect(counts.entries.map(\.refused).reduce(0, +) > 10 * files)
     #expect(counts.entries.contains { $0.generation > 3 })
   }
 }
 
-/// One file, and what is done with it.
+/// Random operations on one file.
 private final class LimitedRun: Sendable {
   private let seed: UInt64
   private let limit: Int
@@ -84,7 +83,7 @@ private final class LimitedRun: Sendable {
     )
   }
 
-  /// Returns whether there was room, and checks that the store has answered correctly.
+  /// Inserts a task, checks the store's answer, and returns whether the task fitted.
   private func insert(_ record: TaskRecord, into core: JSONFileCore) async throws -> Bool {
     let change = TaskChange.insert(record, onDuplicate: .keep)
     let isAccepted = try await executor.run {
@@ -110,7 +109,7 @@ private final class LimitedRun: Sendable {
   }
 }
 
-/// Performs tasks, which are done or fail.
+/// Claims tasks, and reports that they succeeded or failed.
 private func work(_ core: JSONFileCore, _ count: Int, retries: Bool) async throws {
   let request = ClaimRequest(limit: count, names: ["Note": count], now: .seconds(10))
   let failure = TaskFailure(reason: "refused", date: .seconds(1))

@@ -12,7 +12,7 @@ extension JSONFileCore {
 }
 
 extension TaskRecord {
-  /// A task of such a size that three fill a file.
+  /// A task so large that three of them fill a file.
   static func large(_ number: Int) -> TaskRecord {
     let payload = Array(#"{"text":"\#(String(repeating: "x", count: 800))"}"#.utf8)
     return make(number).replacing(payload: StoredPayload(payload, format: .json))
@@ -21,7 +21,7 @@ extension TaskRecord {
 
 enum Size { case small, large }
 
-/// Adds tasks until there is no room, and returns how many fitted, and the error.
+/// Adds tasks until the file is full, and returns the number that fitted, and the error.
 func fill(
   _ core: JSONFileCore,
   _ size: Size = .small

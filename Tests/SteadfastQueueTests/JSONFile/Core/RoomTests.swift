@@ -41,7 +41,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == count)
   }
 
-  @Test func `no task of a batch that does not fit is stored, and no room is held for it`()
+  @Test func `no task of a batch that doesn't fit is stored, and no space stays reserved for it`()
     async throws
   {
     let core = makeCore()
@@ -58,7 +58,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 5)
   }
 
-  @Test func `a duplicate needs no room, and is answered in a full file too`() async throws {
+  @Test func `a duplicate needs no space, and is reported in a full file too`() async throws {
     let core = makeCore()
     let outcomes = try await run {
       _ = try await core.openAndInsert(.make(1, key: "key"))
@@ -68,7 +68,7 @@ import Testing
     #expect(outcomes == [.duplicate(of: .numbered(1))])
   }
 
-  @Test func `changes of tasks are written however full the file is`() async throws {
+  @Test func `changes of stored tasks are written however full the file is`() async throws {
     let (core, storage) = (makeCore(), storage)
     let (count, outcomes, size) = try await run {
       let (count, _) = try await fill(core)
@@ -78,7 +78,7 @@ import Testing
         TaskChange.retry($0, availableDate: .seconds(0), retryCount: 1, failure: failure)
       }
       var outcomes = try await core.apply(retries, .durable)
-      // Compacted or not: the texts of the errors are alive.
+      // This holds whether the file was compacted or not, because the error texts are live.
       let size = storage.bytes.count
       outcomes += try await core.apply(
         try await claimAll(core).map { .succeed($0, at: .seconds(2), retains: false) },
@@ -91,10 +91,10 @@ import Testing
     #expect(core.read { $0.taskCount } == 0)
   }
 
-  // MARK: Making room
+  // MARK: Compacting a full file
 
   @Test(arguments: [false, true])
-  func `a full file that has drained has room again`(isReopened: Bool) async throws {
+  func `a full file accepts tasks again after it has drained`(isReopened: Bool) async throws {
     let first = makeCore()
     try await run {
       _ = try await fill(first, .large)
@@ -111,7 +111,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
-  @Test func `a file that has grown beyond its limit while it drained is compacted by itself`()
+  @Test func `a file that exceeded its limit while draining is compacted automatically`()
     async throws
   {
     let core = makeCore()
@@ -127,7 +127,7 @@ import Testing
     #expect(storage.bytes.count < 1000)
   }
 
-  @Test func `a file of which less than a quarter is dead is full, and not rewritten each time`()
+  @Test func `a full file of which less than a quarter is dead isn't compacted for each task`()
     async throws
   {
     let core = makeCore()
@@ -143,14 +143,14 @@ import Testing
     #expect(storage.calls.count { $0 == .create(.replacement) } == 1)
   }
 
-  @Test func `a file that is larger than was estimated is rewritten once, and not each time`()
+  @Test func `a full file that is larger than estimated is compacted once, not for each task`()
     async throws
   {
     let core = makeCore(limit: 40_000)
     let leases = try await run {
       _ = try await core.openAndInsert(.make(1))
       let leases = try await claim(core, 1)
-      // Each takes two bytes of the file, as it is escaped.
+      // Each quote needs two bytes of the file, because it is escaped.
       let quotes = [UInt8](repeating: UInt8(ascii: "\""), count: 19_400)
       _ = try await core.apply([.remember(leases[0], named: "text", value: quotes)], .durable)
       return leases
@@ -172,7 +172,7 @@ import Testing
     #expect(generation == 3)
   }
 
-  @Test func `a file stays full until room can be made`() async throws {
+  @Test func `a file stays full until a compaction succeeds`() async throws {
     let core = makeCore()
     let errors = try await run { [storage] in
       _ = try await fill(core, .large)
@@ -189,7 +189,7 @@ import Testing
     #expect(outcomes == [.done])
   }
 
-  @Test func `many callers that need room at once share it, and none goes beyond the limit`()
+  @Test func `concurrent callers share the space that a compaction frees`()
     async throws
   {
     let core = makeCore()
@@ -215,7 +215,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == added)
   }
 
-  @Test func `what is left for the thread while it writes takes room`() async throws {
+  @Test func `changes submitted while the thread writes count toward the limit`() async throws {
     let (core, storage, executor) = (makeCore(), storage, executor)
     let log = Log<String>()
     @Sendable func insert(_ number: Int) async {
@@ -248,7 +248,7 @@ import Testing
     #expect(storage.bytes.count <= Self.limit)
   }
 
-  @Test func `a caller that waits for room gets an error when the store is closed`() async throws {
+  @Test func `a caller that waits for space gets an error when the store is closed`() async throws {
     let core = makeCore()
     let error = try await run {
       _ = try await fill(core, .large)
@@ -264,7 +264,7 @@ import Testing
     #expect(storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `a caller that waits for room gets an error when the disk fails`() async throws {
+  @Test func `a caller that waits for space gets an error when the disk fails`() async throws {
     let core = makeCore()
     let error = try await run { [storage] in
       _ = try await fill(core, .large)
@@ -275,7 +275,7 @@ import Testing
     #expect(error?.code == .outcomeUnknown)
   }
 
-  @Test func `a file that is larger than its limit is opened, and has room when it has drained`()
+  @Test func `a file larger than its limit opens, and accepts tasks after it has drained`()
     async throws
   {
     let unlimited = makeCore(limit: nil)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Every event of a pipeline in every stage, and what it leads to.
+/// Every event of a pipeline in every stage, and its effects.
 @Suite struct WritePipelineTests {
   private struct Item: PipelineItem, Equatable, ExpressibleByIntegerLiteral {
     let number: Int
@@ -26,9 +26,9 @@ import Testing
 
   private typealias Pipeline = WritePipeline<Item, String>
 
-  /// A pipeline in each of its stages.
+  /// Makes a pipeline in a stage.
   ///
-  /// During a flush of 1, 2 was written, and 3 is pending.
+  /// In a stage with a flush, 1 is being flushed, 2 was written during that, and 3 is pending.
   private static func pipeline(_ stage: Pipeline.Stage) -> Pipeline {
     var pipeline = Pipeline()
     switch stage {
@@ -69,7 +69,7 @@ import Testing
     (.writingBesideFlush, false, false, .writingBesideFlush),
     (.writingBesideFlush, true, false, .writingBesideFlush),
   ])
-  private func `an item begins a write, unless one comes anyway or it waits for a flush`(
+  private func `an item starts a write, unless one is scheduled or a flush runs`(
     stage: Pipeline.Stage,
     isClaim: Bool,
     schedules: Bool,
@@ -83,7 +83,10 @@ import Testing
   }
 
   @Test(arguments: zip(stages, [Pipeline.Stage.idle, .idle, .flushing, .flushing]))
-  private func `a write that finds nothing is over`(stage: Pipeline.Stage, next: Pipeline.Stage) {
+  private func `a write that finds no pending item ends`(
+    stage: Pipeline.Stage,
+    next: Pipeline.Stage
+  ) {
     var pipeline = Self.pipeline(stage)
     _ = pipeline.takePending(orPostpone: "write")
     #expect(pipeline.takePending(orPostpone: "write") == nil)
@@ -91,7 +94,7 @@ import Testing
     #expect(pipeline.endFlushing().jobs == [])
   }
 
-  @Test(arguments: stages) private func `a write takes all that is pending, in order`(
+  @Test(arguments: stages) private func `a write takes all pending items, in order`(
     stage: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)
@@ -102,7 +105,7 @@ import Testing
     #expect(pipeline.pending == [])
   }
 
-  @Test(arguments: stages) private func `claims are taken without the changes that gather`(
+  @Test(arguments: stages) private func `a caller takes pending claims, but no pending changes`(
     stage: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)
@@ -118,7 +121,7 @@ import Testing
     #expect(pipeline.writeAgain() != pipeline.isFlushing)
   }
 
-  @Test func `claims wait for a job that waits for the end of the flushing`() {
+  @Test func `claims wait for a job that is postponed until the flushes end`() {
     var pipeline = Self.pipeline(.writingBesideFlush)
     #expect(pipeline.postponeWhileFlushing("compact") == true)
     #expect(pipeline.takeClaims() == nil)
@@ -126,15 +129,15 @@ import Testing
   }
 
   @Test(arguments: zip(stages, [false, false, true, true]))
-  private func `a write gives way to a job that waits for the end of the flushing`(
+  private func `a write waits for a job that is postponed until flushes end`(
     stage: Pipeline.Stage,
-    givesWay: Bool
+    isBlocked: Bool
   ) {
     var pipeline = Self.pipeline(stage)
     _ = pipeline.submit(9)
-    #expect(pipeline.postponeWhileFlushing("compact") == givesWay)
-    #expect((pipeline.takePending(orPostpone: "write") == nil) == givesWay)
-    #expect(pipeline.endFlushing().jobs == (givesWay ? ["compact", "write"] : []))
+    #expect(pipeline.postponeWhileFlushing("compact") == isBlocked)
+    #expect((pipeline.takePending(orPostpone: "write") == nil) == isBlocked)
+    #expect(pipeline.endFlushing().jobs == (isBlocked ? ["compact", "write"] : []))
   }
 
   @Test(arguments: [
@@ -143,7 +146,7 @@ import Testing
     (.writing, true, .flush, .writingBesideFlush), (.flushing, false, .wait, .flushing),
     (.flushing, true, .wait, .flushing), (.writingBesideFlush, true, .wait, .writingBesideFlush),
   ])
-  private func `changes that were written are committed, flushed, or wait for the next flush`(
+  private func `written changes are committed, flushed, or wait for a flush`(
     stage: Pipeline.Stage,
     mustFlush: Bool,
     after: Pipeline.AfterWriting,
@@ -156,8 +159,7 @@ import Testing
     #expect(pipeline.written == before + (after == .commit ? [] : [8, 9]))
   }
 
-  @Test func `changes that need no flush are committed at once, unless an earlier one is flushed`()
-  {
+  @Test func `relaxed changes are committed at once, unless an earlier change is flushed`() {
     var pipeline = Pipeline()
     #expect(pipeline.wrote([.relaxed(1)], mustFlush: true) == .commit)
     #expect(pipeline.wrote([.relaxed(2), 3], mustFlush: true) == .flush)
@@ -169,7 +171,7 @@ import Testing
     (Pipeline.Stage.idle, Pipeline.Stage.idle), (.writing, .writing), (.flushing, .flushing),
     (.writingBesideFlush, .writingBesideFlush),
   ])
-  private func `what has gathered is written, during a flush only if tasks were claimed`(
+  private func `pending items are written next, during a flush only with a claim`(
     stage: Pipeline.Stage,
     next: Pipeline.Stage
   ) {
@@ -183,7 +185,7 @@ import Testing
 
   // MARK: Flushing
 
-  @Test func `a flush takes all that was written, and the next one follows`() {
+  @Test func `a flush covers all written changes, and the next flush follows`() {
     var pipeline = Self.pipeline(.flushing)
     #expect(pipeline.flushing == [1])
     let end = pipeline.endFlush()
@@ -205,7 +207,7 @@ import Testing
     #expect(pipeline.endFlushing() == ([], false))
   }
 
-  @Test(arguments: [false, true]) func `a flushing that ends leaves a write that was scheduled`(
+  @Test(arguments: [false, true]) func `the end of the flushes keeps a scheduled write`(
     isScheduled: Bool
   ) {
     var pipeline = Self.pipeline(isScheduled ? .writingBesideFlush : .flushing)
@@ -228,7 +230,7 @@ import Testing
     #expect(pipeline.endFlushing().jobs == [])
   }
 
-  @Test func `one flush is scheduled for an interval`() {
+  @Test func `only one flush is scheduled for an interval`() {
     var pipeline = Pipeline()
     #expect(pipeline.scheduleFlush() == true)
     #expect(pipeline.scheduleFlush() == false)
@@ -238,7 +240,7 @@ import Testing
 
   // MARK: Failing
 
-  @Test(arguments: stages) private func `a failed write fails what is pending, and nothing before`(
+  @Test(arguments: stages) private func `a failed write fails pending items, but no written ones`(
     stage: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)
@@ -249,7 +251,7 @@ import Testing
   }
 
   @Test(arguments: zip(stages, [Pipeline.Stage.idle, .writing, .idle, .writing]))
-  private func `a poisoned file fails all that is not committed, and flushes nothing more`(
+  private func `a poisoned file fails all uncommitted items, and isn't flushed`(
     stage: Pipeline.Stage,
     next: Pipeline.Stage
   ) {

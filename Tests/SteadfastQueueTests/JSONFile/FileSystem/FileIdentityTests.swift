@@ -6,7 +6,7 @@ import Testing
 
 /// A file, or its lock file, that another program deletes, moves or replaces while it is in use.
 @Suite struct FileIdentityTests {
-  /// The error of a call.
+  /// The error that a call throws.
   private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
   }
@@ -15,7 +15,7 @@ import Testing
     _ = try await store.apply([.insert(.make(number), onDuplicate: .keep)], durability: .durable)
   }
 
-  /// Opens a file in a folder, with the task 1 in it.
+  /// Calls `body` with a new file that contains task 1, and with its open store.
   private func withOpenFile(
     _ body: (_ file: URL, _ store: JSONFileStore) async throws -> Void
   ) async throws {
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `the file that compaction puts in place is locked too`() async throws {
+  @Test func `the file that a compaction writes is locked too`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let executor = ManualExecutor { 0 }
@@ -83,7 +83,7 @@ import Testing
 
   // MARK: The file
 
-  @Test func `a file that was moved takes nothing in until it is back`() async throws {
+  @Test func `a store whose file was moved refuses changes until the file is back`() async throws {
     try await withOpenFile { file, store in
       let away = URL(filePath: file.path + ".away")
       try FileManager.default.moveItem(at: file, to: away)
@@ -97,7 +97,7 @@ import Testing
     }
   }
 
-  @Test func `a folder that was moved or deleted is noticed, by closing too`() async throws {
+  @Test func `changes and closing fail after the folder was moved or deleted`() async throws {
     try await withOpenFile { file, store in
       let folder = file.deletingLastPathComponent()
       let away = folder.deletingLastPathComponent().appending(path: "away")
@@ -110,7 +110,7 @@ import Testing
   }
 
   @Test(arguments: [JSONFileStore.close, JSONFileStore.destroy])
-  func `a file that stands in its place is left alone`(
+  func `a file that replaced the queue's file is left alone`(
     ending: @Sendable (JSONFileStore) -> @Sendable () async throws -> Void
   ) async throws {
     try await withOpenFile { file, store in
@@ -122,7 +122,7 @@ import Testing
     }
   }
 
-  @Test func `compaction replaces no file but its own`() async throws {
+  @Test func `a compaction replaces only its own file`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let storage = FileStorage(path: file.path)

@@ -20,7 +20,7 @@ import Android
     FileLock.Opened(descriptor: try FileStorage.openAsItIs(path, flags).descriptor, path: path)
   }
 
-  @Test func `a lock file that lost its name before it was locked is no lock`() async throws {
+  @Test func `a lock file that was deleted before it was locked is not a lock`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path
       let file = try open(path)
@@ -34,8 +34,8 @@ import Android
     }
   }
 
-  /// A new file is often given the number of one that has just gone.
-  @Test func `locks of files that come and go at the same time do not block each other`()
+  /// The system often reuses the inode number of a file that was just deleted.
+  @Test func `concurrent locks of short-lived files don't block each other`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -50,11 +50,12 @@ import Android
     }
   }
 
-  @Test func `a lock is valid though the number of its holder can't be written`() async throws {
+  @Test func `a lock is valid even if the process ID of its holder can't be written`() async throws
+  {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path
       FileStorage.close(try open(path).descriptor)
-      // No number can be written to it, as on a full disk.
+      // The process ID can't be written to a read-only file, as if the disk were full.
       let lock = try #require(try FileLock.take(try open(path, O_RDONLY)))
       #expect(throws: FileLock.Failure.heldByThisProcess) { try FileLock.take(try open(path)) }
       lock.release()
@@ -66,13 +67,13 @@ import Android
       let path = folder.appending(path: "queue.jsonl").path
       let holder = try open(path + ".lock")
       #expect(try FileStorage.lock(holder.descriptor))
-      for (number, isTold) in [(Int32.max, false), (getpid(), true)] {
-        // In place: the file that is locked stays the same.
+      for (number, isNamed) in [(Int32.max, false), (getpid(), true)] {
+        // Written in place, so that the locked file stays the same.
         let handle = try FileHandle(forWritingTo: URL(filePath: path + ".lock"))
         try handle.truncate(atOffset: 0)
         try handle.write(contentsOf: Data("\(number)\n".utf8))
         try handle.close()
-        #expect(throws: FileLock.Failure.held(by: isTold ? number : nil)) {
+        #expect(throws: FileLock.Failure.held(by: isNamed ? number : nil)) {
           try FileLock.acquire(for: path)
         }
       }
@@ -80,9 +81,9 @@ import Android
     }
   }
 
-  // MARK: What a lock file holds
+  // MARK: The lock file's contents
 
-  @Test func `a file of another kind that has a lock file's name is refused, and stays as it is`()
+  @Test func `a foreign file at the lock file's path is refused and left unchanged`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -121,8 +122,7 @@ import Android
   }
 
   @Test(arguments: ["", "4242\n", "17\n42\n", "17\n\0\0\n", String(repeating: "1", count: 32)])
-  func `what a lock file may hold gives way to the number of the holder`(text: String) async throws
-  {
+  func `the holder's process ID replaces the contents of the lock file`(text: String) async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl").path
       try Data(text.utf8).write(to: URL(filePath: path + ".lock"))
@@ -154,7 +154,7 @@ import Android
     }
   }
 
-  @Test func `a file that is another one each time is refused, and not opened for ever`()
+  @Test func `a file that is replaced at every try is refused, not reopened forever`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Who owns the files that are made beside a queue's file, or in its place.
+/// The owners of files that are created beside a queue's file, or that replace it.
 @Suite(.enabled(if: geteuid() == 0, "only root may give files away")) struct FileOwnerTests {
   private func owner(_ file: URL) throws -> [Int] {
     let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  @Test func `a repaired file, its copy and its lock belong to whom the file belonged`()
+  @Test func `a repaired file, its copy and its lock file keep the owner of the damaged file`()
     async throws
   {
     try await withOwnedFile { file in
@@ -46,7 +46,7 @@ import Testing
     }
   }
 
-  @Test func `a compacted file belongs to whom it belonged`() async throws {
+  @Test func `a compacted file keeps its owner`() async throws {
     try await withOwnedFile { file in
       let core = JSONFileCore(
         file,
@@ -66,7 +66,8 @@ import Testing
 
   /// Makes a new file beside the queue's file, and gives it that file's owner and group.
   ///
-  /// - Returns: The modes of the new file at each change of its owner or group, and in the end.
+  /// - Returns: The modes of the new file at each change of its owner or group, followed by its
+  ///   final mode; and its URL.
   private func modes(
     beside file: URL,
     _ changeOwner: (Int32, uid_t, gid_t) -> Int32
@@ -83,7 +84,7 @@ import Testing
     return (modes + [try mode(new)], new)
   }
 
-  @Test func `a new file gets its group before the group may use it`() async throws {
+  @Test func `a new file gets its group before the group gets access`() async throws {
     try await withOwnedFile { file in
       let (modes, new) = try modes(beside: file) { fchown($0, $1, $2) }
       #expect(modes == [0o600, 0o660, 0o660])
@@ -91,7 +92,7 @@ import Testing
     }
   }
 
-  @Test func `a new file that can't have its group is its owner's alone`() async throws {
+  @Test func `a new file whose group can't be set is accessible only to its owner`() async throws {
     try await withOwnedFile { file in
       let (modes, new) = try modes(beside: file) { _, _, _ in -1 }
       #expect(modes == [0o600, 0o600, 0o600])
@@ -111,7 +112,7 @@ import Testing
     }
   }
 
-  @Test func `a file that is put in the journal's place gives its owner to none`() async throws {
+  @Test func `a foreign file at the journal's path doesn't pass on its owner`() async throws {
     try await withOwnedFile { file in
       let storage = FileStorage(path: file.path)
       let journal = try #require(try storage.open(.journal))

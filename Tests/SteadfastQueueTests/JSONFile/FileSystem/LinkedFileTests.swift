@@ -4,10 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file, and its lock file, that a backup has given other names.
+/// A file and its lock file to which a backup has made hard links.
 @Suite struct LinkedFileTests {
   @Test(arguments: [false, true])
-  func `a file that was linked is opened, and its other name keeps what it had`(isTorn: Bool)
+  func `a file with a second hard link opens, and the link's contents don't change`(isTorn: Bool)
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -51,7 +51,7 @@ import Testing
     }
   }
 
-  @Test func `both names can't be used at the same time`() async throws {
+  @Test func `two hard links to a file can't be open at the same time`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)

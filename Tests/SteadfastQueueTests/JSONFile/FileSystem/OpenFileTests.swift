@@ -14,18 +14,18 @@ import Musl
 import Android
 #endif
 
-/// What the system is asked of open files.
+/// System calls on open files.
 @Suite struct OpenFileTests {
-  @Test func `a flush asks the system, which refuses it for what can't be flushed`() throws {
+  @Test func `a flush throws the system's error for a file that can't be flushed`() throws {
     var ends: [Int32] = [-1, -1]
     try #require(unsafe pipe(&ends) == 0)
     defer { Foundation.close(ends[0]) }
-    // It closes the other end.
+    // `OpenFile` closes the other end.
     let file = OpenFile(ends[1], JSONFileStore.Options(), hasOtherNames: false)
     #expect(throws: SystemCallError.self) { try file.synchronize() }
   }
 
-  @Test func `programs that are begun do not inherit the file and its lock`() async throws {
+  @Test func `child processes don't inherit the file and its lock file`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: url)

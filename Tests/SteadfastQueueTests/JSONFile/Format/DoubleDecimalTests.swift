@@ -19,10 +19,12 @@ import Testing
     #expect(read(text)?.bitPattern == (try #require(Double(text))).bitPattern)
   }
 
-  @Test func `so are any 19 digits, wherever the point stands`() throws {
+  @Test func `any 19 digits are rounded as the library rounds them, wherever the decimal point is`()
+    throws
+  {
     var random = SplitMix64(seed: 19)
     for _ in 0..<Soak.runs(short: 20_000) {
-      // Of all lengths; half of them next to a tie between two numbers.
+      // Numbers of all lengths; half of them are next to a tie between two values.
       var digits = String((random.next() >> (random.next() % 64)) % 10_000_000_000_000_000_000)
       if random.next() % 2 == 0, let number = Double(digits), number < 0x1p53 {
         digits = String(UInt64(number.nextUp + number) / 2)
@@ -33,7 +35,7 @@ import Testing
     }
   }
 
-  @Test func `and what a date is written as`() {
+  @Test func `a date is read as the value that was written`() {
     var random = SplitMix64(seed: 1970)
     for _ in 0..<Soak.runs(short: 20_000) {
       let date = Double(random.next() >> 11) / 0x1p53 * 4e9 - 1e9
@@ -46,11 +48,11 @@ import Testing
     "1 ", "1.2.3", "1,5", "10000000000000000000", "0.0000000000000000001",
     "1.0000000000000000000", "--1", "1-", "٣",
   ])
-  func `what is no plain number, or too long, is left to others`(text: String) {
+  func `text that is too long or not a plain decimal returns nil`(text: String) {
     #expect(read(text) == nil)
   }
 
-  @Test func `a slice is read alone`() {
+  @Test func `only the bytes of a slice are read`() {
     #expect(Double(decimal: Array("12.345".utf8)[1..<4]) == 2.3)
   }
 }

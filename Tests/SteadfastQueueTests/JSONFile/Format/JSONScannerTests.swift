@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(arguments: ["", "-1", "01", "00", "18446744073709551616", "x", "99999999999999999999999"])
-  func `other numbers are not`(text: String) {
+  func `invalid sequence numbers return nil`(text: String) {
     var scanner = scanner(text)
     #expect(scanner.sequenceNumber() == nil)
   }
@@ -26,7 +26,7 @@ import Testing
     (#""""#, ""), (#""plain""#, "plain"), (#""a\"b\\c""#, #"a"b\c"#),
     (#""\u0000\u001f\u0041""#, "\u{0}\u{1f}A"), ("\"\u{1F600}\"", "\u{1F600}"),
   ])
-  func `strings are read without their escapes`(text: String, string: String) {
+  func `strings are unescaped`(text: String, string: String) {
     var scanner = scanner(text)
     #expect(scanner.string() == string)
     #expect(scanner.isAtEnd)
@@ -36,7 +36,7 @@ import Testing
     "", "plain", #"""#, #""open"#, #""open\"#, #""open\""#, #""\n""#, #""\u12"#, #""\u1234""#,
     #""\u00zz""#, "\"line\nfeed\"",
   ])
-  func `other strings are not`(text: String) {
+  func `invalid strings return nil`(text: String) {
     var scanner = scanner(text)
     #expect(scanner.string() == nil)
   }
@@ -51,13 +51,13 @@ import Testing
     "1", "-1.5e+10", "true", "null", #""a}b""#, "{}", "[]", #"{"a":[1,{"b":"}"}],"c":null}"#,
     "[[[]]]", #"[ 1, 2 ]"#,
   ])
-  func `a value is passed over whole`(text: String) {
+  func `a whole value is skipped`(text: String) {
     var scanner = scanner(text + ",")
     #expect(scanner.value() == 0..<text.utf8.count)
   }
 
   @Test(arguments: ["", ",", "}", "{", "[", #"{"a"#, #"{"a":"b}"#, "\u{0}", "TRUE", "[\n]"])
-  func `what is no value is not passed over`(text: String) {
+  func `an invalid value isn't skipped`(text: String) {
     var scanner = scanner(text)
     #expect(scanner.value() == nil)
   }

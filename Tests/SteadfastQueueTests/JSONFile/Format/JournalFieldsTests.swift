@@ -15,7 +15,7 @@ import Testing
   }
 
   @Test(arguments: JournalField.allCases)
-  func `a field is known by its name, and by that alone`(field: JournalField) throws {
+  func `a field is recognized by its exact name only`(field: JournalField) throws {
     for name in [field.text, escaped(field.text)] {
       let (_, fields) = try fields(#""k":"seal","\#(name)":7}"#)
       for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(arguments: JournalKind.allCases)
-  func `a kind is known by its name`(kind: JournalKind) throws {
+  func `a kind is recognized by its exact name`(kind: JournalKind) throws {
     for name in [kind.rawValue, escaped(kind.rawValue)] {
       #expect(try fields(#""k":"\#(name)"}"#).0 == kind)
     }
@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test(arguments: ["id", "generation", "unheard", "a name of more than sixteen bytes"])
-  func `a field that stands there twice is refused, with escapes or without`(name: String) throws {
+  func `a duplicate field is refused, with escapes or without`(name: String) throws {
     for other in [name, escaped(name)] {
       #expect(throws: JournalDecodingError.malformed("it has the field '\(name)' twice")) {
         try fields(#""k":"seal","\#(name)":1,"\#(other)":1}"#)
@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test func `nothing of one line is seen in the next`() throws {
+  @Test func `the fields of one line don't appear in the next`() throws {
     let lines = [#""k":"seal","id":1,"x":1}"#, #""k":"begin","name":2,"x":1}"#]
     let bytes = Array(lines.joined().utf8)
     let end = lines[0].utf8.count

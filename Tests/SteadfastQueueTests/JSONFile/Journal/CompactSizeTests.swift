@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// How many bytes of a file a table counts for its tasks.
+/// The number of bytes that a table counts for its tasks in a file.
 @Suite struct CompactSizeTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -18,7 +18,7 @@ import Testing
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value { try await executor.run(body) }
 
-  @Test func `what tasks take is counted as the file is read, whatever has happened to them`()
+  @Test func `a store and a reader of its file count the same bytes for the tasks`()
     async throws
   {
     let core = makeCore()

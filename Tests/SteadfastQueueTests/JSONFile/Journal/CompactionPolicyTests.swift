@@ -6,10 +6,10 @@ import Testing
 /// When a file is compacted.
 @Suite struct CompactionPolicyTests {
   @Test(arguments: [
-    // A small file may be four times as large as what is in it,
+    // A small file may be four times as large as its live tasks,
     (3, 0, 1000, 0, false), (4, 1, 1000, 100, true),
     (39, 10, 1000, 100, false), (40, 10, 1000, 100, true),
-    // a large one 32 MiB more than twice,
+    // a large one 32 MiB larger than twice its live tasks,
     (231, 100, 1000, 100, false), (232, 100, 1000, 100, true),
     // and half of the lines must be dead.
     (40, 10, 1000, 600, false),
@@ -36,7 +36,7 @@ import Testing
     (nil, CompactionPolicy().minimumSize, CompactionPolicy().spareSize),
     (64 << 20, CompactionPolicy().minimumSize, 8 << 20), (80_000, 80_000, 10_000),
   ])
-  func `a file that may not grow large is compacted sooner`(
+  func `a file with a small size limit is compacted sooner`(
     limit: Int?,
     minimumSize: Int,
     spareSize: Int

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What each step of a compaction does while other work waits for it.
+/// The limits of a compaction's steps, for which other work waits.
 @Suite struct CompactionStepTests {
   private let storage = MemoryStorage()
 
   @Test(arguments: [(1000, 10), (99, 1), (1, 1), (0, 0)])
-  func `a step of a compaction writes a limited number of tasks, and skips places without a task`(
+  func `a step of a compaction writes a limited number of tasks, and skips empty slots`(
     alive: Int,
     steps: Int
   ) throws {
@@ -32,7 +32,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
   }
 
-  @Test func `lines that come while tasks are copied are copied in steps, too`() throws {
+  @Test func `lines that are appended while tasks are copied are copied in steps too`() throws {
     var journal = try Journal.open(storage).journal
     var table = TaskTable()
     for number in 1...3 { table.insert(.make(number)) }
@@ -67,7 +67,7 @@ import Testing
         payload: StoredPayload([], format: .binary),
         createdDate: .seconds(0),
         availableDate: .seconds(0),
-        // An error that came with a failure, in a line of its own.
+        // A failure has added the error, in a line of its own.
         lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )
@@ -82,7 +82,7 @@ import Testing
     #expect(storage.bytes == bytes)
   }
 
-  @Test func `a compaction frees what it has copied as it goes, and not all at its end`() throws {
+  @Test func `a compaction frees copied tasks as it proceeds, not only at its end`() throws {
     final class Token: Codable, Sendable {}
     let journal = try Journal.open(storage).journal
     var table = TaskTable()

@@ -30,7 +30,7 @@ import Testing
     ) { (nil, storage) }
   }
 
-  /// Performs the body, and all that the store does for it and afterwards.
+  /// Runs the body, and all the work that the store does for it and afterwards.
   private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await executor.run(body)
   }
@@ -59,13 +59,13 @@ import Testing
     #expect(storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `a compacted file tells the same tasks, in the same order, with the same keys`()
+  @Test func `a compacted file contains the same tasks, in the same order, with the same keys`()
     async throws
   {
     let core = makeCore(minimumSize: .max)
     try await run {
       try await core.open()
-      try await liveThrough(core)
+      try await makeTasksInEveryState(core)
       try await core.close()
     }
     let before = try digest()
@@ -80,7 +80,7 @@ import Testing
     #expect(contents.table.digest() == before)
   }
 
-  @Test func `a compacted file tells everything of a task, whatever its state`() async throws {
+  @Test func `a compacted file contains every field of a task, whatever its state`() async throws {
     let core = makeCore(minimumSize: .max)
     try await run {
       try await core.open()
@@ -140,7 +140,7 @@ import Testing
     #expect(try records() == before)
   }
 
-  @Test func `a task that runs behind a restarted one keeps its turn in a compacted file`() throws {
+  @Test func `a running task blocks its order key after a compaction`() throws {
     var table = TaskTable()
     for number in 1...2 { table.insert(.make(number, order: "o")) }
     _ = table.apply([.cancel(.unclaimed(.numbered(1)), at: .seconds(1), retains: true)])
@@ -163,13 +163,12 @@ import Testing
     MemoryStorage.Call.open(.replacement), .create(.replacement), .append, .synchronize,
     .openFolder, .rename(.replacement, .journal), .read,
   ])
-  func `a compaction that fails leaves everything as it was`(call: MemoryStorage.Call) async throws
-  {
+  func `a failed compaction changes nothing`(call: MemoryStorage.Call) async throws {
     let core = makeCore(minimumSize: .max)
     try await run {
       try await core.open()
       try await core.churn(1...30)
-      try await liveThrough(core)
+      try await makeTasksInEveryState(core)
     }
     let before = try digest()
     var journal = try Journal.open(storage).journal
@@ -210,7 +209,7 @@ import Testing
     #expect(contents.table.digest() == before)
   }
 
-  @Test func `a compaction whose new name is not durable poisons the store`() async throws {
+  @Test func `a compaction whose rename isn't durable poisons the store`() async throws {
     let core = makeCore()
     try await run { try await core.open() }
     storage.fail(.synchronizeFolder, EIO)
@@ -227,7 +226,7 @@ import Testing
     try await run { try await fresh.close() }
   }
 
-  @Test func `opening a file removes what a crash during a compaction has left`() throws {
+  @Test func `opening a file removes the leftovers of a crash during a compaction`() throws {
     _ = try Journal.open(storage)
     _ = try Journal.makeReplacement(in: storage, generation: 2, beside: nil)
     #expect(storage.bytes(of: .replacement) != nil)
@@ -253,8 +252,8 @@ import Testing
   }
 }
 
-/// Leaves tasks in every state.
-private func liveThrough(_ core: JSONFileCore) async throws {
+/// Makes changes that leave tasks in every state.
+private func makeTasksInEveryState(_ core: JSONFileCore) async throws {
   var leases: [Lease] = []
   for number in 1...40 {
     let record = TaskRecord.make(

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a failed compaction is tried again, and when the failure is reported.
+/// When a failed compaction is retried, and when the failure is reported.
 @Suite struct FailedCompactionTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(arguments: [MemoryStorage.Call.create(.replacement), .rename(.replacement, .journal)])
-  func `a compaction that failed is tried again when the file has doubled, and not before`(
+  func `a failed compaction is retried when the file has doubled, and not before`(
     call: MemoryStorage.Call
   ) async throws {
     let core = makeCore()
@@ -83,12 +83,12 @@ import Testing
     }
   }
 
-  @Test func `a compaction that failed is tried again when the tasks take half as much`()
+  @Test func `a failed compaction is retried when the tasks need half the space`()
     async throws
   {
     let core = makeCore()
     try await run { try await core.open() }
-    // Most of the file is dead, but what lives does not fit on the disk.
+    // Most of the file is dead, but its live tasks don't fit on the disk.
     try await run { for number in 1...20 { try await core.insert(.make(number)) } }
     storage.fail(.create(.replacement), ENOSPC)
     var number = 100
@@ -114,6 +114,6 @@ import Testing
     #expect(statistics.failedCompaction == nil && statistics.lastCompaction != nil)
   }
 
-  /// How many compactions were begun.
+  /// The number of compactions that were started.
   private var attemptCount: Int { storage.calls.count { $0 == .create(.replacement) } }
 }

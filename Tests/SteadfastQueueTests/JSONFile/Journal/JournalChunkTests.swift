@@ -13,7 +13,7 @@ import Musl
 import Android
 #endif
 
-/// All that a reading tells.
+/// The result of reading a file.
 private struct Reading: Equatable {
   var tasks: [String] = []
   var numbers: [Int] = []
@@ -40,10 +40,10 @@ private struct Reading: Equatable {
 }
 
 @Suite struct JournalChunkTests {
-  /// From less than a line to several batches.
+  /// The sizes of parts, from less than a line to several batches.
   private static let sizes = [1, 7, 90, 500, 3000]
 
-  @Test func `a file is the same in parts as in one, whole, damaged or forged`() async throws {
+  @Test func `reading a file in parts gives the same result as reading it at once`() async throws {
     for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
       let file = try await FileMaker.file(seed: seed)
       let other = try await FileMaker.file(seed: seed ^ 1 << 40, rounds: 8)
@@ -75,7 +75,7 @@ private struct Reading: Equatable {
     }
   }
 
-  @Test func `a line that is longer than most is read from a file on disk too`() throws {
+  @Test func `a long line is read from a file on disk too`() throws {
     let payload = "\"" + String(repeating: "x", count: 40_000) + "\""
     let body = ForgedFile.insertion(1).replacing("{}", with: payload)
     let storage = MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
@@ -87,7 +87,7 @@ private struct Reading: Equatable {
     }
   }
 
-  @Test func `a very long line is read once, and not by every part that it goes through`() throws {
+  @Test func `a very long line is read once, not once per part`() throws {
     let payload = "\"" + String(repeating: "x", count: 40_000) + "\""
     let body = ForgedFile.insertion(1).replacing("{}", with: payload)
     let storage = MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
@@ -95,11 +95,11 @@ private struct Reading: Equatable {
     let contents = try JournalReader.read(JournalSource(file, sizeInMemory: 0), partSize: 1000)
     #expect(contents.table.taskCount == 2)
     let partCount = storage.bytes.count / 1000 + 1
-    // The line begins in the first part, which doubles what it has read until the line is whole.
+    // The line starts in the first part, which doubles in size until it contains the whole line.
     #expect(storage.calls.count { $0 == .read } <= partCount + 4)
   }
 
-  @Test func `a torn end and damage are told apart in a file that is not in memory`() throws {
+  @Test func `a torn end is distinguished from damage in a file that isn't in memory`() throws {
     let bodies = (1...3000).map { ForgedFile.insertion($0) }
     let whole = ForgedFile.bytes(bodies)
     #expect(whole.count > 2 * JournalReader.partSize)
@@ -116,7 +116,7 @@ private struct Reading: Equatable {
   }
 
   @Test(arguments: [1, 2, 8, 9])
-  func `a part that can't be read throws the error of the system`(number: Int) throws {
+  func `reading throws the system's error if a part can't be read`(number: Int) throws {
     let storage = MemoryStorage(ForgedFile.bytes((1...3000).map { ForgedFile.insertion($0) }))
     let bytes = storage.bytes
     storage.fail(.read, EIO, after: number - 1)
@@ -130,7 +130,7 @@ private struct Reading: Equatable {
     #expect(storage.bytes == bytes)
   }
 
-  @Test func `a batch of which not all is kept in memory is read as a whole`() throws {
+  @Test func `a batch too large for memory is read as a whole`() throws {
     let count = JournalReader.maxBatchInMemory + 10
     var bytes = ForgedFile.bytes([])
     for number in 1...count {

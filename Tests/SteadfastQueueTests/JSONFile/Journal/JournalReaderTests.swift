@@ -4,8 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file in which three batches of two tasks each were flushed, one after the other, without the
-/// marks that make them whole, as the first files were written.
+/// A file of three batches of two tasks each, flushed one after the other.
+///
+/// Unless `areMarked`, its lines lack the marks that make a batch atomic, as in the first files.
 private func threeBatches(
   areMarked: Bool = false
 ) throws -> (bytes: [UInt8], ends: [Int]) {
@@ -54,7 +55,8 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     #expect(contents.unsyncedOffset == ends[2])
   }
 
-  @Test func `a file cut anywhere holds every batch before the cut, and no half line`() throws {
+  @Test func `a file cut anywhere contains every line before the cut, and no partial line`() throws
+  {
     let (bytes, ends) = try threeBatches()
     for size in ends[0]...bytes.count {
       let contents = try JournalReader.read(Array(bytes[..<size]))
@@ -65,8 +67,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a file cut anywhere holds whole batches and nothing of the one that is torn`() throws
-  {
+  @Test func `a file cut anywhere contains whole batches, and nothing of the torn one`() throws {
     let (bytes, ends) = try threeBatches(areMarked: true)
     for size in ends[0]...bytes.count {
       let contents = try JournalReader.read(Array(bytes[..<size]))
@@ -115,7 +116,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
   }
 
-  @Test func `a file cut in its header is not taken for a new one`() throws {
+  @Test func `a file cut in its header isn't mistaken for a new one`() throws {
     let (bytes, ends) = try threeBatches()
     for size in 1..<ends[0] {
       #expect(throws: JournalProblem.notAJournal) {
@@ -127,7 +128,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
   @Test func `every flipped bit is found: refused, or cut off with the last batch`() throws {
     let (bytes, ends) = try threeBatches()
     for offset in bytes.indices {
-      // Each bit has its turn; neighbours in the long form.
+      // The short form flips one bit of each byte, each of the eight in turn; the long form all.
       for bit in Soak.runs(short: 0) > 0 ? Array(0..<8) : [offset % 8] {
         var flipped = bytes
         flipped[offset] ^= 1 << UInt8(bit)
@@ -172,9 +173,9 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a good line behind a bad one that no flush had covered is torn off too`() throws {
+  @Test func `a good line after an unflushed damaged one is cut off too`() throws {
     let (bytes, ends) = try threeBatches()
-    // Two batches were under way when the power failed, and the disk wrote the later one first.
+    // Two batches were being written when the power failed, and the disk wrote the later one first.
     var torn = bytes
     for _ in 0..<10 { torn.append(0) }
     torn.append(0x0A)
@@ -227,7 +228,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     #""k":"header","format":"steadfast-queue","version":1,"generation":1}"#,
     #""k":5}"#, "",
   ])
-  func `a line with a right checksum that makes no sense is damage`(body: String) throws {
+  func `a malformed line with a correct checksum is damage`(body: String) throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(
       .change(.insert(.make(1), onDuplicate: .keep)),
@@ -243,7 +244,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a task that was begun and not ended is available again, and counts it`() throws {
+  @Test func `an interrupted task is available again, and counts its interruptions`() throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(
       .change(.insert(.make(1), onDuplicate: .keep)),
@@ -261,7 +262,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
 }
 
 extension JournalLine {
-  /// A line with a right checksum and any body.
+  /// A line with the given body and a correct checksum.
   fileprivate static func text(_ body: String, sequence: UInt64) throws -> [UInt8] {
     let covered = Array(#"","b":1,"s":\#(sequence),\#(body)"#.utf8)
     let sum = CRC32C.checksum(covered[...])

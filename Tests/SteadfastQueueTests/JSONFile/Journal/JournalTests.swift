@@ -17,7 +17,7 @@ import Testing
 
   // MARK: Opening
 
-  @Test func `a new file is made in one step and holds a header`() throws {
+  @Test func `a new file is created atomically and contains a header`() throws {
     let storage = MemoryStorage()
     _ = try Journal.open(storage)
     #expect(
@@ -29,7 +29,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).nextSequence == 1)
   }
 
-  @Test func `opening cuts the torn end, rewrites what may be unsynced, then flushes`() throws {
+  @Test func `opening cuts off the torn end, rewrites unsynced lines, and flushes`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])
@@ -52,7 +52,7 @@ import Testing
     MemoryStorage.Call.open(.journal), .read, .open(.replacement), .truncate(to: 0),
     .overwrite(at: 0), .synchronize, .synchronizeFolder,
   ])
-  func `an opening that fails closes the file, and another one succeeds`(
+  func `a failed opening closes the file, and the next one succeeds`(
     call: MemoryStorage.Call
   ) throws {
     let storage = MemoryStorage()
@@ -83,7 +83,7 @@ import Testing
     #expect(try numbers(storage) == [1, 2])
   }
 
-  @Test func `a write that writes nothing fails, and is not tried again for ever`() throws {
+  @Test func `a write of zero bytes fails, and isn't retried forever`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     storage.state.withLock { $0.longestWrite = 0 }
@@ -93,7 +93,7 @@ import Testing
     #expect(try numbers(storage) == [2])
   }
 
-  @Test func `a write that fails leaves nothing, and the next one succeeds`() throws {
+  @Test func `a failed write leaves nothing behind, and the next one succeeds`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])
@@ -107,7 +107,7 @@ import Testing
     #expect(try numbers(storage) == [1, 3])
   }
 
-  @Test func `what a failed write has left is removed durably before the call throws`() throws {
+  @Test func `the remains of a failed write are removed durably before the call throws`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     let size = storage.bytes.count
@@ -126,7 +126,7 @@ import Testing
     MemoryStorage.Call.open(.replacement), .create(.replacement), .append, .synchronize,
     .openFolder, .rename(.replacement, .journal), .synchronizeFolder,
   ])
-  func `if making the file fails, the next opening makes it again`(
+  func `if creating the file fails, the next opening creates it`(
     call: MemoryStorage.Call
   ) throws {
     let storage = MemoryStorage()
@@ -138,7 +138,7 @@ import Testing
     #expect(storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `a write that can't be taken back poisons the journal`() throws {
+  @Test func `a failed write that can't be undone poisons the journal`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     let size = storage.bytes.count
@@ -150,7 +150,7 @@ import Testing
     #expect(throws: poison) { try journal.synchronize() }
   }
 
-  @Test func `a flush that fails is never tried again`() throws {
+  @Test func `a failed flush is never retried`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])
@@ -163,7 +163,7 @@ import Testing
     #expect(storage.calls == calls)
   }
 
-  @Test func `closing flushes, seals, flushes, and gives the file up`() throws {
+  @Test func `closing flushes, seals, flushes again, and closes the file`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])
@@ -173,7 +173,7 @@ import Testing
     #expect(try numbers(storage) == [1])
   }
 
-  @Test func `the seal knows that an interruption is stored`() throws {
+  @Test func `the seal covers the line of an interruption`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1), [JournalBody(beginningOf: .numbered(1))]])
@@ -183,14 +183,14 @@ import Testing
     let lines = storage.bytes.split(separator: 0x0A).map { String(decoding: $0, as: UTF8.self) }
     #expect(lines.suffix(2).map { $0.contains("\"k\":\"interruption\"") } == [true, false])
     #expect(lines.last?.contains("\"b\":\(lines.count - 1),") == true)
-    // Whatever is damaged before the seal is noticed.
+    // Damage before the seal is detected.
     var damaged = storage.bytes
     let interruption = damaged.dropLast().lastIndex(of: 0x0A) ?? 0
     damaged[interruption - 5] ^= 1
     #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
   }
 
-  @Test func `a file to which nothing was added is closed without another seal`() throws {
+  @Test func `closing an unchanged file adds no second seal`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])

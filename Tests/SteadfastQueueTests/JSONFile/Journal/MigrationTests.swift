@@ -4,7 +4,8 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Files of the first version, in which keys belonged to all names and the last task held its key.
+/// Files of the first version, in which all task names shared the unique keys, and the last task
+/// with a key held it.
 @Suite struct MigrationTests {
   /// Of ten tasks in a row, three are plain, six have keys, and one was replaced.
   private static let count = max(10, Soak.runs(short: 4_000) / 10 * 10)
@@ -90,20 +91,20 @@ import Testing
         let last = Self.count - 10
         for gone in [1, 7] { #expect(try await found(last + gone) == nil) }
         #expect(try await found(last + 2)?.interruptionCount == 1)
-        // One that was replaced while it ran goes on without the key.
+        // A task that was replaced while it ran continues without the key.
         #expect(try await found(last + 3)?.keyRole == nil)
         #expect(try await found(last + 4)?.keyRole == .holder)
         #expect(try await found(last + 9)?.retryCount == 1)
         let keys = Set([5, 6, 7, 9].map { "key \(last + $0)" })
         #expect(try await store.count(matching: TaskFilter(uniqueKeys: keys)) == 4)
         try await store.close()
-        // A file with a second name is compacted into a new one: the third round reads that.
+        // A file with a second hard link is compacted into a new file, which the third round reads.
         if round == 1 {
           try FileManager.default.linkItem(at: url, to: folder.appending(path: "backup"))
         }
       }
     }
-    // Bad input is refused as in any file.
+    // Damage is refused as in any file.
     var damaged = bytes
     damaged[bytes.count / 2] ^= 1
     #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }

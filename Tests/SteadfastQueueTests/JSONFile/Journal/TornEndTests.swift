@@ -4,9 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What becomes of lines behind a bad one that opening takes for torn.
+/// Lines after a damaged line that opening treats as a torn end.
 @Suite struct TornEndTests {
-  /// A file that was never flushed: no line knows another one to be durable.
+  /// A file that was never flushed: no line states that an earlier one is durable.
   private func unflushedFile(_ count: Int) throws -> [[UInt8]] {
     let entries =
       [JournalEntry.header(version: 1, generation: 1)]
@@ -26,14 +26,14 @@ import Testing
 
   private var repairedNumbers: [Int] { Array(3...50) }
 
-  @Test func `lines behind a bad one are kept aside before they are cut off`() throws {
+  @Test func `lines after a damaged one are copied before they are cut off`() throws {
     let lines = try unflushedFile(50).flipping(2)
     let end = lines[2...].flatMap { $0 }
     let storage = MemoryStorage(lines.flatMap { $0 })
     #expect(try Journal.open(storage).table.numbers == [1])
     #expect(storage.bytes(of: .torn(1)) == end)
     #expect(try JournalInspection(end).table.numbers == repairedNumbers)
-    // It is durable before anything is cut off.
+    // The copy is durable before anything is cut off.
     let calls = storage.calls
     let cut = try #require(calls.firstIndex { if case .truncate = $0 { true } else { false } })
     let named = try #require(calls.firstIndex(of: .rename(.replacement, .torn(1))))
@@ -41,7 +41,7 @@ import Testing
     #expect(calls[..<named].contains(.synchronize))
   }
 
-  @Test func `an end without a whole line behind the bad one is cut off without a copy`() throws {
+  @Test func `a torn end is cut off without a copy if it has no whole good line`() throws {
     let lines = try unflushedFile(5)
     for end in [Array(lines[5].dropLast()), lines.flipping(5)[5], Array("{\"c\":".utf8)] {
       let storage = MemoryStorage(lines[..<5].flatMap { $0 } + end)
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  @Test func `where there is no room for the copy nothing is cut off`() throws {
+  @Test func `nothing is cut off if the disk has no space for the copy`() throws {
     let bytes = try unflushedFile(9).flipping(3).flatMap { $0 }
     let storage = MemoryStorage(bytes)
     storage.fail(.append, ENOSPC)
@@ -61,7 +61,7 @@ import Testing
     #expect(storage.bytes(of: .torn(1)) != nil)
   }
 
-  @Test func `what was kept aside is saved by a repair of the copy`() async throws {
+  @Test func `repairing the copy saves the tasks that were cut off`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try Data(try unflushedFile(50).flipping(2).flatMap { $0 }).write(to: file)

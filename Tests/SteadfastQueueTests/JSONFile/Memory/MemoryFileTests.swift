@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What tasks remember in a file: its lines, and what compactions and checks make of them.
+/// The memory of tasks in a file: its lines, and how compactions treat them.
 @Suite struct MemoryFileTests {
   private let id = TaskID.numbered(1)
   private var lease: Lease { Lease(id: id, token: 0) }
@@ -14,7 +14,7 @@ import Testing
     return Dictionary(uniqueKeysWithValues: memory.names.map { ($0, memory[$0] ?? []) })
   }
 
-  /// The beginning of the line of a change to task 1.
+  /// The body of the line of a change to task 1.
   private func line(_ kind: String, _ fields: String) -> String {
     "\"k\":\"\(kind)\",\"id\":\"\(id)\",\(fields)}"
   }
@@ -61,7 +61,7 @@ import Testing
     ("suspend", "\"until\":7,\"awaits\":\"open\""), ("suspend", "\"until\":7,\"awaits\":[\"\"]"),
     ("memory", "\"name\":\"a\",\"value\":\"b\""), ("restart", "\"available\":1,\"forgets\":false"),
   ])
-  func `a line of memory that can't be is damage`(kind: String, fields: String) throws {
+  func `an invalid line of memory is damage`(kind: String, fields: String) throws {
     let bytes = try running(line(kind, fields))
     #expect {
       try JournalReader.read(bytes)
@@ -72,13 +72,13 @@ import Testing
   }
 
   @Test(arguments: ["remember", "suspend"])
-  func `a task that is not running remembers nothing and is not suspended`(kind: String) throws {
+  func `only a running task may remember or be suspended`(kind: String) throws {
     let fields = kind == "remember" ? "\"name\":\"a\",\"value\":\"b\"" : "\"until\":7"
     let bytes = try running(line("release", "\"later\":0"), line(kind, fields))
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
   }
 
-  @Test func `what tasks remember comes directly behind their own lines`() throws {
+  @Test func `lines of memory directly follow the line of their task`() throws {
     func lines(_ numbers: Int...) -> [String] {
       numbers.map { ForgedFile.task($0, place: UInt64($0)) }
     }
@@ -92,7 +92,7 @@ import Testing
     }
   }
 
-  @Test func `the longest lines that a memory may have are written and read`() throws {
+  @Test func `the longest possible lines of memory are written and read`() throws {
     let name = String(repeating: "\u{1}", count: 1_024)
     let quotes = [UInt8](repeating: 0x22, count: 131_072)
     for value in [quotes, [UInt8](repeating: 1, count: 131_072)] {
@@ -140,17 +140,17 @@ import Testing
     }
     #expect(statistics.lastCompaction != nil)
     #expect(statistics.byteCount < 6_000)
-    // The header, the end, two tasks, one that runs, and two names.
+    // The header, the end of the compaction, two tasks, the begin of one, and two names.
     #expect(statistics.liveRecordCount == 7)
     #expect(try memory(storage.bytes) == ["step": [0], "last": Array("number 199".utf8)])
     let file = try JournalReader.read(storage.bytes).table
     #expect(file.memory(of: .numbered(2)).isEmpty)
-    // The lines of the tasks, which are longer now, are counted as they were when the tasks came.
+    // The tasks' lines are longer now, but count with the size that they had at their insertion.
     #expect(0..<40 ~= file.byteCount - core.read(\.byteCount))
     #expect(file.brokenInvariants() == [])
   }
 
-  @Test func `what a task remembers during a compaction is found after it`() throws {
+  @Test func `what a task remembers during a compaction isn't lost`() throws {
     let storage = MemoryStorage()
     var (journal, table) = try Journal.open(storage)
     func add(_ change: TaskChange) throws {

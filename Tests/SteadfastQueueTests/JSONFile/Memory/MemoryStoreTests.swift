@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a store does with a file in which tasks remember something.
+/// A store whose file contains the memory of tasks.
 @Suite struct MemoryStoreTests {
   private let id = TaskID.numbered(1)
 
@@ -35,7 +35,7 @@ import Testing
     return (record, memory)
   }
 
-  private var kept: TaskMemory {
+  private var expectedMemory: TaskMemory {
     var memory = TaskMemory()
     (memory["step"], memory["open"]) = (Array("text".utf8), [])
     return memory
@@ -46,28 +46,28 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a file that is opened again has what its tasks remember`(isLinked: Bool) async throws {
+  func `reopening a file keeps the memory of its tasks`(isLinked: Bool) async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
       if isLinked {
-        // It is compacted into a file of its own.
+        // Opening a linked file compacts it into a new file.
         let backup = folder.appending(path: "backup")
         try FileManager.default.linkItem(at: file, to: backup)
       }
       for _ in 1...2 {
         let found = try await found(file)
-        #expect(found.memory == kept)
+        #expect(found.memory == expectedMemory)
         #expect(found.record?.state == .suspended)
-        #expect(found.record?.memorySize == kept.size)
+        #expect(found.record?.memorySize == expectedMemory.size)
       }
     }
   }
 
-  @Test func `a repair saves what can be read`() async throws {
+  @Test func `a repair saves all memory that can be read`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      // The line of the step, that of the open value, and that of the suspension.
+      // Damages the line of the step, of the open value, and of the suspension, in turn.
       for (lost, memory, state) in [
         (3, ["open"], TaskState.suspended), (4, ["step"], .suspended),
         (5, ["open", "step"], .waiting),
@@ -121,7 +121,7 @@ import Testing
     #expect(found.table.brokenInvariants() == [])
   }
 
-  @Test func `a store notices that its file says that a task remembers something else`()
+  @Test func `a verification detects that a task's memory differs in the file`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -131,7 +131,7 @@ import Testing
       _ = try await store.apply([.complete(id, named: "open", value: [1])], durability: .durable)
       #expect(try await store.verify().problems == [])
       try await store.close()
-      // The store goes on with what it has read.
+      // The store continues with what it has read.
       let second = JSONFileStore(at: file)
       try await second.open()
       var contents = lines(String(decoding: try Data(contentsOf: file), as: UTF8.self))
@@ -150,14 +150,14 @@ import Testing
     text.split(separator: "\n").map { $0 + "\n" }
   }
 
-  /// A line that says another text, with its checksum.
+  /// The line with another value and a correct checksum.
   private func rewritten(_ line: String) -> String {
     let rest = String(line.dropFirst("{\"c\":\"00000000".count).dropLast())
       .replacing("\"value\":\"text\"", with: "\"value\":\"test\"")
     return String(decoding: ForgedFile.line(rest), as: UTF8.self)
   }
 
-  @Test func `in a full file, tasks still remember, are completed, and end`() async throws {
+  @Test func `in a full file, tasks can still remember, be completed, and end`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(

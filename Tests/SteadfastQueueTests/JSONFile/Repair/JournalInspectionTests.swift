@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file of five tasks, of which the second was done, closed in good order.
+/// A file of five tasks, the second of which succeeded, that was closed normally.
 ///
 /// The lines, from 0: header, five insertions, begin, success, seal.
 private func fiveTasks() throws -> [[UInt8]] {
@@ -52,7 +52,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     #expect(try JournalInspection([]).report == JSONFileReport())
   }
 
-  @Test func `a changed line, other than the first two, is named, and no other line is lost`()
+  @Test func `a damaged line between the header and the seal is named, and no other line is lost`()
     throws
   {
     let lines = try fiveTasks()
@@ -64,8 +64,8 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
       #expect(report.problems.first?.byte == lines[..<index].joined().count)
       #expect(report.lostRecordCount == 1)
       #expect(inspection.skipped.first.first?.reason == "its checksum is wrong")
-      // With the insertion of the task that was done its attempt tells nothing either; a lost
-      // begin is known from the success; with a lost success the task is performed again.
+      // Without the insertion of task 2, its begin and its success are problems too. A lost begin
+      // follows from the success. If the success is lost, the task is performed again.
       let expected: (numbers: [Int], problems: Int) =
         switch index {
         case 2: ([1, 3, 4, 5], 3)
@@ -137,18 +137,18 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     }
   }
 
-  @Test func `a file cut in half keeps what is whole`() throws {
+  @Test func `a file cut in half keeps its whole lines`() throws {
     let bytes = try fiveTasks().flatMap { $0 }
     let report = try JournalInspection(Array(bytes[..<(bytes.count / 2)])).report
     #expect(report.isSound)
     #expect(report.tornByteCount > 0)
-    // The other half gives everything that does not depend on the first half.
+    // The other half yields every task that doesn't depend on the first half.
     let inspection = try JournalInspection(Array(bytes[(bytes.count / 2)...]))
     #expect(inspection.table.numbers == [4, 5])
     #expect(!inspection.report.isSound)
   }
 
-  // MARK: What is left to others
+  // MARK: Refused files
 
   @Test(arguments: ["hello", "{}\n", "[1,2]\n\n\n", "\0\0\0\0\n"])
   func `a file without a single good line is not a queue's file`(text: String) {
@@ -180,7 +180,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
   }
 }
 
-/// Lines with any body and a right checksum.
+/// Lines with arbitrary bodies and correct checksums.
 private struct JournalLineText {
   private(set) var lines: [[UInt8]] = []
 

@@ -7,7 +7,7 @@ import Testing
 @Suite struct SalvageTests {
   private func lease(_ number: Int) -> Lease { Lease(id: .numbered(number), token: 0) }
 
-  /// Salvages a file that has lost the lines of the entries with these numbers, from 1.
+  /// Salvages a file that has lost the lines of the entries with these numbers, counted from 1.
   private func salvage(_ entries: [JournalEntry], losing lost: Int...) throws -> JournalInspection {
     var text = try JournalText()
     for entry in entries { try text.add(entry) }
@@ -26,7 +26,7 @@ import Testing
     .change(.insert(.make(number, key: key), onDuplicate: policy))
   }
 
-  @Test func `a task has ended even if the line of its begin was lost`() throws {
+  @Test func `the end of an attempt counts even if the line of its begin was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let ends: [(TaskChange, TaskState?)] = [
       (.succeed(lease(1), at: .seconds(2), retains: false), nil),
@@ -59,7 +59,7 @@ import Testing
     #expect(record.interruptionCount == 1)
   }
 
-  @Test func `a task that began was no longer paused, parked or abandoned`() throws {
+  @Test func `a begin counts even if the line that released the task was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let asides: [[JournalEntry]] = [
       [.change(.pause(.unclaimed(.numbered(1)))), .change(.resume(.numbered(1)))],
@@ -83,7 +83,7 @@ import Testing
     }
   }
 
-  @Test func `a task that was removed had ended`() throws {
+  @Test func `a removal counts even if the line of the task's end was lost`() throws {
     let found = try salvage(
       [
         insertion(1), .begin(.numbered(1)),
@@ -95,8 +95,8 @@ import Testing
     #expect(found.table.numbers == [2])
   }
 
-  @Test func `a task is saved though another task seems to hold its key`() throws {
-    // The first was done before the second was stored, and that was lost.
+  @Test func `a task is saved even if another task seems to hold its key`() throws {
+    // The first task succeeded before the second was stored, but the line of its success was lost.
     let found = try salvage(
       [
         insertion(1, key: "K"), .begin(.numbered(1)),
@@ -106,12 +106,12 @@ import Testing
       losing: 3
     )
     #expect(found.table.numbers == [1, 2, 3])
-    // The key is that of the second.
+    // The second task holds the key.
     #expect(found.table.record(of: .numbered(2))?.keyRole == .holder)
     #expect(found.table.record(of: .numbered(1))?.keyRole == nil)
   }
 
-  @Test func `a batch without its end is saved as far as it is there`() throws {
+  @Test func `the remaining lines of a batch without its end are saved`() throws {
     var text = try JournalText()
     try text.addBatch([insertion(1), insertion(2), insertion(3)])
     try text.addTasks([4])
@@ -120,9 +120,9 @@ import Testing
     #expect(found.report.problems.map(\.line) == [4])
   }
 
-  @Test func `a payload that looks like a line is not taken for one`() throws {
-    // A line in the payload of a damaged one. If it counted, the caller that enqueues the payload
-    // could make up tasks.
+  @Test func `a payload that looks like a line isn't read as a line`() throws {
+    // The payload of a damaged line contains another line. If that counted, a caller could forge
+    // tasks by enqueuing such a payload.
     var forged = try JournalText()
     try forged.addTasks([66])
     let inner = String(decoding: forged.lines[1].dropLast(), as: UTF8.self)
@@ -141,17 +141,17 @@ import Testing
     var lines = text.lines
     lines[2][20] ^= 1
     #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
-    // Cut where the inner line ends, too.
+    // The same if the outer line is cut off where the inner line ends.
     let end = lines[2].count - 3
     lines[2] = Array(lines[2][..<end]) + [0x0A]
     #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
   }
 
   @Test(arguments: [1, 4, 4096])
-  func `a whole line directly behind zeros is saved`(count: Int) throws {
+  func `a whole line directly after zeros is saved`(count: Int) throws {
     var text = try JournalText()
     try text.addTasks(1...5)
-    // What stood before was lost, as when the file was emptied while it was in use.
+    // The earlier lines were lost, as if the file had been emptied while it was in use.
     let zeros = [UInt8](repeating: 0, count: count)
     let end = Array(text.lines[3...].joined())
     let emptied = try JournalInspection(zeros + end)
@@ -163,13 +163,13 @@ import Testing
   }
 
   @Test(arguments: [(0, 0), (1, 0), (0, 3), (1, 3), (3, 1), (9, 0), (0, 9)])
-  func `two lines without a line feed between them are saved, whatever their payloads hold`(
+  func `two lines without a line feed between them are saved, whatever their payloads contain`(
     first: Int,
     second: Int
   ) throws {
     var text = try JournalText()
     for (number, count) in [(1, first), (2, second), (3, 0)] {
-      // What looks like the beginning of a line.
+      // Text that looks like the start of a line.
       let payload = repeatElement(#"{"c":""}"#, count: count).joined(separator: ",")
       let record = TaskRecord.make(number).replacing(
         payload: StoredPayload(Array("[\(payload)]".utf8), format: .json)
@@ -181,7 +181,7 @@ import Testing
     #expect(try JournalInspection(Array(lines.joined())).table.numbers == [1, 2, 3])
   }
 
-  @Test func `a batch that has its last line is complete, however bad the lines before it are`()
+  @Test func `a batch with all its lines is complete, even after a damaged line`()
     throws
   {
     var text = try JournalText()
@@ -195,7 +195,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a file with the line endings of another system is reported, and saved`(isClosed: Bool)
+  func `a file with CRLF line endings is reported, and its tasks are saved`(isClosed: Bool)
     throws
   {
     var text = try JournalText(generation: 2)
@@ -213,7 +213,7 @@ import Testing
     #expect(found.skipped.count == 0)
   }
 
-  @Test func `lines that were swapped count in their order`() throws {
+  @Test func `swapped lines count in the order of their sequence numbers`() throws {
     var text = try JournalText()
     try text.addTasks([1, 2])
     try text.addSuccess(of: 1)
@@ -225,7 +225,7 @@ import Testing
     #expect(found.report.lostRecordCount == 0)
   }
 
-  @Test func `a line that stands there twice counts once`() throws {
+  @Test func `a line that occurs twice counts once`() throws {
     var text = try JournalText()
     try text.addTasks([1])
     try text.add(
@@ -234,7 +234,7 @@ import Testing
     )
     try text.addSuccess(of: 1)
     try text.addTasks([1])
-    // If the restart counted again, behind the success, the task would be performed again.
+    // If the restart counted again, after the success, the task would be performed again.
     let lines = text.lines + [text.lines[3]]
     let found = try JournalInspection(lines.flatMap { $0 })
     #expect(found.report.problems.map(\.reason) == ["it stands in the file twice"])
@@ -257,7 +257,7 @@ import Testing
     #expect(found.report.counts == [.waiting: 6])
   }
 
-  @Test func `whatever lines are lost, every task is saved whose insertion is there`() throws {
+  @Test func `every task whose insertion remains is saved, whatever other lines are lost`() throws {
     var text = try JournalText()
     for number in 1...4 {
       try text.add(insertion(number, key: "K\(number % 2)", .replace))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that is already in the place where a compaction writes.
+/// A file that already exists at the path where a compaction writes.
 @Suite struct StaleTempFileTests {
   private let storage: MemoryStorage
   private let journal: [UInt8]
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  @Test func `a file of another program in its place gets a name of its own, and is not lost`()
+  @Test func `another program's file at that path is renamed, not lost`()
     throws
   {
     var other = try JournalText(generation: 3)
@@ -61,7 +61,7 @@ import Testing
     #expect(storage.bytes == journal)
   }
 
-  @Test func `a queue's own file that was moved there gets a name of its own`() throws {
+  @Test func `a queue's own file that was moved there is renamed`() throws {
     // A file of the next generation is what a compaction leaves, too.
     var text = try JournalText(generation: 4)
     try text.addTasks(50...60)
@@ -80,7 +80,7 @@ import Testing
     #expect(storage.bytes(of: .stranger(3)) == nil && storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `a new file does not replace the file of another program either`() throws {
+  @Test func `creating a queue's file doesn't replace another program's file either`() throws {
     for bytes in [try Self.compaction(1), Array("milk\n".utf8)] {
       let storage = MemoryStorage()
       storage.put(bytes, as: .replacement)
@@ -115,7 +115,7 @@ import Testing
     return try #require(error)
   }
 
-  @Test func `another queue's file and a folder are in the way, and say so`() async throws {
+  @Test func `opening fails if another queue's file or a folder is at that path`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let first = JSONFileStore(at: file)

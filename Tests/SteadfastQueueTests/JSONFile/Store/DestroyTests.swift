@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file is destroyed in whatever state its store is.
+/// A store destroys its file, whatever the store's state.
 @Suite struct DestroyTests {
   private func withFile(_ body: (URL) async throws -> Void) async throws {
     try await withTemporaryFolder { folder in
@@ -26,8 +26,8 @@ import Testing
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
   }
 
-  /// Expects that nothing but a lock file is left, and that the store takes no calls.
-  private func expectNothing(_ file: URL, _ store: JSONFileStore) async throws {
+  /// Expects that at most a lock file is left, and that the store refuses calls.
+  private func expectDestroyed(_ file: URL, _ store: JSONFileStore) async throws {
     #expect(try names(beside: file).subtracting(["queue.jsonl.lock"]).isEmpty)
     let calls: [() async throws -> Void] = [
       { try await store.open() }, { _ = try await store.count(matching: TaskFilter()) },
@@ -35,33 +35,33 @@ import Testing
     for call in calls { #expect(try await error(call).code == .closed) }
   }
 
-  @Test func `a store that was closed deletes its file, and so does one that was never opened`()
+  @Test func `a closed store and a store that was never opened delete their files`()
     async throws
   {
     try await withFile { file in
       let unopened = JSONFileStore(at: file)
       try await unopened.destroy()
-      try await expectNothing(file, unopened)
+      try await expectDestroyed(file, unopened)
       let closed = JSONFileStore(at: file)
       try await closed.open()
       try await closed.close()
       try await closed.destroy()
-      try await expectNothing(file, closed)
+      try await expectDestroyed(file, closed)
     }
   }
 
-  @Test func `a store without a file has nothing to delete, and makes nothing`() async throws {
+  @Test func `destroying a store without a file creates nothing`() async throws {
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
       try await store.destroy()
-      try await expectNothing(folder.appending(path: "queue.jsonl"), store)
+      try await expectDestroyed(folder.appending(path: "queue.jsonl"), store)
       #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).isEmpty)
       let nowhere = JSONFileStore(at: folder.appending(path: "none/queue.jsonl"))
       try await nowhere.destroy()
     }
   }
 
-  @Test func `destroying again does nothing, even if another store has made a file since`()
+  @Test func `destroying again does nothing, even if another store has created a file since`()
     async throws
   {
     try await withFile { file in
@@ -81,7 +81,7 @@ import Testing
   enum StoreState: CaseIterable { case unopened, open, closed }
 
   @Test(arguments: StoreState.allCases)
-  func `callers that destroy at the same time all return`(state: StoreState) async throws {
+  func `concurrent calls of destroy all return`(state: StoreState) async throws {
     for _ in 0..<20 {
       try await withFile { file in
         let store = JSONFileStore(at: file)
@@ -92,12 +92,12 @@ import Testing
           group.addTask { try? await store.close() }
           try await group.waitForAll()
         }
-        try await expectNothing(file, store)
+        try await expectDestroyed(file, store)
       }
     }
   }
 
-  @Test func `callers that destroy at the same time learn why it fails`() async throws {
+  @Test func `concurrent calls of destroy all throw the error`() async throws {
     try await withTemporaryFolder { folder in
       let page = folder.appending(path: "index.html")
       try Data("<html>\n".utf8).write(to: page)
@@ -111,9 +111,9 @@ import Testing
     }
   }
 
-  // MARK: Durably
+  // MARK: Durability
 
-  /// A file in memory, and a store of it.
+  /// Makes a store whose file is in memory.
   private func makeCore(isOpen: Bool) async throws -> (JSONFileCore, MemoryStorage) {
     var text = try JournalText()
     try text.addTasks(1...3)
@@ -124,7 +124,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a deletion that is not durable is an error, and made durable by the next call`(
+  func `a deletion that isn't durable throws, and the next call makes it durable`(
     isOpen: Bool
   ) async throws {
     let (core, storage) = try await makeCore(isOpen: isOpen)
@@ -141,7 +141,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a file stays while its folder can't be opened, or what is beside it can't be removed`(
+  func `a file stays if its folder can't be opened or its leftovers can't be removed`(
     isOpen: Bool
   ) async throws {
     for call in [MemoryStorage.Call.openFolder, .remove(.replacement)] {
@@ -156,7 +156,7 @@ import Testing
     }
   }
 
-  @Test func `a damaged file, and one of a newer version, is deleted`() async throws {
+  @Test func `a damaged file and a file of a newer version are deleted`() async throws {
     try await withFile { file in
       var text = try JournalText()
       try text.addTasks(1...3)
@@ -170,17 +170,17 @@ import Testing
         let store = JSONFileStore(at: file)
         _ = try await error { try await store.open() }
         try await store.destroy()
-        try await expectNothing(file, store)
+        try await expectDestroyed(file, store)
       }
     }
   }
 
-  @Test func `what a crash has left beside the file is deleted with it`() async throws {
+  @Test func `leftovers of a crash are deleted with the file`() async throws {
     try await withFile { file in
       try FileManager.default.copyItem(atPath: file.path, toPath: file.path + ".new")
       let store = JSONFileStore(at: file)
       try await store.destroy()
-      try await expectNothing(file, store)
+      try await expectDestroyed(file, store)
     }
   }
 
@@ -198,7 +198,7 @@ import Testing
     }
   }
 
-  @Test func `a file that another store has open is left alone until that one is closed`()
+  @Test func `a file that another store has open is left alone until that store closes`()
     async throws
   {
     try await withFile { file in
@@ -209,7 +209,7 @@ import Testing
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try await store.close()
       try await other.destroy()
-      try await expectNothing(file, other)
+      try await expectDestroyed(file, other)
     }
   }
 
@@ -225,7 +225,7 @@ import Testing
     }
   }
 
-  @Test func `the kit leaves nothing behind, so it can check the same places again`() async throws {
+  @Test func `the conformance kit cleans up, so it can check the same paths again`() async throws {
     try await withTemporaryFolder { folder in
       let conformance = PersistenceConformance(randomCases: 1)
       for _ in 1...2 {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The public calls, on a real file.
+/// The public calls for verification and repair, on real files.
 @Suite struct JSONFileRepairTests {
   /// Makes a file of `tasks` tasks, and closes it.
   private func makeFile(_ file: URL, tasks: Int = 5) async throws {
@@ -138,7 +138,7 @@ import Testing
     }
   }
 
-  @Test func `verifying and repairing do not take a file from the users that may use it`()
+  @Test func `verifying and repairing keep the file's permissions`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -158,7 +158,7 @@ import Testing
     }
   }
 
-  @Test func `where there is no file, nothing is made`() async throws {
+  @Test func `verifying and repairing a missing file creates nothing`() async throws {
     try await withTemporaryFolder { folder in
       for path in ["queue.jsonl", "no folder/queue.jsonl"] {
         let file = folder.appending(path: path)
@@ -173,7 +173,7 @@ import Testing
     }
   }
 
-  @Test func `a file of another format is not touched by a repair`() async throws {
+  @Test func `a repair leaves a file of another format alone`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "notes.txt")
       let contents = Data("milk\neggs\n".utf8)
@@ -189,7 +189,7 @@ import Testing
 
   // MARK: Seals
 
-  @Test func `damage to the last batch of a file that was closed is refused, byte for byte`()
+  @Test func `damage to any byte of a closed file's last batch is refused`()
     async throws
   {
     try await withTemporaryFolder { folder in

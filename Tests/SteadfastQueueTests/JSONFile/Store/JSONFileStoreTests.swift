@@ -6,7 +6,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct JSONFileStoreTests {
-  /// The error of opening a file.
+  /// The error that opening a file throws.
   private func errorOpening(_ file: URL) async throws -> JSONFileError {
     try #require(
       await #expect(throws: JSONFileError.self) { try await JSONFileStore(at: file).open() }
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  @Test func `a task that was done is not done again after a restart`() async throws {
+  @Test func `a task that succeeded isn't performed again after a restart`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for attempts in [1, 0] {
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `the file can be opened again as soon as the last reference is gone`() async throws {
+  @Test func `the file can be opened again once its queue is deallocated`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for count in 1...20 {
@@ -70,7 +70,7 @@ import Testing
 
   // MARK: Refusals
 
-  @Test func `a second store of the file in this process is refused, and the error says so`()
+  @Test func `a second store of a file in one process is refused by name`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test func `a file that was cut in half serves what is left whole`() async throws {
+  @Test func `a file cut in half serves the remaining tasks`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
@@ -150,7 +150,7 @@ import Testing
     }
   }
 
-  @Test func `a folder that does not exist is named`() async throws {
+  @Test func `the error for a missing folder names the path`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "missing/queue.jsonl")
       let error = try await errorOpening(file)
@@ -159,7 +159,7 @@ import Testing
     }
   }
 
-  @Test func `the file belongs to its user alone`() async throws {
+  @Test func `only the owner may use the file and its lock file`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await JSONFileStore(at: file).open()

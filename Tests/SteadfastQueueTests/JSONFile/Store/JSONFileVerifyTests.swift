@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that compares its file with what it holds.
+/// A store that compares its file with its tasks in memory.
 @Suite struct JSONFileVerifyTests {
   /// A store with tasks in many states, some of them claimed.
   private func busyStore(_ file: URL) async throws -> JSONFileStore {
@@ -25,7 +25,7 @@ import Testing
         .park(leases[2], failure: failure),
         .cancel(.unclaimed(.numbered(12)), at: Date(), retains: true),
         .pause(.unclaimed(.numbered(11))),
-        // The holder of its key is being performed, and loses it.
+        // The holder of the key is running, and loses the key.
         .insert(.make(20, key: "L"), onDuplicate: .replace),
       ],
       durability: .durable
@@ -42,7 +42,7 @@ import Testing
     try handle.close()
   }
 
-  @Test func `a store agrees with its file on values of many fields`() async throws {
+  @Test func `a store agrees with its file on payloads of many fields`() async throws {
     struct Form: TaskPayload {
       var name = "", street = "", town = "", country = "", notes: [String: Int] = ["a": 1, "b": 2]
     }
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `a store agrees with its file, whatever its tasks are doing`() async throws {
+  @Test func `a store agrees with its file, whatever the states of its tasks`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = try await busyStore(file)
@@ -72,7 +72,7 @@ import Testing
       #expect(report.version == 1)
       try await store.close()
 
-      // And after the interruption that the next opening finds.
+      // The next opening finds interrupted tasks, and agrees with the file too.
       let second = JSONFileStore(at: file)
       #expect(try await second.verify().isSound)
       try await second.close()
@@ -89,14 +89,14 @@ import Testing
       try rewrite(file) { $0 = $0.flipping(5) }
       #expect(try await store.verify().problems.map(\.line).contains(6))
 
-      // The last line cut off: all that is left is good.
+      // The last line is cut off. All remaining lines are good.
       try rewrite(file) { _ = $0.removeLast() }
       #expect(try await !store.verify().isSound)
 
       try rewrite(file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
       #expect(try await store.verify().isSound)
 
-      // Moved away, and another file, good throughout, in its place.
+      // The file is moved away, and replaced by another intact file.
       let moved = folder.appending(path: "moved.jsonl")
       try FileManager.default.moveItem(at: file, to: moved)
       #expect(try await store.verify().problems.map(\.reason).first?.contains("moved") == true)
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  @Test func `a task that differs in the file is named`() async throws {
+  @Test func `the report names a task that differs in the file`() async throws {
     let storage = MemoryStorage()
     let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
     try await core.open()
@@ -135,7 +135,7 @@ import Testing
   }
 
   @Test(arguments: Workload.all.filter { $0.faultShare == 0 })
-  func `an intact store has no problem, whatever calls it gets`(
+  func `verifying an intact store finds no problem, whatever calls it gets`(
     workload: Workload
   ) async throws {
     for seed in 1...UInt64(Soak.runs(short: 1)) {
@@ -167,7 +167,7 @@ import Testing
     }
   }
 
-  /// Makes calls at the same time, and verifies the file before, between and after them.
+  /// Makes the calls concurrently, and verifies the file before, between and after them.
   private func perform(
     _ calls: [SimulatedCaller.Call],
     with core: JSONFileCore
@@ -196,7 +196,7 @@ import Testing
     }
   }
 
-  @Test func `changes that are just being stored are left out`() async throws {
+  @Test func `a verification ignores changes that aren't written yet`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
@@ -206,7 +206,8 @@ import Testing
     }
     let verification = Task(executorPreference: executor) { try await core.verify() }
     executor.runTasks()
-    // The verification waits for the thread. These changes are decided before it, and not written.
+    // The verification waits for the thread. The store accepts these changes before it runs, but
+    // doesn't write them yet.
     let claim = Task(executorPreference: executor) {
       try await core.claim(ClaimRequest(limit: 2, names: ["Note": .max], now: .seconds(0)))
     }
@@ -224,7 +225,7 @@ import Testing
     repeat { executor.runTasks() } while executor.doJob()
     let report = try await verification.value
     #expect(report.problems == [])
-    // For the store, a claimed task is already being performed.
+    // The store counts a claimed task as running.
     #expect(report.counts == [.waiting: 2, .running: 2])
     #expect(try await claim.value.tasks.count == 2)
     #expect(try await changes.value == [.done, .done])

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is kept of a payload that may change, or can't be encoded again, after it was stored.
+/// Stored payloads whose values change, or can't be encoded again, after they were stored.
 @Suite struct KeptPayloadTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -69,7 +69,7 @@ import Testing
     #expect(report.problems == [])
   }
 
-  @Test func `a payload is encoded once, so that nothing it does later stops a compaction`()
+  @Test func `a payload is encoded only once, so a compaction can't fail to encode it again`()
     async throws
   {
     let payload = EncodedOnce()
@@ -93,7 +93,7 @@ import Testing
     #expect(log.entries == ["as stored"])
   }
 
-  @Test func `a handler gets the value itself, and not what was decoded of it`() async throws {
+  @Test func `a handler gets the enqueued value itself, not a decoded copy`() async throws {
     let log = Log<String>()
     try await withTemporaryFolder { folder in
       let queue = TaskQueue(persistence: .jsonFile(at: folder.appending(path: "queue.jsonl")))
@@ -104,7 +104,7 @@ import Testing
     #expect(log.entries == ["remembered"])
   }
 
-  @Test func `the error of a payload that can't be encoded shows nothing of it`() async throws {
+  @Test func `the error for a payload that can't be encoded hides its contents`() async throws {
     let core = makeCore()
     let insertion = insertion(Secretive(values: ["my secret": .nan]))
     let error = try await executor.run {
@@ -152,7 +152,7 @@ private struct EncodedOnce: TaskPayload {
   private enum Keys: CodingKey { case count }
 }
 
-/// Has nothing left when it was encoded and decoded.
+/// Loses its text when it is encoded and decoded.
 private struct Forgetful: TaskPayload {
   var text: String
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What `JSONFileStore.Options` promise of the real files.
+/// The effects of `JSONFileStore.Options` on real files.
 @Suite struct OptionsTests {
   private func mode(of file: URL) throws -> Int? {
     let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
@@ -22,7 +22,7 @@ import Testing
     ("maxTaskSize of -1", JSONFileStore.Options(maxTaskSize: -1)),
     ("maxFileSize of -4096", JSONFileStore.Options(maxFileSize: -4096)),
   ])
-  func `a limit that nothing could keep is refused before a file is made`(
+  func `an impossible limit is refused before a file is created`(
     name: String,
     options: JSONFileStore.Options
   ) async throws {
@@ -45,7 +45,7 @@ import Testing
   @Test(arguments: [
     (JSONFileStore.Permissions.owner, 0o600), (.groupMayRead, 0o640), (.group, 0o660),
   ])
-  func `the files have the permissions that were chosen, whatever the mask`(
+  func `the files get the chosen permissions, whatever the umask`(
     permissions: JSONFileStore.Permissions,
     mode: Int
   ) async throws {
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `files that are there get the permissions too, when they are opened`() async throws {
+  @Test func `opening existing files gives them the permissions too`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for (permissions, mode) in [
@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  @Test func `a file that every user may write is refused, whatever was chosen`() async throws {
+  @Test func `a file that every user may write is refused, whatever the options`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try Data().write(to: file)
@@ -106,7 +106,7 @@ import Testing
   @Test(arguments: [
     JSONFileStore.Protection.whileUnlocked, .unlessOpen, .untilFirstUnlock, .always,
   ])
-  func `a protection class may be named everywhere, and keeps nothing from working`(
+  func `every platform accepts a protection class, and the queue works`(
     protection: JSONFileStore.Protection
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -121,7 +121,7 @@ import Testing
 
   // MARK: Sizes
 
-  @Test func `a task that is larger than was chosen is refused, its error may be larger`()
+  @Test func `a task that exceeds the chosen size is refused, but its error may be larger`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -157,7 +157,9 @@ import Testing
     }
   }
 
-  /// Adds tasks until there is no room; how many there was room for.
+  /// Adds tasks until the file is full.
+  ///
+  /// - Returns: The number of tasks that fit.
   private func fill(_ queue: TaskQueue) async throws -> Int {
     var count = 0
     do {
@@ -172,7 +174,7 @@ import Testing
 
   // MARK: Nesting
 
-  /// Lists in one another.
+  /// Nested arrays.
   private indirect enum Nest: Codable, Sendable {
     case core
     case nest(Nest)
@@ -202,7 +204,7 @@ import Testing
   }
 
   @Test(arguments: [(62, "payload"), (63, "payload"), (64, "data"), (100, "data")])
-  func `a payload that is nested deeper than a reader follows is kept as data, and performed`(
+  func `a payload nested deeper than a reader follows is stored as data, and performed`(
     depth: Int,
     field: String
   ) async throws {
@@ -210,7 +212,7 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let first = JSONFileStore(at: file)
-      // The object around it is one level more.
+      // The object around it adds one level.
       try await TaskQueue(persistence: first).enqueue(Deep(nest: Nest(depth: depth)))
       try await first.close()
       #expect(try String(contentsOf: file, encoding: .utf8).contains("\"\(field)\":"))

@@ -24,7 +24,7 @@ import Testing
   }
 
   @Test(arguments: [0o644, 0o755, 0o640])
-  func `a file of another kind keeps its permissions, and gets no company`(mode: Int) async throws {
+  func `a foreign file keeps its permissions, and gets no lock file`(mode: Int) async throws {
     try await withTemporaryFolder { folder in
       let page = folder.appending(path: "index.html")
       try make(Array("<html>\n".utf8), page, mode: mode)
@@ -51,7 +51,7 @@ import Testing
     }
   }
 
-  @Test func `a second opener changes nothing of the files of the one that has them`() async throws
+  @Test func `a second store that can't open leaves the first one's files unchanged`() async throws
   {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
@@ -61,7 +61,7 @@ import Testing
       #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)
       #expect(try mode(of: URL(filePath: file.path + ".lock")) == 0o640)
-      // As another process sees it: the one that holds the file has lost its lock file.
+      // As in another process, if the first store's lock file was deleted.
       try FileManager.default.removeItem(atPath: file.path + ".lock")
       #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)
@@ -70,7 +70,7 @@ import Testing
     }
   }
 
-  @Test func `looking at a file leaves no lock file behind, and one that is there stays`()
+  @Test func `verifying a file leaves no lock file behind, and keeps an existing one`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -92,7 +92,7 @@ import Testing
     "https://example.com/queue.jsonl", "file:///tmp/%FF%FE.jsonl", "queue.jsonl",
     "file:///tmp/a%00b.jsonl", "file:///tmp/a%2Fb.jsonl", "file:///tmp/a%2fb.jsonl",
   ])
-  func `a URL that names no file is refused, and nothing is made`(text: String) async throws {
+  func `a URL that names no file is refused, and nothing is created`(text: String) async throws {
     let url = try #require(URL(string: text))
     let here = URL(filePath: FileManager.default.currentDirectoryPath)
     let before = try names(here)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a file holds after histories that memory and a reader might tell differently.
+/// The contents of a file after changes that the store and the reader might interpret differently.
 @Suite struct ReopeningTests {
-  /// What a new process finds in the file.
+  /// The tasks that a new process finds in the file.
   private func reopened(_ file: URL) async throws -> [TaskRecord] {
     let store = JSONFileStore(at: file)
     let tasks = try await TaskQueue(persistence: store).tasks()
@@ -44,7 +44,7 @@ import Testing
     }
   }
 
-  @Test func `the last of a batch with one key replaces the others`() async throws {
+  @Test func `the last task of a batch with one key replaces the others`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  @Test func `a task that was interrupted takes over what replaces it`() async throws {
+  @Test func `an interrupted task gets the payload of the task that replaces it`() async throws {
     let storage = MemoryStorage()
     let file = URL(filePath: "/queue.jsonl")
     let names = ["Note": Int.max]
@@ -74,7 +74,7 @@ import Testing
       let claim = try await core.claim(
         ClaimRequest(limit: 9, names: names, now: .seconds(0))
       )
-      // The process is killed here, with the task begun.
+      // The process is killed here, while the task runs.
       #expect(claim.tasks.numbers == [1])
       let payload = try claim.tasks[0].record.payload.bytes()
       #expect(payload == (try TaskRecord.make(process).payload.bytes()))
@@ -82,7 +82,7 @@ import Testing
     }
   }
 
-  @Test func `closing beside other calls refuses them, and loses nothing that was stored`()
+  @Test func `closing during other calls refuses them, and loses no stored task`()
     async throws
   {
     for _ in 1...50 {

@@ -24,13 +24,13 @@ import Testing
     }
   }
 
-  /// Whether a thread is to be woken.
+  /// Whether a thread must be woken.
   private func wakes(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUp() }
 
   /// Whether the first thread takes the next turn.
   private func takesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
 
-  @Test func `a job for threads that sleep wakes one, once`() {
+  @Test func `a job wakes one of the sleeping threads, once`() {
     var turns = IOScheduler<Int>()
     #expect(move(turns.next(for: 1, now)) == .sleep)
     #expect(!wakes(&turns))
@@ -45,7 +45,7 @@ import Testing
   }
 
   @Test
-  func `a thread that has done a job watches for the next one, and no other is woken for that`() {
+  func `a thread that has done a job watches for the next one, which wakes no other thread`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
@@ -71,7 +71,7 @@ import Testing
     turns.add {}
     #expect(wakes(&turns))
     _ = turns.next(for: 2, now)
-    // The other one has its turn, and takes the next job by itself.
+    // The second thread has the turn, and takes the next job itself.
     #expect(move(turns.next(for: 1, now)) == .sleep)
     #expect(move(turns.next(for: 2, now)) == .watch)
     // A thread that wakes late takes the job, and leaves the watching to the first one.
@@ -83,9 +83,9 @@ import Testing
     #expect(wakes(&turns))
   }
 
-  @Test func `a thread that watches without effect leaves out more and more watches`() {
+  @Test func `a thread whose watches find no job skips more and more of them`() {
     var turns = IOScheduler<Int>()
-    // How many jobs are followed by sleep between two watches.
+    // The numbers of jobs after which the thread slept without a watch.
     var skipped: [Int] = []
     var count = 0
     while skipped.count < 10 {
@@ -100,7 +100,7 @@ import Testing
       }
     }
     #expect(skipped == [0, 1, 2, 4, 8, 16, 32, 64, 64, 64])
-    // A watch that finds a job ends that.
+    // After a watch that finds a job, the thread watches after each job again.
     while true {
       turns.add {}
       _ = turns.next(for: 1, now)
@@ -111,7 +111,7 @@ import Testing
     #expect(move(turns.next(for: 1, now)) == .watch)
   }
 
-  @Test func `a delayed job is slept for, and done when it is due`() {
+  @Test func `a thread sleeps until a delayed job is due, and then performs it`() {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(2))
     turns.add({}, at: now + .seconds(1))
@@ -128,7 +128,7 @@ import Testing
     )
   }
 
-  @Test func `a delayed job that is due is done though there are always others`() {
+  @Test func `a delayed job that is due runs even if there are always other jobs`() {
     var turns = IOScheduler<Int>()
     let done = Log<String>()
     turns.add({ done.add("delayed") }, at: now + .seconds(1))
@@ -157,7 +157,7 @@ import Testing
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
-  @Test func `a guest waits for no job`() {
+  @Test func `a guest doesn't get the turn while a job waits or has it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     #expect(turns.beginGuestTurn(now) == false)
@@ -169,7 +169,7 @@ import Testing
     #expect(turns.endGuestTurn() == false)
   }
 
-  @Test func `a job that comes during a guest's turn ends a watch when that turn is over`() {
+  @Test func `a job that is added during a guest's turn ends a watch after that turn`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
@@ -181,14 +181,14 @@ import Testing
     #expect(turns.endsWatch)
   }
 
-  @Test func `a guest wakes a thread for delayed jobs only if no thread sleeps for them`() {
+  @Test func `a guest wakes a thread for delayed jobs only if none sleeps until they are due`() {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
     #expect(turns.beginGuestTurn(now) == true)
     #expect(turns.endGuestTurn() == false)
     #expect(turns.beginGuestTurn(now) == true)
-    // This one can't know how long the guest's turn lasts.
+    // The thread can't know how long the guest's turn lasts.
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .sleep)
     #expect(turns.endGuestTurn() == true)
     // Now the job is due, and a guest waits for it.
@@ -196,7 +196,7 @@ import Testing
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
   }
 
-  @Test func `a delayed job that comes during a guest's turn is slept for when that is over`() {
+  @Test func `after a guest's turn, a thread sleeps until a delayed job added during it is due`() {
     var turns = IOScheduler<Int>()
     for thread in 1...2 { #expect(move(turns.next(for: thread, now)) == .sleep) }
     #expect(turns.beginGuestTurn(now) == true)
@@ -207,7 +207,7 @@ import Testing
   }
 
   @Test
-  func `a thread that has yielded its turn takes the next one, unless another thread has it`() {
+  func `a thread that has yielded its turn gets it back, unless another thread has it`() {
     var turns = IOScheduler<Int>()
     for _ in 0..<3 { turns.add {} }
     _ = turns.next(for: 1, now)
@@ -231,8 +231,7 @@ import Testing
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)
-  func `no job is left while all threads sleep, and two threads never have the turn`(_ seed: UInt64)
-  {
+  func `the threads never all sleep while a job is left, and never share the turn`(_ seed: UInt64) {
     var generator = SplitMix64(seed: seed)
     var model = ThreadsModel()
     for _ in 0..<2_000 { model.goOn(using: &generator) }

@@ -15,12 +15,12 @@ import Android
 #endif
 
 @Suite struct IOThreadTests {
-  @Test func `a thread does a delayed job when its time has come, and other jobs until then`()
+  @Test func `a thread performs delayed jobs when they are due, and other jobs until then`()
     async throws
   {
     let thread = try IOThread()
-    let allAreThere = DispatchSemaphore(value: 0)
-    thread.add { allAreThere.wait() }
+    let allAreAdded = DispatchSemaphore(value: 0)
+    thread.add { allAreAdded.wait() }
     let order = await withCheckedContinuation {
       (continuation: CheckedContinuation<[String], Never>) in
       let log = Log<String>()
@@ -32,9 +32,9 @@ import Android
       thread.add(after: .milliseconds(20)) { note("late") }
       thread.add(after: .milliseconds(1)) { note("soon") }
       thread.add { note("at once") }
-      allAreThere.signal()
+      allAreAdded.signal()
     }
-    // It is unknown how much time has passed when they are all there.
+    // The time that passes until all jobs are added is unknown.
     #expect(order.filter { $0 != "at once" } == ["soon", "late"])
   }
 
@@ -75,7 +75,7 @@ import Android
     #expect(order == ["second", "first"])
   }
 
-  @Test func `a caller does its own job while the thread has none, and wakes it for the next`()
+  @Test func `a caller does its own job if the thread has none, and wakes it for the next`()
     async throws
   {
     let thread = try IOThread()

@@ -34,7 +34,7 @@ struct ThreadsModel {
     _ = goOnWithoutNewJobs(using: &generator)
   }
 
-  /// Whether anything is left to do.
+  /// Makes one step without adding a job, and returns whether anything is left to do.
   mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
     if guestWorks, Bool.random(using: &generator) {
       guestWorks = false
@@ -71,7 +71,7 @@ struct ThreadsModel {
       begin(thread)
     case .watch: threads[thread] = .watches
     case .sleep: threads[thread] = .sleeps
-    case .end: Issue.record("a thread is to end before the model ends it")
+    case .end: Issue.record("a thread ended before the model ended it")
     }
   }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Values in a file: their lines, and what a compaction, a check and a repair make of them.
+/// Values in a file: their lines, and how compactions, verifications and repairs treat them.
 @Suite struct ValueFileTests {
   private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
@@ -37,7 +37,7 @@ import Testing
     "\"name\":\"a\",\"value\":\"\(String(repeating: "v", count: 65_537))\"",
     "\"name\":\"a\",\"value\":\"\(String(repeating: "v", count: 256 << 10))\"",
   ])
-  func `a line of a value that can't be is damage`(fields: String) {
+  func `an invalid line of a value is damage`(fields: String) {
     let bytes = ForgedFile.bytes(["\"k\":\"value\",\(fields)}"])
     #expect {
       try JournalReader.read(bytes)
@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test func `a kept task does not stand behind a value`() {
+  @Test func `a compacted task's line after a value is damage`() {
     let value = "\"k\":\"value\",\"name\":\"a\",\"value\":\"b\"}"
     let bytes = ForgedFile.bytes([value, ForgedFile.task(1, place: 1)])
     #expect {
@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `the longest line that a value may have is written and read`() throws {
+  @Test func `the longest possible line of a value is written and read`() throws {
     let name = String(repeating: "\u{1}", count: 1_024)
     let quotes = [UInt8](repeating: 0x22, count: 65_536)
     let change = set(name, nil, quotes)
@@ -100,7 +100,7 @@ import Testing
     #expect(200..<320 ~= inMemory)
   }
 
-  @Test func `a value that is set during a compaction is the one that is found after it`() throws {
+  @Test func `a value that is set during a compaction isn't lost`() throws {
     let storage = MemoryStorage()
     var (journal, table) = try Journal.open(storage)
     func add(_ change: TaskChange) throws {
@@ -133,7 +133,7 @@ import Testing
 
   // MARK: Other files
 
-  /// A file of a task and two values, which is closed.
+  /// Makes a file of two tasks and two values, and closes it.
   private func makeFile(_ file: URL) async throws {
     let store = JSONFileStore(at: file)
     for change in [
@@ -154,7 +154,7 @@ import Testing
     return found
   }
 
-  @Test func `a file that was linked keeps its values`() async throws {
+  @Test func `a file with a second hard link keeps its values`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
@@ -169,12 +169,12 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
       let lines = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
-      // The line of the first task.
+      // Damages the line of the first task.
       try Data(lines.flipping(2).flatMap { $0 }).write(to: file)
       let repair = try await JSONFileStore.repair(at: file)
       #expect(repair.skippedLineCount == 1)
       #expect(try await found(file) == [[2], Array("text".utf8), nil])
-      // The last line of a value: the one before counts.
+      // Damages the last line of a value, so that the previous line counts.
       try await JSONFileStore(at: file).destroy()
       try await makeFile(file)
       let again = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
@@ -184,7 +184,7 @@ import Testing
     }
   }
 
-  @Test func `a store notices that its file has another value`() async throws {
+  @Test func `a verification detects that a value differs in the file`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
@@ -202,9 +202,9 @@ import Testing
     }
   }
 
-  // MARK: Room
+  // MARK: Capacity
 
-  @Test func `in a full file, a value may change and shrink, and may not grow`() async throws {
+  @Test func `in a full file, a value may change and shrink, but not grow`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(

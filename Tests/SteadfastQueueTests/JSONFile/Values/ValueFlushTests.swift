@@ -8,7 +8,7 @@ import Testing
 @Suite struct ValueFlushTests: FlushSuite {
   let setting = FlushSetting()
 
-  /// Sets the value 'a', and notes what became of that.
+  /// Sets the value 'a', and logs the outcome.
   private func set(_ old: [UInt8]?, _ new: [UInt8]?, beside number: Int? = nil) async {
     var batch = [TaskChange.setValue(named: "a", from: old, to: new)]
     if let number { batch.append(.insert(.make(number), onDuplicate: .keep)) }
@@ -30,12 +30,12 @@ import Testing
     return (table.values["a"], table.ids.elements())
   }
 
-  @Test func `a caller learns that a value differs only when the other value is stored`()
+  @Test func `a caller learns that a value differs only after the other value is stored`()
     async throws
   {
     try await executor.runToEnd { try await core.open() }
     duringFlushes {
-      // The first change is written, and no caller has been told of it.
+      // The first change is written, but not acknowledged.
       log.add("read \(value.map { "\($0)" } ?? "none")")
       await set(nil, [2])
     }
@@ -45,7 +45,7 @@ import Testing
     #expect(try found().value == [1])
   }
 
-  @Test func `a change of what is being flushed is written behind it`() async throws {
+  @Test func `a change of a value that is being flushed is written after it`() async throws {
     try await executor.runToEnd { try await core.open() }
     duringFlushes {
       async let second: Void = set([1], [2], beside: 2)
@@ -61,7 +61,9 @@ import Testing
     #expect(value == [2] && tasks == [.numbered(1), .numbered(2)])
   }
 
-  @Test func `if a write fails, what rests on it fails, and the value is as it was`() async throws {
+  @Test func `if a write fails, changes that depend on it fail, and the value is unchanged`()
+    async throws
+  {
     try await executor.runToEnd {
       try await core.open()
       await set(nil, [1])
@@ -82,7 +84,7 @@ import Testing
     #expect(value == [5] && tasks.isEmpty)
   }
 
-  @Test func `a batch is in the file as a whole, with its value, or not at all`() async throws {
+  @Test func `a batch and its value are stored together or not at all`() async throws {
     try await executor.runToEnd {
       try await core.open()
       await set(nil, [1], beside: 1)
