@@ -20,7 +20,7 @@ import Testing
     )
   }
 
-  /// The order of tasks, their durations, the budget, and which of them run.
+  /// The durations of the tasks, in the order in which they rank; the budget; the tasks that run.
   @Test(arguments: [
     // Selene's own example: scores of 3, 2 and 1.
     ([20, 5, 10], 30, [0, 1]),
@@ -36,7 +36,11 @@ import Testing
     ([0, 1, 1], 0, []),
     ([0, 1, 1], -1, []),
   ])
-  func `what fits runs`(durations: [Int], budget: Int, chosen: [Int]) {
+  func `tasks run in order of rank if they fit the budget`(
+    durations: [Int],
+    budget: Int,
+    chosen: [Int]
+  ) {
     #expect(
       BackgroundRanking.fitting(
         Array(durations.indices),
@@ -56,7 +60,7 @@ import Testing
     #expect(ranking.selection(within: .seconds(2)) == [1, 0])
   }
 
-  @Test func `a task that has never run ranks as the longest unrun, before its equals`() {
+  @Test func `a task that never ran has the highest score of its priority`() {
     let ranking = BackgroundRanking(
       [candidate(.low, 600), candidate(.low, nil), candidate(.low, 599)],
       now: now
@@ -65,7 +69,7 @@ import Testing
     #expect(ranking.scores[0] == ranking.scores[1])
   }
 
-  @Test func `a task that has never run waits longer from pass to pass`() {
+  @Test func `the score of a task that never ran rises from pass to pass`() {
     let fresh = BackgroundRanking(
       [candidate(.veryHigh, 60), candidate(.veryLow, nil, since: 60)],
       now: now
@@ -78,12 +82,12 @@ import Testing
     #expect(later.order == [1, 0])
   }
 
-  @Test func `a date in the future counts as none`() {
+  @Test func `a last run in the future counts as never having run`() {
     let ranking = BackgroundRanking([candidate(.normal, 10), candidate(.normal, -1e9)], now: now)
     #expect(ranking.order == [0, 1] && ranking.scores == [0.6, 0.6])
   }
 
-  @Test func `if no time has passed, the priority decides`() {
+  @Test func `if no time has passed since the last runs, the priority decides`() {
     let ranking = BackgroundRanking(
       [candidate(.low, 0), candidate(.high, 0), candidate(.high, 0)],
       now: now
@@ -91,7 +95,7 @@ import Testing
     #expect(ranking.order == [1, 2, 0])
   }
 
-  @Test func `there may be no task`() {
+  @Test func `a ranking of no tasks is empty`() {
     let ranking = BackgroundRanking([], now: now)
     #expect(ranking.order == [] && ranking.selection(within: .seconds(30)) == [])
   }
@@ -100,7 +104,7 @@ import Testing
 @Suite struct BackgroundHistoryTests {
   private let date = Date(timeIntervalSince1970: 1_700_000_000)
 
-  @Test func `a history is the same after it was written and read`() throws {
+  @Test func `a history that is written and read again is equal`() throws {
     var history = BackgroundHistory()
     history.begin(["a"], of: ["a", "\"é\"/"], at: date, isPass: true)
     history.end("a", after: .milliseconds(1_500), averaging: 3)
@@ -114,13 +118,13 @@ import Testing
   }
 
   @Test(arguments: ["", "[]", "{}", "{\"tasks\":{\"a\":{\"durations\":[-1e300]}}}", "\u{0}"])
-  func `bytes that make no sense are an empty history`(text: String) {
+  func `invalid bytes are read as an empty history`(text: String) {
     let history = BackgroundHistory(Array(text.utf8))
     #expect(history.lastRun(of: "a") == nil)
     #expect(history.averageDuration(of: "a") ?? .zero == .zero)
   }
 
-  @Test func `when there is no room, tasks that are not registered are dropped, the oldest first`()
+  @Test func `if the history is too large, it drops unregistered tasks, the oldest first`()
     throws
   {
     var history = BackgroundHistory()

@@ -6,7 +6,7 @@ import Testing
 @Suite struct HistorySizeTests {
   private let limit = TaskQueueError.maxValueSize
 
-  @Test func `when there is no room for all durations, the latest of each task stay`() throws {
+  @Test func `if not all durations fit, the latest of each task stay`() throws {
     let names = Set((0..<50).map { "task \($0)" })
     var history = BackgroundHistory()
     for run in 1...100 {
@@ -25,7 +25,7 @@ import Testing
     }
   }
 
-  @Test func `what fits stays as it is`() throws {
+  @Test func `a history that fits is stored in full`() throws {
     var history = BackgroundHistory()
     for run in 1...100 { history.end("a", after: .seconds(run), averaging: 100) }
     let bytes = try history.bytes(keeping: ["a"])
@@ -34,7 +34,7 @@ import Testing
     #expect(try history.bytes(keeping: ["a"], limit: bytes.count - 1).count < bytes.count)
   }
 
-  @Test func `when there is no room for all names, those that ran last stay`() throws {
+  @Test func `if not all names fit, the tasks that ran last stay`() throws {
     let names = (0..<300).map { "\($0) " + String(repeating: "n", count: 500) }
     var history = BackgroundHistory()
     for (index, name) in names.enumerated() {
@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test(arguments: ["a\0", String(repeating: "a", count: 513), ""])
-  func `a name that a store can't have is refused`(name: String) async throws {
+  func `a name that a store can't have is rejected`(name: String) async throws {
     let scheduler = BackgroundScheduler()
     await scheduler.register(name, expectedDuration: .zero) { .noData }
     let error = await queueError { try await scheduler.run(within: .seconds(1)) }
@@ -60,7 +60,7 @@ import Testing
     #expect(other?.code == .invalidArgument)
   }
 
-  @Test func `a name of 512 bytes is taken`() async throws {
+  @Test func `a name of 512 bytes is accepted`() async throws {
     let name = String(repeating: "a", count: 512)
     let scheduler = BackgroundScheduler(name: name)
     await scheduler.register(name, expectedDuration: .zero) { .newData }

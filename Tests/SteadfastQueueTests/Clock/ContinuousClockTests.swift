@@ -9,7 +9,7 @@ import Foundation
 #endif
 
 @Suite struct ContinuousClockTests {
-  @Test func `the system clock tells the system's date`() {
+  @Test func `the system clock returns the system's date`() {
     let before = Date()
     let date = ContinuousClock().date
     #expect(before <= date && date <= Date())

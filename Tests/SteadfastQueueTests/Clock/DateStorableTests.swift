@@ -11,7 +11,7 @@ import Testing
   }
 
   @Test(arguments: dates)
-  func `a date that was stored reads the same ever after`(date: Date) {
+  func `a storable date is the same after each write and read`(date: Date) {
     let once = date.storable
     #expect(Date(timeIntervalSince1970: once.timeIntervalSince1970) == once)
     #expect(
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(arguments: dates)
-  func `the next date is later, and stays so when stored`(date: Date) {
+  func `the next date is later, also once both dates are stored`(date: Date) {
     #expect(date.nextStorable > date)
     #expect(date.nextStorable.storable > date.storable)
     #expect(
@@ -36,7 +36,7 @@ import Testing
     (253_402_300_799, 253_402_300_799), (253_402_300_799.001, 253_402_300_799),
     (1e300, 253_402_300_799), (.infinity, 253_402_300_799),
   ])
-  func `a date that not every store can hold becomes the nearest one that can be stored`(
+  func `a date that some store can't represent becomes the nearest storable date`(
     seconds: Double,
     nearest: Double
   ) {

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct WallClockTests {
-  /// How many seconds a sleep of an hour takes when the date is stepped after 100 seconds.
+  /// The duration, in seconds, of a sleep of an hour if the date is stepped after 100 seconds.
   private func secondsSlept(steppingBy seconds: Double) async throws -> Double {
     try await withVirtualTime { time in
       let clock = time.clock
@@ -23,7 +23,7 @@ import Testing
   @Test(arguments: [
     (0.0, 3600.0), (3600, 120), (86_400, 120), (1000, 2600), (-1000, 4600),
   ])
-  func `sleeping until a date notices a clock that was set within a minute`(
+  func `a sleep until a date notices within a minute that the clock was set`(
     step: Double,
     seconds: Double
   ) async throws {
@@ -31,13 +31,13 @@ import Testing
   }
 
   @Test(arguments: [0.0, -1, -1e9])
-  func `a date that is there is not slept until`(seconds: Double) async throws {
+  func `sleeping until a date that has come returns at once`(seconds: Double) async throws {
     let clock = VirtualClock()
     try await clock.sleep(untilDate: clock.date + seconds)
     #expect(clock.now == VirtualClock.Instant(offset: .zero))
   }
 
-  @Test func `cancelling ends the sleep, and a cancelled task does not begin it`() async throws {
+  @Test func `cancellation ends a sleep, and a cancelled task does not start one`() async throws {
     let clock = VirtualClock()
     try await withThrowingTaskGroup { group in
       group.addTask { try await clock.sleep(untilDate: clock.date + 60) }

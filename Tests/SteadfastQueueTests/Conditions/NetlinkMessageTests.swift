@@ -17,24 +17,24 @@ import Testing
 
   private func bytes(_ messages: [NetlinkMessage]) -> [UInt8] { messages.flatMap(\.bytes) }
 
-  @Test func `a datagram has several messages`() {
+  @Test func `a datagram may contain several messages`() {
     #expect(NetlinkMessage.all(in: bytes(Self.interfaces)) == Self.interfaces)
     #expect(NetlinkMessage.all(in: []) == [])
   }
 
-  @Test func `a message is aligned to four bytes, but for the last one`() {
+  @Test func `each message but the last is padded to a multiple of four bytes`() {
     let odd = NetlinkMessage(type: 9, flags: 1, sequence: 3, body: [1, 2, 3])
     #expect(NetlinkMessage.all(in: odd.bytes + [0] + odd.bytes) == [odd, odd])
   }
 
-  @Test func `a number is in the byte order of the machine`() {
+  @Test func `numbers are in the byte order of the machine`() {
     #expect(UInt32(0x0102_0304).bytes[...].number(UInt32.self, at: 0) == 0x0102_0304)
     let bytes: [UInt8] = unsafe withUnsafeBytes(of: UInt32(0x0102_0304)) { unsafe Array($0) }
     #expect(UInt32(0x0102_0304).bytes == bytes)
     #expect(bytes[...].number(UInt32.self, at: 1) == nil)
   }
 
-  @Test func `a datagram that is cut anywhere but between messages has no messages`() {
+  @Test func `a datagram that is cut within a message is rejected`() {
     let whole = bytes(Self.interfaces)
     var ends: Set<Int> = [0]
     for message in Self.interfaces { ends.insert((ends.max() ?? 0) + message.bytes.count) }
@@ -45,23 +45,23 @@ import Testing
   }
 
   @Test(arguments: [0, 15, 0xFFFF_FFFF] as [UInt32])
-  func `a message with an impossible length is refused`(length: UInt32) {
+  func `a message with an impossible length is rejected`(length: UInt32) {
     let rest = bytes(Self.interfaces).dropFirst(4)
     #expect(NetlinkMessage.all(in: length.bytes + rest) == nil)
   }
 
   @Test(arguments: [0, 3, 0xFFFF] as [UInt16])
-  func `an attribute with an impossible length is refused`(length: UInt16) {
+  func `an attribute with an impossible length is rejected`(length: UInt16) {
     let bytes = length.bytes + UInt16(4).bytes + UInt32(2).bytes
     #expect(NetlinkAttribute.all(in: bytes[...]) == nil)
   }
 
-  @Test func `the bits that only describe a value are no part of the type`() {
+  @Test func `the flags of an attribute aren't part of its type`() {
     let bytes = NetlinkMessage.attribute(0x8012, [1])
     #expect(NetlinkAttribute.all(in: bytes[...]) == [NetlinkAttribute(type: 0x12, value: [1])])
   }
 
-  @Test func `a route that is cut anywhere but between attributes is refused`() {
+  @Test func `a route that is cut within an attribute is rejected`() {
     let body = Self.route.body
     let ends: Set<Int> = [12, 32, 40]
     #expect(body.count == 40)
@@ -73,8 +73,8 @@ import Testing
     }
   }
 
-  // A read beyond the end, or an overflow, would end the process.
-  @Test func `no bytes break the reading`() {
+  // A read beyond the end, or an overflow, would crash the process.
+  @Test func `random datagrams don't crash the reader`() {
     let seed = Soak.seed ?? 1
     for run in 0..<UInt64(Soak.runs(short: 3_000)) {
       var generator = SplitMix64(seed: seed &+ run)

@@ -4,16 +4,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Monitoring a network of its own, whose interfaces and routes the test changes.
+/// Monitoring a separate network, whose interfaces and routes the test changes.
 @Suite(
   .enabled(if: NetworkNamespace.obstacle == nil, "\(NetworkNamespace.obstacle ?? "")"),
   .timeLimit(.minutes(5))
 )
 struct NetworkChangeTests {
-  // The kernel reports changes of interfaces at times of its own.
+  // Routes of IPv4 only: the kernel reports changes of interfaces at unpredictable times.
   private let ipv4Routes: UInt32 = 0x40
 
-  /// Has a cable, with both ends up, and a default route over it; returns when the kernel uses it.
+  /// Adds a cable, with both ends up, and a default route over it, and waits until it is in use.
   private func connect(
     _ namespace: NetworkNamespace,
     family: UInt8 = InternetFamily.ipv4
@@ -33,14 +33,14 @@ struct NetworkChangeTests {
     return route
   }
 
-  /// What a new stream says first.
+  /// The first value of a new stream.
   private func first(_ namespace: NetworkNamespace) async throws -> Bool? {
     let values = try await namespace.perform { RouteMonitor.values() }
     return await values.first { _ in true }
   }
 
   @Test(arguments: [InternetFamily.ipv4, InternetFamily.ipv6])
-  func `it follows a default route that comes and goes`(family: UInt8) async throws {
+  func `the monitor reports each added or removed default route`(family: UInt8) async throws {
     try await NetworkNamespace.with { namespace in
       let route = try await connect(namespace, family: family)
       let values = try await namespace.perform { RouteMonitor.values() }
@@ -55,7 +55,7 @@ struct NetworkChangeTests {
     }
   }
 
-  @Test func `it follows the interface, whose cable is unplugged, and which is removed`()
+  @Test func `the monitor reports an unplugged cable and a removed interface`()
     async throws
   {
     try await NetworkNamespace.with { namespace in
@@ -80,8 +80,8 @@ struct NetworkChangeTests {
     }
   }
 
-  // The kernel reports what was removed, and not that the route has gone with it.
-  @Test func `it follows a route that goes with the last address, or with a hop that routes share`()
+  // The kernel reports the address or hop that was removed, but not the route removed with it.
+  @Test func `the monitor reports the loss of a route whose last address or shared hop is removed`()
     async throws
   {
     try await NetworkNamespace.with { namespace in
@@ -126,7 +126,9 @@ struct NetworkChangeTests {
 
   // Blackhole, unreachable and prohibit, of both families.
   @Test(arguments: [6, 7, 8] as [UInt8], [InternetFamily.ipv4, InternetFamily.ipv6])
-  func `a default route that refuses packets is none`(type: UInt8, family: UInt8) async throws {
+  func `a default route that rejects packets is no connection`(type: UInt8, family: UInt8)
+    async throws
+  {
     try await NetworkNamespace.with { namespace in
       let route = try await connect(namespace, family: family)
       try await namespace.perform {
@@ -137,7 +139,7 @@ struct NetworkChangeTests {
     }
   }
 
-  @Test func `a route of another table, to another place, or over the loopback is none`()
+  @Test func `a route of another table or destination, or over the loopback, is no connection`()
     async throws
   {
     try await NetworkNamespace.with { namespace in
@@ -165,7 +167,7 @@ struct NetworkChangeTests {
     }
   }
 
-  @Test func `a socket whose reports were not taken in time says so, and goes on`() async throws {
+  @Test func `a socket whose buffer overflows reports the loss and continues`() async throws {
     try await NetworkNamespace.with { namespace in
       let route = try await connect(namespace)
       let received = try await namespace.perform {

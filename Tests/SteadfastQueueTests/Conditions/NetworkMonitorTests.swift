@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Monitoring a network that the test changes, and that of the machine.
+/// Monitoring the machine's network, and the end of a monitor.
 @Suite(.timeLimit(.minutes(5))) struct NetworkMonitorTests {
-  @Test func `each stream says at once whether there is a network`() async {
+  @Test func `each stream reports at once whether there is a network`() async {
     let monitor = NetworkMonitor()
     for _ in 1...3 {
       var values = monitor.values().makeAsyncIterator()
@@ -15,7 +15,7 @@ import Testing
     }
   }
 
-  @Test func `if the system refuses a socket, the condition holds`() async {
+  @Test func `if the system refuses a socket, the condition counts as met`() async {
     let (ends, end) = AsyncStream.makeStream(of: Void.self)
     let refused = RouteMonitor.values(
       open: { _ throws(SystemCallError) in throw SystemCallError("socket", EACCES) },
@@ -26,7 +26,7 @@ import Testing
     await ends.first { true }
   }
 
-  @Test func `if the system refuses to list the routes, the condition holds`() async {
+  @Test func `if the system refuses to list the routes, the condition counts as met`() async {
     let values = RouteMonitor.values(open: { groups throws(SystemCallError) in
       guard groups != NetlinkSocket.Groups.none else { throw SystemCallError("socket", EMFILE) }
       return try NetlinkSocket.open(groups)
@@ -35,17 +35,17 @@ import Testing
     #expect(await iterator.next() == true)
   }
 
-  @Test func `the cancellation of its consumer ends the thread and closes its sockets`()
+  @Test func `cancelling the consumer ends the thread and closes its sockets`()
     async throws
   {
     let watched = WatchedMonitor()
     let values = watched.values()
-    let (told, tell) = AsyncStream.makeStream(of: Bool.self)
+    let (reports, report) = AsyncStream.makeStream(of: Bool.self)
     // The test cancels the consumer while it waits for the next value.
     let consumer = Task {
-      for await value in values { tell.yield(value) }
+      for await value in values { report.yield(value) }
     }
-    var first = told.makeAsyncIterator()
+    var first = reports.makeAsyncIterator()
     #expect(await first.next() != nil)
     #expect(try watched.openSockets().count == 1)
     consumer.cancel()
@@ -55,7 +55,7 @@ import Testing
     #expect(watched.sockets.count >= 2)
   }
 
-  @Test func `a stream that nothing refers to ends the thread and closes its sockets`()
+  @Test func `releasing the stream ends the thread and closes its sockets`()
     async throws
   {
     let watched = WatchedMonitor()
@@ -64,8 +64,8 @@ import Testing
     #expect(try watched.openSockets() == [])
   }
 
-  @Test func `streams leave no file descriptors behind`() async throws {
-    // Those of other tests, to servers for example, are of other families.
+  @Test func `streams leak no file descriptors`() async throws {
+    // Counts only sockets of netlink: the sockets of other tests are of other families.
     func socketCount() throws -> Int {
       let known = try String(contentsOfFile: "/proc/self/net/netlink", encoding: .utf8)
       let numbers = Set(known.split(separator: "\n").compactMap { $0.split(separator: " ").last })
@@ -81,12 +81,12 @@ import Testing
       values = AsyncStream { $0.finish() }.makeAsyncIterator()
       await watched.end()
     }
-    // The threads that ended last may still hold theirs, and other tests have some of their own.
+    // The threads that ended last may not have closed their sockets yet, and other tests have some.
     #expect(try socketCount() < before + 150)
   }
 }
 
-/// A monitor that notes which sockets it opens, and whose end can be awaited.
+/// A monitor that records the sockets it opens, and whose end a test can await.
 struct WatchedMonitor: Sendable {
   let sockets = Log<String>()
   private let ends: AsyncStream<Void>
@@ -113,7 +113,7 @@ struct WatchedMonitor: Sendable {
   }
 }
 
-/// The open files of the process, by what the system calls them: `socket:[12345]`.
+/// The open files of the process, by their names in `/proc`: `socket:[12345]`.
 enum FileDescriptors {
   private static let folder = "/proc/self/fd"
 

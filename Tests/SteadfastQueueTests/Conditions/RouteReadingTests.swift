@@ -6,7 +6,7 @@ import Testing
 @Suite struct RouteReadingTests {
   private typealias Answer = RouteReading.Answer
 
-  /// Takes in datagrams, and returns the last step.
+  /// Applies the datagrams, and returns the last step.
   private func step(_ datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
     var reading = RouteReading()
     var step = reading.begin()
@@ -22,7 +22,7 @@ import Testing
     return try #require(NetlinkMessage.all(in: bytes)?.first)
   }
 
-  @Test func `it asks for the interfaces, then for the routes of each family`() throws {
+  @Test func `a reading requests the interfaces, then the routes of each family`() throws {
     let requests = try [
       request(step([])), request(step([[.done(sequence: 1)]])),
       request(step([[.done(sequence: 1)], [.done(sequence: 2)]])),
@@ -34,7 +34,7 @@ import Testing
     #expect(requests.map(\.body.count) == [16, 12, 12])
   }
 
-  @Test func `it ends at the first route that leads outside`() {
+  @Test func `a reading ends at the first route that leads outside`() {
     let interfaces = [NetlinkMessage.interface(1, 0x49), .interface(2, 0x41), .done(sequence: 1)]
     let other = RouteForm(prefixLength: 8, interface: 2).message()
     #expect(step([interfaces, [other]]) == .receive)
@@ -44,7 +44,7 @@ import Testing
     #expect(step([interfaces, [.done(sequence: 2)], [ipv6]]) == found)
   }
 
-  @Test func `lists may come in several datagrams`() {
+  @Test func `a list may span several datagrams`() {
     let route = RouteForm(interface: 3).message()
     let datagrams: [[NetlinkMessage]] = [
       [.interface(1, 0x49)], [.interface(2, 0)], [.interface(3, 0x41)],
@@ -53,7 +53,7 @@ import Testing
     #expect(step(datagrams) == .end(Answer(holds: true, isSure: true)))
   }
 
-  @Test func `without such a route the condition does not hold`() {
+  @Test func `without a route that leads outside, the condition is not met`() {
     let route = RouteForm(interface: 2).message()
     let datagrams: [[NetlinkMessage]] = [
       [.interface(1, 0x49), .interface(2, 0x1), .done(sequence: 1)],
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(arguments: 1...3 as ClosedRange<UInt32>)
-  func `a list that was interrupted leaves it unsure that there is no route`(list: UInt32) {
+  func `after an interrupted list, the answer that there is no route is unsure`(list: UInt32) {
     let datagrams = (1...3).map { (sequence: UInt32) in
       let done = NetlinkMessage.done(sequence: sequence)
       let flags = done.flags | (sequence == list ? NetlinkMessage.Flag.interrupted : 0)
@@ -74,7 +74,7 @@ import Testing
     #expect(step(datagrams) == .end(Answer(holds: false, isSure: false)))
   }
 
-  @Test func `messages that belong to another request say nothing`() {
+  @Test func `messages that belong to another request are ignored`() {
     let route = RouteForm(interface: 2)
     let datagrams: [[NetlinkMessage]] = [
       [.interface(2, 0x41), .done(sequence: 9), .done(sequence: 1)],
@@ -84,7 +84,7 @@ import Testing
   }
 
   @Test(arguments: [NetlinkMessage.Kind.error, NetlinkMessage.Kind.done])
-  func `a refused list leaves it unknown, but a kernel without IPv6 has no routes of it`(
+  func `a refused list makes the answer unknown, unless the kernel has no IPv6`(
     type: UInt16
   ) {
     func refusal(_ sequence: UInt32) -> [NetlinkMessage] {
@@ -98,7 +98,7 @@ import Testing
   }
 
   @Test(arguments: [1, 2] as [UInt16])
-  func `messages that are too short leave it unknown`(list: UInt16) {
+  func `messages that are too short make the answer unknown`(list: UInt16) {
     let type = list == 1 ? NetlinkMessage.Kind.newInterface : NetlinkMessage.Kind.newRoute
     let before: [[NetlinkMessage]] = list == 1 ? [] : [[.done(sequence: 1)]]
     for type in [type, NetlinkMessage.Kind.done, NetlinkMessage.Kind.error] {

@@ -14,10 +14,11 @@ import Testing
     RouteForm(family: ipv6, interface: 2),
     RouteForm(hops: [(9, 0), (2, 0)]),
     RouteForm(table: 0, interface: 2, otherAttributes: table(254)),
-    // Its hop is one that routes share, and the kernel names the hop alone.
+    // The route uses a shared hop, so the kernel reports only the hop's number.
     RouteForm(otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
-  func `a default route over an interface that leads outside does too`(form: RouteForm) throws {
+  func `a default route over an interface that leads outside leads outside`(form: RouteForm) throws
+  {
     #expect(try #require(Route(form.body[...])).leadsOutside(by: [2, 3]))
   }
 
@@ -33,13 +34,13 @@ import Testing
     RouteForm(hops: [(2, 0x1), (3, 0x10), (9, 0)]),
     RouteForm(flags: 0x1, otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
-  func `any other route does not`(form: RouteForm) throws {
+  func `any other route does not lead outside`(form: RouteForm) throws {
     #expect(try !#require(Route(form.body[...])).leadsOutside(by: [2, 3]))
   }
 
   // Local, broadcast, blackhole, unreachable, prohibit, throw.
   @Test(arguments: [2, 3, 6, 7, 8, 9] as [UInt8])
-  func `a default route that refuses packets does not lead outside`(type: UInt8) throws {
+  func `a default route that rejects packets does not lead outside`(type: UInt8) throws {
     let form = RouteForm(type: type, interface: 2)
     #expect(try !#require(Route(form.body[...])).leadsOutside(by: [2]))
   }
@@ -51,7 +52,7 @@ import Testing
     RouteForm(otherAttributes: NetlinkMessage.attribute(9, [12, 0, 0, 0, 2, 0, 0, 0])),
     RouteForm(otherAttributes: NetlinkMessage.attribute(9, [0, 0])),
   ])
-  func `a route with an attribute that is too short is refused`(form: RouteForm) {
+  func `a route with an attribute that is too short is rejected`(form: RouteForm) {
     #expect(Route(form.body[...]) == nil)
   }
 
@@ -60,7 +61,7 @@ import Testing
   ]
 
   @Test(arguments: flags)
-  func `an interface leads outside if it is up and running, and no loopback`(
+  func `an interface leads outside if it is up, running and not the loopback`(
     flags: UInt32,
     leads: Bool
   ) throws {

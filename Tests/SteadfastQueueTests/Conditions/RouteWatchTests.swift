@@ -9,7 +9,7 @@ import Testing
   private let online = Answer(holds: true, isSure: true)
   private let offline = Answer(holds: false, isSure: true)
 
-  /// A watch that has told its first value, and waits.
+  /// A watch that has reported its first value and is waiting.
   private func waiting(_ answer: RouteReading.Answer? = nil) -> RouteWatch {
     var watch = RouteWatch()
     _ = watch.take(answer ?? online)
@@ -20,23 +20,23 @@ import Testing
     .datagram(messages.flatMap(\.bytes))
   }
 
-  @Test func `it reads first, tells what it read, and waits`() {
+  @Test func `a new watch reads, reports the answer and waits`() {
     var watch = RouteWatch()
     #expect(watch.next == .read)
     #expect(watch.take(offline) == false)
     #expect(watch.next == .wait)
   }
 
-  @Test func `it tells only what has changed`() {
+  @Test func `a watch reports only changes`() {
     var watch = waiting()
-    let told = [online, offline, offline, online].map { answer in
+    let reported = [online, offline, offline, online].map { answer in
       watch.take(.lost)
       return watch.take(answer)
     }
-    #expect(told == [nil, false, nil, true])
+    #expect(reported == [nil, false, nil, true])
   }
 
-  @Test func `it takes all reports that are there before it reads`() {
+  @Test func `a watch receives all pending reports before it reads`() {
     var watch = waiting()
     for _ in 1...5 {
       watch.take(report(.interface(2, 0x41)))
@@ -46,7 +46,7 @@ import Testing
     #expect(watch.next == .read)
   }
 
-  @Test func `reports without an end do not keep it from reading`() {
+  @Test func `an endless series of reports does not stop a watch from reading`() {
     var watch = waiting()
     var count = 0
     while watch.next != .read, count < 10_000 {
@@ -64,13 +64,13 @@ import Testing
     NetlinkMessage(type: 21, flags: 0, sequence: 0, body: []),
     NetlinkMessage(type: NetlinkMessage.Kind.newRoute, flags: 0, sequence: 0, body: [2]),
   ])
-  func `it reads after a report that may matter`(message: NetlinkMessage) {
+  func `a watch reads again after a report of a relevant change`(message: NetlinkMessage) {
     var watch = waiting()
     watch.take(report(message))
     #expect(watch.next == .take)
   }
 
-  @Test func `it reads after reports that were lost, or that can't be read`() {
+  @Test func `a watch reads again after lost or malformed reports`() {
     for received in [NetlinkSocket.Received.lost, .datagram([1, 2, 3])] {
       var watch = waiting()
       watch.take(received)
@@ -82,7 +82,7 @@ import Testing
     RouteForm(prefixLength: 8, interface: 2).message(),
     RouteForm(table: 255, interface: 2).message(type: NetlinkMessage.Kind.removedRoute),
   ])
-  func `it does not read when another route has changed, unless it is unsure`(
+  func `a watch ignores changes of irrelevant routes, unless its answer is unsure`(
     message: NetlinkMessage
   ) {
     var watch = waiting()
@@ -94,24 +94,24 @@ import Testing
     #expect(unsure.next == .take)
   }
 
-  @Test func `an unsure answer is believed when it comes the fourth time in a row`() {
+  @Test func `an unsure answer is reported the fourth time in a row`() {
     var watch = RouteWatch()
-    let told = (1...4).map { _ in
+    let reported = (1...4).map { _ in
       #expect(watch.next == .read)
       return watch.take(Answer(holds: false, isSure: false))
     }
-    #expect(told == [nil, nil, nil, false])
+    #expect(reported == [nil, nil, nil, false])
     #expect(watch.next == .wait)
   }
 
-  @Test func `a sure answer after an unsure one is told`() {
+  @Test func `a sure answer after an unsure one is reported at once`() {
     var watch = RouteWatch()
     #expect(watch.take(.unknown) == nil)
     #expect(watch.take(offline) == false)
     #expect(watch.next == .wait)
   }
 
-  @Test func `a watch that fails says that the condition holds`() {
+  @Test func `a watch that fails reports the condition as met`() {
     var new = RouteWatch()
     #expect(new.fail() == true)
     var offline = waiting(self.offline)

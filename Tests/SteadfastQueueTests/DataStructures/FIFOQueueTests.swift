@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct FIFOQueueTests {
-  @Test(arguments: [0, 1, 3, 64]) func `elements leave in the order in which they came`(
+  @Test(arguments: [0, 1, 3, 64]) func `elements leave in the order in which they were appended`(
     capacity: Int
   ) {
     var queue = capacity == 0 ? FIFOQueue<Int>() : FIFOQueue(minimumCapacity: capacity)
@@ -27,7 +27,7 @@ import Testing
     #expect(queue.capacity < max(4, 2 * longest) + 1)
   }
 
-  @Test func `an element is brought to the front, across the end of the ring, too`() {
+  @Test func `an element moves to the front, even across the end of the ring`() {
     var queue = FIFOQueue<Int>()
     for number in 0..<4 { queue.append(number) }
     for _ in 0..<3 { _ = queue.popFirst() }
@@ -38,7 +38,7 @@ import Testing
     #expect(queue.popFirst() == nil)
   }
 
-  @Test func `an element that has left is not held`() {
+  @Test func `an element that has left is released`() {
     final class Cargo {}
     var queue = FIFOQueue<Cargo>()
     var cargo: Cargo? = Cargo()

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct HexadecimalTests {
-  /// Read one digit after the other.
+  /// The value, read digit by digit.
   private func value(of digits: [UInt8]) -> UInt32? {
     digits.reduce(0) { value, digit in
       guard let value, let bits = Hexadecimal.value(of: digit) else { return nil }
@@ -16,7 +16,7 @@ import Testing
     Hexadecimal.value(ofEight: digits.reversed().reduce(0) { $0 << 8 | UInt64($1) })
   }
 
-  @Test func `eight digits are read at once as they are one after the other`() {
+  @Test func `reading eight digits at once equals reading them one by one`() {
     var generator = SplitMix64(seed: 1)
     let alphabet = Array("0123456789abcdefABCDEF".utf8)
     for _ in 0..<1000 {
@@ -27,7 +27,7 @@ import Testing
   }
 
   @Test(arguments: 0..<8)
-  func `whatever stands at a place is a digit or is refused`(place: Int) {
+  func `each byte at each position is read as a digit or rejected`(place: Int) {
     for neighbour in "09afAF".utf8 {
       for byte in UInt8.min...UInt8.max {
         var digits = [UInt8](repeating: neighbour, count: 8)

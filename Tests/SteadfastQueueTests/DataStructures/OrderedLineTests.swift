@@ -22,7 +22,7 @@ private struct Counted: Comparable, Sendable {
 }
 
 @Suite struct OrderedLineTests {
-  /// Each element whose index is a multiple of `regularity` is out of order.
+  /// - Parameter regularity: Each element whose index is a multiple of it is out of order.
   @Test(arguments: [1, 2, 10, 100_000])
   func `in a line of 100,000, one step costs a few comparisons`(regularity: Int) {
     let count = Counted.Count()
@@ -36,12 +36,12 @@ private struct Counted: Comparable, Sendable {
       line.insert(Counted(number: -1, count: count))
       #expect(line.first?.number == -1)
       line.popFirst()
-      // Twice the height of a balanced tree, for the way in and the way out.
+      // Twice the height of a balanced tree for the insertion, and the same for the removal.
       #expect(count.value.load(ordering: .relaxed) - before <= 4 * 17)
     }
   }
 
-  /// How elements come and go.
+  /// The order in which elements are inserted.
   enum Habit: CaseIterable {
     case inOrder, nearlyInOrder, inAnyOrder, backwards
 
@@ -56,7 +56,7 @@ private struct Counted: Comparable, Sendable {
   }
 
   @Test(arguments: Habit.allCases, [1, 3, 5] as [UInt64])
-  func `a line holds what a sorted array would, while it grows and shrinks`(
+  func `a line that grows and shrinks equals a sorted array`(
     habit: Habit,
     removals: UInt64
   ) {
@@ -94,7 +94,7 @@ private struct Counted: Comparable, Sendable {
     }
   }
 
-  @Test func `a line of which little is left gives its memory back`() {
+  @Test func `a line that has shrunk frees memory`() {
     var line = OrderedLine<Int>()
     for number in 0..<20_000 { line.insert(number) }
     for number in 0..<20_000 where !number.isMultiple(of: 100) { line.remove(number) }

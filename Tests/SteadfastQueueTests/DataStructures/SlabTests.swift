@@ -21,7 +21,7 @@ import Testing
 
   /// Where the pages of a slab are in memory.
   ///
-  /// Only time and memory show whether a page is shared, so this looks inside.
+  /// Only time and memory show whether a page is shared, so the addresses are read by reflection.
   private func addresses(of slab: Slab<Int>) throws -> [Int] {
     let pages = try #require(Mirror(reflecting: slab).descendant("pages") as? [[Int]])
     return pages.map { page in
@@ -29,7 +29,7 @@ import Testing
     }
   }
 
-  @Test func `a change copies one page while a copy is kept, and the copy stays as it was`() throws
+  @Test func `while a copy exists, a change copies one page and leaves the copy unchanged`() throws
   {
     let count = 4 * Self.pageSize
     var slab = filled(count)
@@ -46,14 +46,14 @@ import Testing
     #expect(slab[Self.pageSize + 1] == 2_000_000)
   }
 
-  @Test func `growing moves nothing`() throws {
+  @Test func `growing leaves existing pages where they are`() throws {
     var slab = filled(2 * Self.pageSize)
     let before = try addresses(of: slab)
     for _ in 0..<50 * Self.pageSize { _ = slab.insert(0) }
     #expect(try addresses(of: slab).starts(with: before))
   }
 
-  @Test func `freed slots are used again before there are new ones`() {
+  @Test func `freed slots are reused before new slots are added`() {
     let count = 3 * Self.pageSize
     var slab = filled(count)
     let freed = stride(from: 5, to: count, by: 7)
@@ -67,7 +67,7 @@ import Testing
     #expect(slab.insert(0) == count)
   }
 
-  @Test func `pages that have become empty take no memory, but for the last`() throws {
+  @Test func `empty pages, except the last one emptied, use no memory`() throws {
     let count = 10 * Self.pageSize
     var slab = filled(count)
     for slot in 0..<count where slot != 4 * Self.pageSize { slab.remove(slot) }
@@ -79,7 +79,7 @@ import Testing
     #expect(Set(usedSlots(of: slab).map { slab[$0] }) == Set(1..<count).union([4 * Self.pageSize]))
   }
 
-  @Test func `one in, one out takes the same memory again`() throws {
+  @Test func `alternating insertions and removals reuse the same memory`() throws {
     var slab = filled(1)
     let before = try addresses(of: slab)
     for number in 0..<1000 {
@@ -89,7 +89,7 @@ import Testing
     }
   }
 
-  @Test func `a page can be emptied at once, and a copy still has it`() throws {
+  @Test func `removing a whole page leaves the page in a copy`() throws {
     let count = 3 * Self.pageSize
     var slab = filled(count)
     slab.remove(Self.pageSize)
@@ -105,7 +105,7 @@ import Testing
 
   /// Compares a slab with a dictionary, through random operations.
   @Test(arguments: 0..<20)
-  func `it holds what was inserted and not removed`(seed: UInt64) {
+  func `a slab stores the inserted elements that weren't removed`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     var slab = Slab(filler: -1)
     var expected: [Int: Int] = [:]

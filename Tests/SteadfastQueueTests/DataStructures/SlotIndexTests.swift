@@ -4,14 +4,14 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct SlotIndexTests {
-  @Test func `what was inserted is found until it is removed, as in a dictionary`() {
+  @Test func `the index finds the same slots as a dictionary`() {
     for seed in 0..<20 as Range<UInt64> {
       var generator = SplitMix64(seed: seed)
       var slots = SlotIndex()
       var ids = Slab(filler: TaskID(high: 0, low: 0))
       var expected: [TaskID: Int] = [:]
       for _ in 0..<4000 {
-        // Few identities, of which most come and go again and again.
+        // So few IDs that most are inserted and removed many times.
         let id = TaskID(high: generator.next() % 4, low: generator.next() % 500)
         let found = slots.slot(of: id) { ids[$0] == id }
         #expect(found == expected[id])
@@ -33,14 +33,14 @@ import Testing
 
   @Test(
     arguments: [
-      // As this package makes them, in a row; as others do, with one half that is always the same.
+      // Consecutive IDs of this package; IDs of others, which have the same value in one half.
       { TaskID(high: 0x0199_0000_0000_7000 + $0, low: SplitMix64(seed: $0).first) },
       { TaskID(high: 0x0199_0000_0000_7000 + $0, low: 0x8000_0000_0000_0001) },
       { TaskID(high: 0x0199_0000_0000_7000, low: $0) },
       { TaskID(high: $0 << 32 | 0x11EE, low: 0x8000_0000_0000_0001) },
     ] as [@Sendable (UInt64) -> TaskID]
   )
-  func `no part of a large one is much larger than others, so that none takes long to grow`(
+  func `no shard of a large index is much larger than others, so that none is slow to grow`(
     id: @Sendable (UInt64) -> TaskID
   ) {
     var slots = SlotIndex()
@@ -59,17 +59,17 @@ import Testing
   }
 
   @Test(arguments: [0, 1, 12, 13, 1000, 100_000])
-  func `room that is made beforehand changes nothing that is found`(room: Int) {
+  func `reserving capacity does not change lookups`(capacity: Int) {
     var slots = SlotIndex()
     let ids = (0..<100).map { TaskID(high: 1, low: UInt64($0)) }
     for slot in 0..<50 { slots.insert(slot, for: ids[slot]) }
-    slots.reserveCapacity(room)
+    slots.reserveCapacity(capacity)
     for slot in 50..<100 { slots.insert(slot, for: ids[slot]) }
     #expect(slots.all.sorted() == Array(0..<100))
     for slot in 0..<100 { #expect(slots.slot(of: ids[slot]) { $0 == slot } == slot) }
   }
 
-  @Test func `of those with one hash each is told from the others by its slot`() {
+  @Test func `entries with the same hash are distinguished by their slots`() {
     var slots = SlotIndex()
     let id = TaskID(high: 1, low: 2)
     for slot in 0..<8 { slots.insert(slot, for: id) }
@@ -87,13 +87,13 @@ import Testing
       { TaskID(high: $0 << 40, low: $0 << 40) },
     ] as [@Sendable (UInt64) -> TaskID]
   )
-  func `identities that differ little are found with few looks`(
+  func `similar IDs are found with few comparisons`(
     id: @Sendable (UInt64) -> TaskID
   ) {
     var slots = SlotIndex()
     let count = 20_000
     for number in 0..<count { slots.insert(number, for: id(UInt64(number))) }
-    // Only those with the same half of a hash are looked at: with 32 bits, next to none.
+    // Only entries with the same half of a hash are compared: with 32 bits, almost none.
     var looks = 0
     for number in 0..<count {
       let found = slots.slot(of: id(UInt64(number))) { slot in

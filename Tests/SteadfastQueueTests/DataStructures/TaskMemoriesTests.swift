@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What the tasks of a table remember, by their slots.
+/// The memories of a table's tasks, by the tasks' slots.
 @Suite struct TaskMemoriesTests {
   private func memory(_ value: UInt8) -> TaskMemory {
     var memory = TaskMemory()
@@ -12,7 +12,7 @@ import Testing
     return memory
   }
 
-  @Test func `a slot that was never set remembers nothing`() {
+  @Test func `the memory of a slot that was never set is empty`() {
     var memories = TaskMemories()
     #expect(memories[0].isEmpty && memories[100_000].isEmpty)
     memories[100_000] = TaskMemory()
@@ -22,7 +22,7 @@ import Testing
     #expect(memories[700] == memory(1))
   }
 
-  @Test func `a copy is not changed along`() {
+  @Test func `changing memories does not change a copy`() {
     var memories = TaskMemories()
     for slot in [0, 255, 256, 1_000] { memories[slot] = memory(UInt8(slot % 256)) }
     let copy = memories
@@ -35,7 +35,7 @@ import Testing
     #expect(copy[1].isEmpty)
   }
 
-  @Test func `a memory is changed in place, and not in a copy`() {
+  @Test func `changing a memory in place does not change a copy`() {
     var memories = TaskMemories()
     memories.change(300) { $0["step"] = [1] }
     memories.change(301) { $0["step"] = nil }
@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
-  func `random changes leave what they leave in a dictionary`(seed: UInt64) {
+  func `random changes have the same result as in a dictionary`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     var (memories, expected) = (TaskMemories(), [Int: TaskMemory]())
     for _ in 0..<2_000 {

@@ -3,13 +3,13 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// A case of the model check: a queue's configuration, the order of tasks, and what is done.
+/// A case of the model check: a queue's configuration and the operations to perform.
 struct ModelCase: Sendable {
   var seed: UInt64
   var workers: Int
   var backoffSeconds: Int
   var retention: Retention
-  /// Whether there is another queue on the store, as in a group.
+  /// Whether another queue uses the store, as in a group.
   var hasSideQueue = false
   var operations: [ModelOperation]
 
@@ -123,7 +123,7 @@ struct ModelRandom {
   private mutating func makeBatch(_ task: inout ModelOperation.NewTask) {
     task.hasFollower = true
     task.count = below(4)
-    // The members of a batch have the keys of their payloads, which are none here.
+    // The members of a batch have the keys of their payloads; these payloads have no keys.
     (task.key, task.uniqueFor, task.maxDelay) = (nil, nil, nil)
     for act in task.acts.indices where once(in: 3) { task.acts[act].joinsBatch = true }
   }
@@ -151,7 +151,7 @@ struct ModelRandom {
 // MARK: - Shrinking
 
 extension ModelCase {
-  /// The smallest case found that fails too, with its failure, by taking operations out.
+  /// Removes operations, and returns the smallest case found that still fails, with its failure.
   func shrunk(
     failing failure: any Error,
     by failureOf: (ModelCase) async -> (any Error)?

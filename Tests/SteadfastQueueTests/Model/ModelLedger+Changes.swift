@@ -4,17 +4,17 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// Checks that each change that a queue stores follows from what has happened.
+/// Checks that each change that a queue stores is the right consequence of earlier events.
 extension ModelLedger {
   mutating func note(_ change: TaskChange) {
     switch change {
     case .insert(let record, _): inserted(record)
     case .succeed(let lease, _, _):
       requireEnd(of: lease, "succeeds", { if case .returned = $0 { true } else { false } })
-      // An attempt that was cut short has all the time it wants to end.
+      // An attempt that was cut short may end at any later time.
       require(
         !hasTimedOut(lease.id, surely: true) || entries[lease.id]?.asked != [] || runsWereCut,
-        "\(label(lease.id)) succeeds after its time"
+        "\(label(lease.id)) succeeds after its time limit"
       )
       tally(lease.id) { $0.succeeded += 1 }
       entries[lease.id]?.checkpoint = nil
@@ -30,8 +30,8 @@ extension ModelLedger {
       abandoned(lease, failure)
       end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
     case .release(let lease):
-      requireCutShort(lease, "is put back", .pause)
-      // A task that was claimed and not begun is released without an event.
+      requireCutShort(lease, "is released", .pause)
+      // A task whose attempt has not started is released without an event.
       if entries[lease.id]?.attempt != nil { entries[lease.id]?.expectedEvents.append("released") }
       release(lease.id)
     case .cancel(let target, _, _):
@@ -84,22 +84,22 @@ extension ModelLedger {
     require(isAsEnqueued, "\(label(record.id)) was enqueued as \(task), and stored as \(record)")
   }
 
-  /// A task has taken over what a new one has.
+  /// Records that a waiting task was replaced by a new one with the same key.
   mutating func takenOver(by id: TaskID, _ change: TaskChange) {
     guard case .insert(let record, onDuplicate: .replace) = change,
       record.uniqueKey == table.record(of: id)?.uniqueKey
-    else { return require(false, "\(label(id)) has taken over \(change)") }
-    require(entries[id]?.lease == nil, "\(label(id)) takes a task over while it is performed")
+    else { return require(false, "\(label(id)) was replaced by \(change)") }
+    require(entries[id]?.lease == nil, "\(label(id)) is replaced during its attempt")
     entries[id]?.number = record.modelWork?.number ?? 0
     for tag in record.tags { entries[id]?.asked.formUnion(askedTags[tag] ?? []) }
     expect("updated", of: id)
   }
 
-  /// A task has failed, and its successor is in its place.
+  /// Records that a task failed and its successor superseded it.
   mutating func superseded(_ change: TaskChange, by id: TaskID) {
     guard case .retry(let lease, _, _, _, _) = change, let entry = entries[lease.id],
       entries[id]?.hasEnded == false
-    else { return require(false, "\(label(id)) supersedes another one by \(change)") }
+    else { return require(false, "\(label(id)) supersedes a task by \(change)") }
     expect("superseded", of: lease.id)
     entries[lease.id]?.hasEnded = true
     entries[lease.id]?.successor = id
@@ -116,13 +116,13 @@ extension ModelLedger {
     let attempt = attempt(lease)
     require(
       attempt?.end.map(fits) ?? false,
-      "\(label(lease.id)) \(verb), but its attempt is \(attempt.map { "\($0)" } ?? "not there")"
+      "\(label(lease.id)) \(verb), but its attempt is \(attempt.map { "\($0)" } ?? "unknown")"
     )
   }
 
-  /// Whether the task's time was up when its handler ended.
+  /// Whether the task's time limit was over when its handler ended.
   ///
-  /// At the very moment of its limit, both answers are right.
+  /// Exactly at the limit, both answers are right: `surely` decides.
   private func hasTimedOut(_ id: TaskID, surely: Bool) -> Bool {
     guard let entry = entries[id], let limit = entry.claimed?.timeLimit,
       let attempt = entry.attempt, let ended = attempt.ended
@@ -154,13 +154,13 @@ extension ModelLedger {
     }
     require(
       attempt(lease)?.wasCancelled == false || timedOut,
-      "\(label(id)) was cancelled, and that counts as a failure"
+      "a cancellation of \(label(id)) counts as a failure"
     )
     require(retryCount == record.retryCount + 1, "\(label(id)) counts \(retryCount) retries")
     require(record.maxRetries.allows(retryCount: retryCount), "\(label(id)) has too many attempts")
     require(
       record.maxRetries.allows(retryCount: entries[id]?.failureCount ?? 0),
-      "\(label(id)) has failed too often and is tried again"
+      "\(label(id)) is retried after too many failures"
     )
     requireDelay(date.timeIntervalSince(failure.date), lease, record, timedOut: timedOut)
   }
@@ -182,9 +182,9 @@ extension ModelLedger {
     )
   }
 
-  /// Whether a delay is one of those in seconds.
+  /// Whether a delay, in seconds, is one of those allowed.
   ///
-  /// In a pass, a date comes after its cutoff, which is later than the clock by a second at most.
+  /// A pass moves a date past its cutoff, which is at most one second later than the clock.
   private func isDelay(_ found: Double, of allowed: [Double]) -> Bool {
     allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= $0 + 1.001) }
   }
@@ -193,9 +193,9 @@ extension ModelLedger {
     let id = lease.id
     tally(id) { $0.snoozed += 1 }
     entries[id]?.expectedEvents.append("snoozed")
-    requireEnd(of: lease, "is put off") { if case .snoozed = $0 { true } else { false } }
-    require(attempt(lease)?.wasCancelled == false, "\(label(id)) was cancelled, and is put off")
-    require(retryCount == entries[id]?.claimed?.retryCount, "\(label(id)): putting off counts")
+    requireEnd(of: lease, "is snoozed") { if case .snoozed = $0 { true } else { false } }
+    require(attempt(lease)?.wasCancelled == false, "\(label(id)) is snoozed after a cancellation")
+    require(retryCount == entries[id]?.claimed?.retryCount, "\(label(id)): a snooze is counted")
   }
 
   private mutating func abandoned(_ lease: Lease, _ failure: TaskFailure) {
@@ -219,7 +219,7 @@ extension ModelLedger {
     require(isRight, "\(label(id)) is abandoned (\(failure.reason)) after \(attempt(lease).debug)")
     require(
       attempt(lease)?.wasCancelled != true || timedOut,
-      "\(label(id)) was cancelled, and is abandoned for it"
+      "\(label(id)) is abandoned because it was cancelled"
     )
   }
 
@@ -241,12 +241,12 @@ extension ModelLedger {
   ) {
     require(
       entries[target.id]?.asked.isDisjoint(with: requests) == false,
-      "nobody has asked that \(label(target.id)) be changed by \(requests)"
+      "\(label(target.id)) is changed without one of the requests \(requests)"
     )
     if case .claimed(let lease) = target { requireCutShort(lease, "is changed", nil) }
   }
 
-  /// The attempt, if one was made, ended by an error after it was told to end.
+  /// Requires that the attempt, if there was one, was cancelled and ended by an error.
   private func requireCutShort(
     _ lease: Lease,
     _ verb: String,

@@ -3,22 +3,22 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// As what tasks were enqueued, and what they have meant for each other since.
+/// How tasks were enqueued, and their effects on the tasks that depend on them.
 extension ModelLedger {
-  /// As what a task was enqueued.
+  /// How a task was enqueued.
   struct Specification: Sendable {
     let task: ModelOperation.NewTask
     let after: Set<TaskID>
     let queue: String
     let enqueued: Date
-    /// Whether a task follows when it has ended, and all others of its batch.
+    /// Whether the task belongs to a batch, which has a follower.
     var isMember = false
 
-    /// A task of a batch takes its rule from nowhere.
+    /// The dependency rule: that of the options, but for members of a batch the default.
     var rule: DependencyRule { isMember ? .allSucceeded : task.rule }
   }
 
-  /// Notes tasks that are about to be enqueued, and returns what their handlers do.
+  /// Records the tasks that will be enqueued, and returns their payloads.
   mutating func specify(
     _ task: ModelOperation.NewTask,
     _ after: Set<TaskID>,
@@ -54,20 +54,20 @@ extension ModelLedger {
       && (dependencies.follower != nil) == specification.isMember
     require(
       isAsEnqueued,
-      "\(label(record.id)) was enqueued as \(specification.task), and waits so: \(dependencies)"
+      "\(label(record.id)) was enqueued as \(specification.task), with dependencies \(dependencies)"
     )
   }
 
-  /// A task has changed others, which wait for it.
+  /// Records the changes that a task's change made to its dependents.
   mutating func note(_ consequences: Consequences, of change: TaskChange) {
     for id in consequences.tasks {
       switch change {
       case .abandon, .cancel:
-        require(entries[id]?.lease == nil, "\(label(id)) is cancelled along while it is performed")
+        require(entries[id]?.lease == nil, "a cascade cancels \(label(id)) during its attempt")
         end(id, .cancelled, event: "cancelledAlong")
         entries[id]?.wasChangedAlong = true
       case .restart:
-        require(entries[id]?.hasEnded == true, "\(label(id)) is restarted along before its end")
+        require(entries[id]?.hasEnded == true, "a cascade restarts \(label(id)) before its end")
         expect("restarted", of: id)
         entries[id]?.hasEnded = false
         entries[id]?.failureCount = 0
@@ -84,10 +84,10 @@ extension ModelLedger {
     progress[follower, default: []].append(batch)
   }
 
-  /// Returns which changes of a batch a store has left out.
+  /// Returns, for each change of a write batch, whether the store skipped it.
   ///
-  /// It may answer that one is stale that concerns a task which an earlier one may change along.
-  /// The queue then asks for it alone.
+  /// A store may report a change as stale if an earlier change of the batch may cascade to its
+  /// task. The queue then repeats that change alone.
   func leftOut(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> [Bool] {
     var concerned: Set<TaskID> = []
     return zip(batch, outcomes).map { change, outcome in

@@ -27,17 +27,17 @@ extension ModelLedger {
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     case .cancelledAlong(let task, let cause):
-      require(entries[cause] != nil, "a task is cancelled because of one that was never stored")
+      require(entries[cause] != nil, "a cascade comes from a task that was never stored")
       (id, name) = (task, "cancelledAlong")
     case .batchProgressed(let follower, let batch):
       let wasSo = progress[follower]?.contains(batch) ?? false
-      return require(wasSo, "the batch before \(label(follower)) was never at \(batch)")
+      return require(wasSo, "the batch of the follower \(label(follower)) was never at \(batch)")
     case .progressed, .unhandled, .storeUnavailable, .occurrencesMissed, .scheduleParked,
       .rateLimited:
       return
     @unknown default: return
     }
-    require(entries[id] != nil, "\(name) is told of a task that was never stored")
+    require(entries[id] != nil, "an observer saw '\(name)' for a task that was never stored")
     entries[id]?.seenEvents.append(name)
   }
 }
@@ -48,7 +48,7 @@ extension ModelLedger.Entry {
     wasChangedAlong ? hasSeenInAnyOrder : fits(seenEvents[...], from: 0)
   }
 
-  /// Whether these are the expected events from a place on, without some that need not be told.
+  /// Whether these are the expected events from an index on, apart from those that may be missing.
   private func fits(_ seen: ArraySlice<String>, from place: Int) -> Bool {
     guard place < expectedEvents.count else { return seen.isEmpty }
     if seen.first == expectedEvents[place], fits(seen.dropFirst(), from: place + 1) { return true }

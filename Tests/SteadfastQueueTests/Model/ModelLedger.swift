@@ -4,22 +4,22 @@ import TestSupport
 
 @testable import SteadfastQueue
 
-/// Everything that is known of a case's tasks: requests, what handlers did, what was stored.
+/// Records the requests, attempts and stored changes of a case's tasks.
 ///
-/// Each event is checked against what came before it. An event that does not fit is a violation.
+/// Checks each event against the earlier ones, and records a violation if it contradicts them.
 struct ModelLedger: Sendable {
   enum End: Sendable {
     case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled, suspended
   }
 
-  /// An attempt of the present claim of a task.
+  /// An attempt of the current claim of a task.
   struct Attempt: Sendable {
     let began: VirtualClock.Instant
     var ended: VirtualClock.Instant?
     var end: End?
-    /// Its Swift task was cancelled when the handler ended.
+    /// Whether the handler's Swift task had been cancelled when the handler ended.
     var wasCancelled = false
-    /// When the task is to wake, if the attempt has suspended it.
+    /// When the task wakes, if the attempt suspended it.
     var wakeDate: Date?
   }
 
@@ -30,36 +30,35 @@ struct ModelLedger: Sendable {
     var lease: Lease?
     var claimed: TaskRecord?
     var attempt: Attempt?
-    /// How many of its acts are over.
+    /// The number of acts that the handler has completed.
     ///
-    /// One that has suspended the task is played again.
+    /// An act that suspended the task runs again.
     var actCount = 0
     var attemptCount = 0
     var failureCount = 0
-    /// The token that the task has handed out last.
+    /// The last token that the task handed out.
     var token: TaskToken?
-    /// The checkpoint that a handler has saved last.
+    /// The last checkpoint that a handler saved.
     var checkpoint: Int?
     var outcomes: [TaskOutcome] = []
     var hasEnded = false
     var asked: Set<ModelOperation.Request> = []
-    /// The task that has taken its place.
+    /// The task that superseded this one.
     var successor: TaskID?
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
-    /// Whether it was cancelled or restarted along with another one, or completed through another
-    /// queue.
+    /// Whether a cascade cancelled or restarted the task, or another queue completed its wait.
     ///
-    /// Such an event comes when the other task's change is told, which may be after a later change
-    /// of this one.
+    /// Such an event arrives with the events of the other task's change, so perhaps after an event
+    /// of a later change of this task.
     var wasChangedAlong = false
-    /// The task that follows when all of its batch have ended.
+    /// The follower of the task's batch.
     var follower: TaskID?
-    /// The expected events, by place, that an observer may miss because the queue has ended.
+    /// The indices of the expected events that an observer may miss because the queue has ended.
     var untoldEvents: Set<Int> = []
   }
 
-  /// What the queue that runs has done, to compare with its statistics.
+  /// The counts of a queue, to compare with its statistics.
   struct Tally: Sendable, Equatable {
     var attempts = 0
     var succeeded = 0
@@ -74,22 +73,22 @@ struct ModelLedger: Sendable {
   /// All tasks that were stored, in order.
   var known: [TaskID] = []
   var specifications: [Int: Specification] = [:]
-  /// What each queue that runs has done.
+  /// The counts of each current queue.
   var tallies: [String: Tally] = [:]
-  /// The progress that each batch has had, by the task that follows it.
+  /// Each progress that a batch has reached, by the batch's follower.
   var progress: [TaskID: [BatchProgress]] = [:]
-  /// What is being asked of all tasks with a tag.
+  /// The pending requests for all tasks with a tag.
   var askedTags: [String: [ModelOperation.Request]] = [:]
-  /// Whether a run was cancelled or shut down: attempts may have been cut short for that.
+  /// Whether a run was cancelled or shut down, which may have cut attempts short.
   var runsWereCut = false
-  /// Whether the queue is being shut down.
+  /// Whether the queue is shutting down.
   ///
-  /// Its events end, and tasks may still be added and changed.
+  /// Its events end, but tasks can still be added and changed.
   var isShutDown = false
-  /// How many handlers are at work in each queue.
+  /// The number of handlers running in each queue.
   var liveCounts: [String: Int] = [:]
   var lastNumber = 0
-  /// What waits were completed with, by the names under which tasks remember it.
+  /// The values that completed waits, by their names in the tasks' memories.
   var replies: [String: [UInt8]] = [:]
   private let log = Log<String>()
 
@@ -97,13 +96,13 @@ struct ModelLedger: Sendable {
 
   var violations: [String] { log.entries }
 
-  /// Whether the store says that a queue is paused.
+  /// Whether a queue is paused in the store.
   func isPausedInStore(_ queue: String) -> Bool {
     let suffix = queue.isEmpty ? "" : " \(queue)"
     return table.values[ExactText(StoredPause.valueName + suffix)] != nil
   }
 
-  /// Changes what a task's queue has done.
+  /// Changes the counts of a task's queue.
   mutating func tally(_ id: TaskID, _ change: (inout Tally) -> Void) {
     change(&tallies[entries[id]?.queue ?? "", default: Tally()])
   }
@@ -114,26 +113,26 @@ struct ModelLedger: Sendable {
 
   /// The name of a task in a violation.
   func label(_ id: TaskID) -> String {
-    let number = known.firstIndex(of: id).map { "task \($0)" } ?? "a task that is not known"
-    let state = table.record(of: id).map { "\($0.state)" } ?? "gone"
+    let number = known.firstIndex(of: id).map { "task \($0)" } ?? "an unknown task"
+    let state = table.record(of: id).map { "\($0.state)" } ?? "not stored"
     return "\(number) (\(state))"
   }
 
   func record(_ index: Int) -> TaskID? { known.isEmpty ? nil : known[index % known.count] }
 
-  /// Works whose enqueueing threw are not stored.
+  /// Requires that tasks whose enqueueing threw are not stored.
   func requireUnknown(_ works: [ModelWork]) {
     let numbers = Set(works.map(\.number))
     let stored = known.filter { numbers.contains(entries[$0]?.number ?? 0) }
-    require(stored.isEmpty, "enqueue threw, and has stored \(stored.map(label))")
+    require(stored.isEmpty, "enqueue threw, but stored \(stored.map(label))")
   }
 
   // MARK: Handlers
 
-  /// Notes that an attempt begins; returns what it is to do.
+  /// Records that an attempt starts, and returns the act to perform.
   mutating func began(_ id: TaskID, _ work: ModelWork, at now: VirtualClock.Instant) -> Act {
     let entry = entries[id] ?? Entry()
-    require(entry.lease != nil, "\(label(id)) is performed though nobody has claimed it")
+    require(entry.lease != nil, "\(label(id)) is performed without a claim")
     require(entry.attempt == nil, "\(label(id)) is performed twice under one claim")
     require(!entry.hasEnded, "\(label(id)) is performed after its end was stored")
     liveCounts[entry.queue, default: 0] += 1
@@ -144,13 +143,13 @@ struct ModelLedger: Sendable {
         $0.claimed?.name == LimitedJob.taskName && $0.queue == entry.queue
           && $0.attempt.map { $0.end == nil } ?? false
       }
-      require(count == 0, "\(label(id)) is performed beside another of its name")
+      require(count == 0, "\(label(id)) is performed concurrently with another task of its name")
     }
     entries[id, default: entry].attempt = Attempt(began: now)
     entries[id]?.expectedEvents.append("started")
     entries[id]?.attemptCount += 1
     tally(id) { $0.attempts += 1 }
-    // No task has that much to do. This ends a run that would not end by itself.
+    // Ends a run that would never end: no task has 300 acts.
     guard entry.attemptCount < 300 else {
       require(false, "\(label(id)) is performed 300 times")
       return Act(end: .succeed)
@@ -162,7 +161,7 @@ struct ModelLedger: Sendable {
     liveCounts[entries[id]?.queue ?? "", default: 0] -= 1
     require(
       entries[id]?.attempt?.end == nil && entries[id]?.attempt != nil,
-      "\(label(id)) ended, but was not performed"
+      "\(label(id)) ended without a running attempt"
     )
     if case .suspended = end {} else { entries[id]?.actCount += 1 }
     entries[id]?.attempt?.end = end
@@ -192,7 +191,7 @@ struct ModelLedger: Sendable {
     }
   }
 
-  /// The store has made changes.
+  /// Checks and records changes that the store has applied.
   mutating func applied(_ batch: [TaskChange], _ outcomes: [ChangeOutcome]) {
     let leftOut = leftOut(of: batch, outcomes)
     let answers = table.apply(zip(batch, leftOut).compactMap { $1 ? nil : $0 })
@@ -214,7 +213,7 @@ struct ModelLedger: Sendable {
     }
   }
 
-  /// The store has read a value.
+  /// Checks a value that the store has read.
   mutating func read(_ value: [UInt8]?, named name: String) {
     let expected = table.values[ExactText(name)]
     require(value == expected, "the value '\(name)' is \(value ?? []), not \(expected ?? [])")
@@ -228,13 +227,13 @@ struct ModelLedger: Sendable {
     release(id)
   }
 
-  /// What may happen to a task though no run is under way.
+  /// The events that can happen without a run.
   private static let eventsWithoutRun: Set<String> = [
     "enqueued", "cancelled", "cancelledAlong", "paused", "resumed", "restarted", "rescheduled",
     "updated", "completion arrived",
   ]
 
-  /// An event is to be told, unless the queue ends before.
+  /// Expects an event, unless the queue ends first.
   mutating func expect(_ event: String, of id: TaskID) {
     if isShutDown, Self.eventsWithoutRun.contains(event) {
       let place = entries[id]?.expectedEvents.count ?? 0
@@ -243,7 +242,7 @@ struct ModelLedger: Sendable {
     entries[id]?.expectedEvents.append(event)
   }
 
-  /// The queue is being shut down: what was stored just before may not be told any more.
+  /// Records that the queue is shutting down: it may omit the events of changes stored just before.
   mutating func beginShutDown() {
     isShutDown = true
     for (id, entry) in entries where entry.seenEvents.count < entry.expectedEvents.count {
@@ -254,23 +253,23 @@ struct ModelLedger: Sendable {
     }
   }
 
-  /// Notes that a task was removed; one that had ended leaves without an event.
+  /// Records that a task was removed, which has an event unless the task is finished.
   mutating func removed(_ id: TaskID) {
     if entries[id]?.hasEnded == false { end(id, .cancelled, event: "cancelled") }
   }
 
-  /// Forgets what was asked of tasks that are not performed.
+  /// Forgets the requests for tasks that are not claimed.
   ///
-  /// No call is under way at this moment, so these requests were carried out, or never will be.
+  /// No call is in progress at this moment, so these requests were carried out, or never will be.
   mutating func forgetRequests() {
     for (id, entry) in entries where entry.lease == nil { entries[id]?.asked = [] }
   }
 
-  /// The task is not claimed any more.
+  /// Records that the task's claim has ended.
   mutating func release(_ id: TaskID) {
     require(
       entries[id]?.attempt.map { $0.end != nil } ?? true,
-      "\(label(id)) is put back or ended while it is performed"
+      "\(label(id)) is released or ended during its attempt"
     )
     entries[id]?.lease = nil
     entries[id]?.claimed = nil

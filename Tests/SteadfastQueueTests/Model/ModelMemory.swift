@@ -3,9 +3,9 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// What tasks remember, in the handlers.
+/// The handlers' use of steps, checkpoints, sleeps and completions.
 extension ModelRun {
-  /// Performs what an act remembers, and returns what to throw.
+  /// Performs an act's steps, checkpoints and waits, and returns the error to throw.
   func remember(_ act: Act, _ context: TaskContext) async -> (any Error)? {
     do {
       for number in 0..<act.steps { try await step(number, context) }
@@ -32,8 +32,11 @@ extension ModelRun {
     let bytes = try MemoryCoding.encode(value)
     ledger.update { ledger in
       let now = ledger.remembered(by: id, stored)
-      ledger.require(bytes == now, "\(ledger.label(id)): '\(name)' is \(value), and not stored so")
-      ledger.require(known ?? bytes == bytes, "the value of '\(name)' is another one: \(value)")
+      ledger.require(
+        bytes == now,
+        "\(ledger.label(id)): '\(name)' is \(value), but not in the store"
+      )
+      ledger.require(known ?? bytes == bytes, "the value of '\(name)' has changed: \(value)")
     }
   }
 
@@ -44,9 +47,9 @@ extension ModelRun {
       ledger.lastNumber += 2
       return (ledger.entries[id]?.checkpoint, ledger.lastNumber)
     }
-    // A store that fails may not have the last one.
+    // If the store fails, the last checkpoint may not be stored.
     if fault == nil, found != last {
-      violate("the checkpoint of a task is \(found.debug), and it has saved \(last.debug)")
+      violate("the checkpoint of a task is \(found.debug), but the task saved \(last.debug)")
     }
     for value in [next - 1, next] {
       ledger.update { $0.entries[id]?.checkpoint = value }
@@ -104,16 +107,16 @@ extension ModelRun {
     ledger.update { ledger in
       let token = ledger.entries[id]?.token
       let reply = token.flatMap { ledger.replies[MemoryName.outcome($0)] }
-      ledger.require(found == reply, "\(ledger.label(id)) gets another reply than the first one")
+      ledger.require(found == reply, "\(ledger.label(id)) gets a reply other than the first one")
     }
   }
 
-  /// Checks a date; the system's date may have been stepped since `begin`.
+  /// Checks the end of a wait, which the system's date may have been stepped during.
   private func check(_ date: Date, isAfter seconds: Int, since begin: Date) {
     let now = time.clock.date
     let start = date - Double(seconds)
     if start < min(begin, now) - 1e-3 || start > max(begin, now) + 1e-3 {
-      violate("a wait of \(seconds) s from \(begin) on ends at \(date)")
+      violate("a wait of \(seconds) s from \(begin) ends at \(date)")
     }
   }
 
@@ -127,11 +130,11 @@ extension ModelRun {
     if let id = ledger.update({ $0.record(index) }) { complete(id) }
   }
 
-  /// Replies to a task, if it has ever handed out a token, through the main queue.
+  /// Replies to a task through the main queue, if the task has handed out a token.
   func complete(_ id: TaskID) {
     let (token, number) = ledger.update { ledger in
       ledger.lastNumber += 1
-      // The queue that completes a wait tells so, and not the one that has the task.
+      // The queue that completes the wait reports the event, not the task's own queue.
       if ledger.entries[id]?.queue != "" { ledger.entries[id]?.wasChangedAlong = true }
       return (ledger.entries[id]?.token, ledger.lastNumber)
     }
@@ -143,7 +146,7 @@ extension ModelRun {
         let counts = try await queue.complete(token, with: number)
         self.ledger.update { ledger in
           let isFirst = ledger.replies[MemoryName.outcome(token)] == bytes
-          ledger.require(counts == isFirst, "complete() says \(counts) to \(ledger.label(id))")
+          ledger.require(counts == isFirst, "complete() returned \(counts) for \(ledger.label(id))")
         }
       } catch {
         self.failed("complete", error)
@@ -151,19 +154,19 @@ extension ModelRun {
     }
   }
 
-  /// Checks that each task remembers what it should.
+  /// Checks the memory of each task.
   func checkMemories() async throws {
     for entry in ledger.update({ $0.table.entries }) where !entry.memory.isEmpty {
       let memory = try await base.memory(of: entry.record.id)
       var found: [ExactText: [UInt8]] = [:]
       for name in memory.names { found[ExactText(name)] = memory[name] }
-      if found != entry.memory { violate("a task remembers \(found), not \(entry.memory)") }
+      if found != entry.memory { violate("a task's memory is \(found), not \(entry.memory)") }
     }
   }
 }
 
 extension ModelLedger {
-  /// The bytes that a task remembers under a name.
+  /// The bytes in a task's memory with a name.
   func remembered(by id: TaskID, _ name: String) -> [UInt8]? {
     table.memory(of: id)[ExactText(name)]
   }
@@ -171,7 +174,7 @@ extension ModelLedger {
   func remembered(_ lease: Lease, _ name: String) {
     let attempt = attempt(lease)
     require(attempt != nil, "\(label(lease.id)) remembers '\(name)', but is not performed")
-    // The last checkpoint is stored when the handler has ended.
+    // The last checkpoint may be stored after the handler has ended.
     let isLate = attempt?.end != nil && name != MemoryName.checkpoint
     require(!isLate, "\(label(lease.id)) remembers '\(name)' after its attempt")
   }

@@ -4,12 +4,12 @@ import SteadfastRetry
 
 /// One step of a case of the model check.
 ///
-/// Tasks are named by how many of those known at that moment lie before them, so that a case from
-/// which steps are taken out still makes sense.
+/// A task is given by its index among the tasks stored so far, modulo their count. So a case stays
+/// valid when shrinking removes steps.
 indirect enum ModelOperation: Sendable {
   enum Request: String, Sendable, CaseIterable {
     case cancel, pause, resume, restart, reschedule, update, remove
-    /// A restart from the beginning: the task forgets what it remembers.
+    /// A restart from the beginning, which clears the task's memory.
     case startOver
   }
   enum Name: String, Sendable, CaseIterable { case plain, limited, stray }
@@ -32,12 +32,12 @@ indirect enum ModelOperation: Sendable {
     var requiresCondition = false
     var policy = UniquePolicy.keep
     var count = 1
-    /// What it waits for: tasks by how many of those known lie before them.
+    /// The indices of the tasks that it depends on.
     var after: [Int] = []
     var rule = DependencyRule.allSucceeded
-    /// A task follows, when all of them have ended.
+    /// Whether the tasks are a batch with a follower.
     var hasFollower = false
-    /// It goes to the other queue, if there is one.
+    /// Whether the task goes to the other queue, if there is one.
     var isAside = false
   }
 
@@ -45,10 +45,10 @@ indirect enum ModelOperation: Sendable {
   case ask(Request, task: Int)
   case askTagged(Request, tag: String)
   case outcome(task: Int)
-  /// Replies to a task that has waited for it at some time.
+  /// Replies to a task that has waited for a reply.
   case complete(task: Int)
   case pauseQueue, resumeQueue
-  /// The pause is held by the store.
+  /// Changes the pause that is stored.
   case pauseStore, resumeStore
   case setValue(Int)
   case setCondition(Bool)
@@ -59,7 +59,7 @@ indirect enum ModelOperation: Sendable {
   case registerStray
   case advance(seconds: Int)
   case step(seconds: Int)
-  /// Lets everything that can happen at this instant happen, and checks all there is to check.
+  /// Waits until nothing more can happen at this instant, and checks everything.
   case settle
 }
 
@@ -102,9 +102,9 @@ extension ModelOperation.NewTask: CustomStringConvertible {
     if let tag { text += ", tag \(tag)" }
     if let key { text += ", key \(key) (\(policy))" }
     if let uniqueFor { text += ", unique for \(uniqueFor) s" }
-    if let maxDelay { text += ", put off by \(maxDelay) s at most" }
+    if let maxDelay { text += ", delayed by \(maxDelay) s at most" }
     if let order {
-      text += ", in order of \(order)\(blocksOrderOnFailure ? ", which it holds" : "")"
+      text += ", in order of \(order)\(blocksOrderOnFailure ? ", which it blocks on failure" : "")"
     }
     if requiresCondition { text += ", requires the condition" }
     if isAside { text += ", on the side" }

@@ -4,15 +4,15 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// What must hold whenever nothing more can happen at an instant.
+/// The checks for a moment when nothing more can happen at the current instant.
 extension ModelRun {
-  /// Lets everything happen that can at this instant, and checks it.
+  /// Waits until nothing more can happen at this instant, and checks everything.
   ///
   /// - Throws: a ``ModelViolation``.
   func settle() async throws {
     await time.advance(by: .zero)
     let found = try await base.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
-    // These calls must not fail, nor be interrupted.
+    // These calls must neither fail nor be interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
     try await checkMemories()
     let state = state.withLock { $0 }
@@ -41,7 +41,7 @@ extension ModelRun {
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
         let hasEnded = ledger.entries[ledger.last(id)]?.hasEnded ?? true
-        ledger.require(!hasEnded, "\(ledger.label(id)) has ended, and \(count) are not told so")
+        ledger.require(!hasEnded, "\(ledger.label(id)) has ended, but \(count) waits have not")
       }
       return ledger.violations
     }
@@ -54,13 +54,13 @@ extension ModelRun {
     for (name, queue) in state.withLock(\.queues) {
       let count = try await queue.count
       let unfinished = found.count { !$0.state.isFinished && $0.queue == name }
-      if count != unfinished { violate("the queue counts \(count) tasks of \(unfinished)") }
+      if count != unfinished { violate("the queue's count is \(count), not \(unfinished)") }
       let statistics = try await queue.statistics
       ledger.update { $0.compare(statistics, of: name) }
     }
   }
 
-  /// Lets all tasks end, and checks that nothing is left of them.
+  /// Runs until all tasks have ended, and checks that no call, run or wait is left.
   func finish() async throws {
     if state.withLock(\.isShutDown) { try await restart() }
     try await perform(.registerStray)
@@ -84,7 +84,7 @@ extension ModelRun {
       }
       runAgain()
       let date = left.map(\.availableDate).min() ?? time.clock.date
-      // The alarm looks at the date once a minute.
+      // The alarm checks the date once a minute.
       let seconds = min(max(0, date.timeIntervalSince(time.clock.date)), 1e6)
       await time.advance(by: .seconds(seconds + 61))
     }
@@ -122,13 +122,13 @@ extension ModelRun {
     if state.callsInFlight > 0 { violate("\(state.callsInFlight) calls have not returned") }
     if !state.runs.isEmpty { violate("run() has not returned") }
     if state.pendingOutcomes.values.contains(where: { $0 != 0 }) {
-      violate("somebody waits for an outcome still")
+      violate("a wait for an outcome has not returned")
     }
   }
 }
 
 extension ModelLedger {
-  /// The task that is in the place of another one, or the other one itself.
+  /// The last successor of the task, or the task itself if it has none.
   fileprivate func last(_ id: TaskID) -> TaskID {
     var id = id
     while let successor = entries[id]?.successor { id = successor }
@@ -140,7 +140,7 @@ extension ModelLedger {
     let found = found.map(\.modelSummary)
     guard found != expected else { return }
     let difference = found.difference(from: expected)
-    require(false, "the store holds what it should not, or does not what it should: \(difference)")
+    require(false, "the stored tasks differ from the expected ones: \(difference)")
   }
 
   fileprivate func compare(_ statistics: QueueStatistics, of queue: String) {
@@ -162,7 +162,7 @@ extension ModelLedger {
     }
   }
 
-  /// Checks that no waiting task could be performed, and that each claimed task is being performed.
+  /// Checks that no task waits that could be performed, and that each claimed task is performed.
   fileprivate func checkOrder(
     _ state: ModelRun.State,
     _ now: VirtualClock.Instant,
@@ -174,16 +174,16 @@ extension ModelLedger {
     let mayRun = !state.isShutDown && !hasFailed
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
-      // It has been claimed for a worker that then found the queue paused, or about to stop.
+      // The task was claimed for a worker, but then the queue was paused or started to stop.
       let isRunning = mayRun && state.isRunning(entry.queue)
       let isPaused = state.isPaused || isPausedInStore(entry.queue)
       let isHeldBack =
         entry.attempt == nil && (isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
-      // It was claimed ahead, and waits for a worker.
+      // The task was prefetched, and waits for a worker.
       let isAhead =
         entry.attempt == nil && claimsAhead && liveCounts[entry.queue] == configuration.workers
-      // If the store has failed, the next run stores how the task ended.
+      // If the store has failed, the next run stores the task's end.
       let isUnsettled = mayHaveFailed && !isRunning && entry.attempt?.end != nil
       require(
         isLive || isHeldBack || isUnsettled || isAhead,
@@ -215,7 +215,7 @@ extension ModelLedger {
         default: true
         }
       let isDue = entry.record.availableDate <= until - 1e-3
-      require(!mayRun || !isDue, "\(label(entry.record.id)) could be performed, and is not")
+      require(!mayRun || !isDue, "\(label(entry.record.id)) could be performed, but waits")
     }
   }
 
@@ -232,7 +232,7 @@ extension ModelLedger {
   func told(_ outcome: TaskOutcome, of id: TaskID) {
     require(
       entries[last(id)]?.outcomes.contains(outcome) ?? false,
-      "\(label(id)) is said to have ended as \(outcome), but \(entries[last(id)]?.outcomes ?? [])"
+      "the outcome of \(label(id)) is \(outcome), not in \(entries[last(id)]?.outcomes ?? [])"
     )
   }
 }

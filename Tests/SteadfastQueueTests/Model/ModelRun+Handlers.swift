@@ -22,14 +22,14 @@ extension ModelRun {
       case (_, .snooze(let seconds)): .snoozed(seconds)
       case (_, .retryAfter(let seconds)): .retryAfter(seconds)
       }
-    // If the store fails in a step, the attempt ends as if it was cancelled.
+    // If the store fails during a step, the attempt ends as if it had been cancelled.
     let wasCancelled = Task.isCancelled || error is CancellationError
     ledger.update { $0.ended(context.id, end, wasCancelled: wasCancelled, at: time.clock.now) }
     if error is TaskSuspended, act.hidesSuspension { return }
     if let error { throw error }
   }
 
-  /// Returns what to throw.
+  /// Performs an act, and returns the error to throw.
   private func carryOut(_ act: Act, _ context: TaskContext) async -> (any Error)? {
     if act.reportsProgress { context.report(progress: 0.5) }
     if act.enqueues { await enqueueChild() }
@@ -55,7 +55,7 @@ extension ModelRun {
         return error
       }
     }
-    // A task of its own is not cancelled with the handler's.
+    // The cancellation of the handler's task does not reach an unstructured task.
     await Task(executorPreference: time.executor) {
       try? await clock.sleep(for: .seconds(act.seconds))
     }.value

@@ -4,9 +4,9 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// What is done with the queue.
+/// The operations on the queue.
 extension ModelRun {
-  /// Begins an operation; all but a few do not wait for it.
+  /// Starts an operation, usually without waiting for its end.
   func perform(_ operation: ModelOperation) async throws {
     switch operation {
     case .enqueue(let task): start { await self.enqueue(task) }
@@ -64,7 +64,7 @@ extension ModelRun {
       try await queue.setValue(value, named: "number")
       let wasThere = try await queue.setValue(nil, named: "number", replacing: value)
       let next = try await queue.value(named: "number")
-      if wasThere, next == value { violate("the value \(number) is there again") }
+      if wasThere, next == value { violate("the removed value \(number) has returned") }
     } catch {
       failed("setValue", error)
     }
@@ -74,7 +74,7 @@ extension ModelRun {
     let before = time.clock.date
     time.clock.setDate(before + Double(seconds))
     state.withLock { state in
-      // Until the alarm has looked, only what both dates have reached is sure to be begun.
+      // Until the alarm checks the date, only tasks that are due by both dates are sure to start.
       let earlier = min(before, time.clock.date)
       state.lastStep = (time.clock.now, min(state.lastStep?.date ?? earlier, earlier))
     }
@@ -97,7 +97,7 @@ extension ModelRun {
     }
   }
 
-  /// Adds tasks by a call, and checks what it returns or throws.
+  /// Enqueues tasks by a call, and checks its result or error.
   func enqueue(
     _ task: ModelOperation.NewTask,
     _ after: Set<TaskID> = [],
@@ -112,7 +112,7 @@ extension ModelRun {
       let tasks = try await call(works)
       ledger.update { ledger in
         for task in tasks {
-          ledger.require(ledger.entries[task.id] != nil, "what was enqueued is not stored")
+          ledger.require(ledger.entries[task.id] != nil, "an enqueued task is not stored")
         }
       }
       state.withLock { state in for task in tasks { state.handles[task.id] = task } }
@@ -186,7 +186,7 @@ extension ModelRun {
           case .startOver: try await queue.retry(id, forgetting: true)
           }
         self.ledger.update { ledger in
-          // Without a task that it applies to, nothing is done later either.
+          // A call that returned `false` must not have an effect later: the task isn't stored.
           if !was, [.remove, .restart, .startOver].contains(request) {
             ledger.require(ledger.table.record(of: id) == nil, "\(ledger.label(id)): \(request)")
           }
@@ -200,7 +200,7 @@ extension ModelRun {
     }
   }
 
-  /// Whether the task was changed; one that is being performed can't be.
+  /// Changes a task, and returns whether it was changed: a running task can't be.
   private nonisolated func update(_ id: TaskID, in queue: TaskQueue) async throws -> Bool {
     do {
       return try await queue.update(id, priority: .high)
@@ -254,13 +254,13 @@ extension ModelRun {
       } catch let error as TaskQueueError where error.code == .unknownTask {
         self.ledger.update { ledger in
           let hasEnded = ledger.entries[id]?.hasEnded ?? false
-          ledger.require(hasEnded, "\(ledger.label(id)) is said not to be there")
+          ledger.require(hasEnded, "\(ledger.label(id)) is reported as unknown")
         }
       } catch let error as TaskQueueError where error.code == .shutDown {
         let isShutDown = self.state.withLock { state in
           state.isShutDown || !state.queues.contains { $0.queue === queue }
         }
-        if !isShutDown { self.violate("outcome() says that the queue is shut down") }
+        if !isShutDown { self.violate("outcome() reports a shutdown") }
       } catch {
         self.failed("outcome()", error)
       }

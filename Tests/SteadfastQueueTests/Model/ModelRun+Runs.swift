@@ -4,7 +4,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Runs of the queues, and their ends.
+/// Running and stopping the queues.
 extension ModelRun {
   func interrupt(_ act: CancellationTests.Act) {
     switch act {
@@ -40,7 +40,7 @@ extension ModelRun {
 
   func run() { for (name, queue) in state.withLock(\.queues) { run(queue, named: name) } }
 
-  /// Runs each queue that does not run.
+  /// Runs each queue that isn't running.
   func runAgain() {
     let (queues, running) = state.withLock { ($0.queues, Set($0.runs.values.map(\.queue))) }
     for (name, queue) in queues where !running.contains(name) { run(queue, named: name) }
@@ -77,10 +77,10 @@ extension ModelRun {
     let isShutDown = state.withLock { $0.isShutDown }
     do {
       try result.get()
-      if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
+      if !isPass, !isShutDown { violate("\(call) returned without a shutdown") }
     } catch is CancellationError {
       let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
-      if !isExpected { violate("\(call) throws a CancellationError, but was not cancelled") }
+      if !isExpected { violate("\(call) throws a CancellationError without a cancellation") }
     } catch let error as TaskQueueError where error.code == .alreadyRunning {
     } catch let error as TaskQueueError where error.code == .shutDown {
       if !isShutDown { violate("\(call) throws \(error)") }
@@ -96,10 +96,10 @@ extension Result where Failure == any Error {
   }
 }
 
-/// Acts on a run of the model check at one of its suspensions.
+/// Interrupts a run of the model check at one of its suspension points.
 ///
-/// A run suspends before and after each call of the store, at the beginning and the end of a
-/// handler, and while the case waits.
+/// A run has suspension points before and after each call of the store, at the start and the end of
+/// a handler, and before each operation.
 final class Interruption: Sendable {
   private let act: CancellationTests.Act
   private let pointsLeft: Mutex<Int>
@@ -109,10 +109,10 @@ final class Interruption: Sendable {
     pointsLeft = Mutex(point)
   }
 
-  /// Whether the suspension was reached.
+  /// Whether the suspension point was reached.
   var wasMet: Bool { pointsLeft.withLock { $0 <= 0 } }
 
-  /// Something suspends.
+  /// Counts a suspension point, and interrupts the run if it is the chosen one.
   func passed(in run: ModelRun) {
     let isMet = pointsLeft.withLock { left in
       left -= 1

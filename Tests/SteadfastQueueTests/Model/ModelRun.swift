@@ -4,26 +4,26 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// What a case of the model check broke.
+/// A violation of the model.
 struct ModelViolation: Error, CustomStringConvertible {
   let description: String
 }
 
-/// One case of the model check as it is carried out.
+/// The execution of one case of the model check.
 ///
-/// All of it happens in one virtual time: its parts take turns, and need no locks of their own.
+/// It runs in virtual time, whose executor runs one job at a time.
 final class ModelRun: Sendable {
   let configuration: ModelCase
   let time: VirtualTime
   let ledger: SharedLedger
-  /// The store that the queue uses, and the one behind it, which never fails.
+  /// The store that the queue uses, which wraps `base`, which never fails.
   let store: ModelStore
   let base: any Persistence
   let fault: FaultPlan?
   let isInterrupted: Bool
   let state: Mutex<State>
 
-  /// The queue at present, and what was begun with it.
+  /// The current queue, its runs and its calls.
   struct State {
     var queue: TaskQueue
     /// The other queue on the store, if there is one.
@@ -41,10 +41,10 @@ final class ModelRun: Sendable {
     var handles: [TaskID: EnqueuedTask] = [:]
     var pendingOutcomes: [TaskID: Int] = [:]
     var callsInFlight = 0
-    /// The calls that were begun, to cancel those that have not ended.
+    /// All calls, for cancelling those that have not ended.
     var calls: [Task<Void, Never>] = []
     var wereCallsCancelled = false
-    /// When the date was last stepped, and the earlier of the two dates.
+    /// When the date was last stepped, and the earliest date before or after a step.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
     var valueCount = 0
@@ -56,7 +56,7 @@ final class ModelRun: Sendable {
 
     func hasRun(_ queue: String) -> Bool { runs.values.contains { $0.queue == queue } }
 
-    /// Whether a call of `run()` goes on in a queue, and was not cancelled.
+    /// Whether a call of `run()` is in progress in a queue and was not cancelled.
     func isRunning(_ queue: String) -> Bool {
       runs.contains { $0.value.queue == queue && !cancelledRuns.contains($0.key) }
     }
@@ -93,7 +93,7 @@ final class ModelRun: Sendable {
       turns: file == nil ? nil : Turns(),
       fault: fault
     )
-    // A fault, or an interruption, comes to one queue alone.
+    // Faults and interruptions are tested with a single queue.
     let hasSide = configuration.hasSideQueue && fault == nil && !isInterrupted
     let (queue, side) = Self.queues(configuration, store, time, number: 1, hasSide: hasSide)
     state = Mutex(
@@ -113,7 +113,7 @@ final class ModelRun: Sendable {
     guard hasSide else {
       return (TaskQueue(persistence: store, configuration: settings, clock: time.clock), nil)
     }
-    // As a group makes them.
+    // Makes the queues in the way a group does.
     let members = GroupMembers(group: "model", on: store)
     func member(_ name: String) -> TaskQueue {
       let queue = TaskQueue(
@@ -129,9 +129,9 @@ final class ModelRun: Sendable {
     return (queue, member(sideName))
   }
 
-  /// Carries a case out, to the end of all its tasks.
+  /// Performs a case until all its tasks have ended.
   ///
-  /// - Throws: a ``ModelViolation``; a `VirtualTimeError` if it is stuck.
+  /// - Throws: a ``ModelViolation``; a `VirtualTimeError` if the case hangs.
   static func perform(
     _ configuration: ModelCase,
     _ storage: ModelStorage,
@@ -173,7 +173,7 @@ final class ModelRun: Sendable {
   var queue: TaskQueue { state.withLock { $0.queue } }
   var queues: [TaskQueue] { state.withLock { $0.queues.map(\.queue) } }
 
-  /// The queue in which a task is.
+  /// The queue of a task.
   func queue(of id: TaskID) -> TaskQueue {
     let name = ledger.update { $0.entries[id]?.queue ?? "" }
     return queue(named: name)
@@ -229,7 +229,7 @@ final class ModelRun: Sendable {
       ledger.runsWereCut = true
       ledger.beginShutDown()
     }
-    // Handlers may be deaf for some time.
+    // Handlers may ignore the cancellation for some time.
     while count.withLock(\.self) < old.count { await time.advance(by: .seconds(1)) }
     try await settle()
     state.withLock { state in
@@ -254,7 +254,7 @@ final class ModelRun: Sendable {
     await setUp()
   }
 
-  /// Begins a call beside the others.
+  /// Starts a call, concurrently with the others.
   func start(_ call: @escaping @Sendable () async -> Void) {
     state.withLock { state in
       state.callsInFlight += 1
@@ -269,17 +269,17 @@ final class ModelRun: Sendable {
 
   func violate(_ text: String) { ledger.update { $0.require(false, text) } }
 
-  /// A call has thrown what it may throw only because the store does.
+  /// Checks an error of a call: it is allowed only if the store's fault is its cause.
   func failed(_ call: String, _ error: any Error) {
     let reason = (error as? TaskQueueError).flatMap { error in
       error.code == .storeFailed ? error.underlying : nil
     }
-    let isToldWhy = (reason ?? error) is Refusal && "\(error)".contains("the disk is on fire")
+    let isFault = (reason ?? error) is Refusal && "\(error)".contains("the disk is on fire")
     if error is CancellationError, state.withLock(\.wereCallsCancelled) { return }
-    if fault?.wasMet != true || !isToldWhy { violate("\(call) throws \(error)") }
+    if fault?.wasMet != true || !isFault { violate("\(call) throws \(error)") }
   }
 
-  /// Ends what is left, so that the virtual time can be left.
+  /// Ends all remaining tasks, so that `withVirtualTime` can return.
   private func abandon() async {
     fault?.mend()
     let (runs, eventTasks) = state.withLock { ($0.runs, $0.eventTasks) }

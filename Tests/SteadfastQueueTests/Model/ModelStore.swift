@@ -11,7 +11,7 @@ import SteadfastSQLite
 import SteadfastPostgreSQL
 #endif
 
-/// Where the tasks of a case rest.
+/// Where the tasks of a case are stored.
 enum ModelStorage: Sendable, CaseIterable {
   case memory, suspending, suspendingAtOnce, sealed
   case file
@@ -22,7 +22,7 @@ enum ModelStorage: Sendable, CaseIterable {
   case server
   #endif
 
-  /// The store at a file, which is made; in memory if there is none.
+  /// Makes a store at a file, or in memory if there is no file.
   func store(at file: URL?) -> any Persistence {
     guard let file else { return InMemoryStore() }
     #if SQLite
@@ -38,17 +38,17 @@ enum ModelStorage: Sendable, CaseIterable {
   }
 }
 
-/// A store that notes in a ledger what it does, and can suspend before and after each call.
+/// A store that records its calls in a ledger, and can suspend before and after each call.
 final class ModelStore: Persistence {
   private let base: any Persistence
   private let ledger: SharedLedger
   private let suspends: Bool
   private let turns: Turns?
   private let fault: FaultPlan?
-  /// Told of each suspension: of the store, of the handlers, and between the case's operations.
+  /// Called at each suspension point: of the store, of the handlers, and before each operation.
   let onSuspension = Mutex<(@Sendable () -> Void)?>(nil)
   let appliesAtOnce: Bool
-  /// How many tasks a queue may claim ahead of its workers.
+  /// The maximum number of tasks that a queue prefetches.
   let claimBatch: Int
 
   init(
@@ -69,10 +69,10 @@ final class ModelStore: Persistence {
     self.fault = fault
   }
 
-  /// A suspension, of the store or of something else.
+  /// Reports a suspension point, of the store or of something else.
   func passSuspension() { onSuspension.withLock(\.self)?() }
 
-  /// Lets other tasks run, as many as the order says.
+  /// Lets other tasks run; the virtual time's order decides how many.
   private func suspend() async {
     guard suspends else { return }
     passSuspension()
@@ -135,8 +135,8 @@ final class ModelStore: Persistence {
   func destroy() async throws { try await base.destroy() }
 }
 
-/// Lets one call at a time reach a store, so that calls are noted in the order in which they take
-/// effect.
+/// Admits one call at a time to a store, so that the ledger records calls in the order in which
+/// they take effect.
 final class Turns: Sendable {
   private struct State {
     var isTaken = false
@@ -168,7 +168,7 @@ final class Turns: Sendable {
   }
 }
 
-/// A ledger that many tasks write to.
+/// A ledger that concurrent tasks can update.
 final class SharedLedger: Sendable {
   private let state: Mutex<ModelLedger>
 
@@ -180,14 +180,14 @@ final class SharedLedger: Sendable {
   }
 }
 
-/// What goes wrong with a store's calls.
+/// A fault in the calls of a store.
 final class FaultPlan: Sendable {
   enum Fault: Sendable, CaseIterable {
-    /// The call fails, and all after it until the store is mended.
+    /// The call and all later ones fail until the store is mended.
     case fails
-    /// The call does not return until the store is mended, and then fails.
+    /// The calls hang until the store is mended, and then fail.
     case hangsAndFails
-    /// The call does not return until the store is mended, and then succeeds.
+    /// The calls hang until the store is mended, and then succeed.
     case hangs
   }
 
@@ -206,13 +206,13 @@ final class FaultPlan: Sendable {
     state = Mutex(State(callsLeft: number - 1))
   }
 
-  /// How many calls there were.
+  /// The number of calls.
   var count: Int { state.withLock { $0.count } }
 
   /// Whether a call has met the fault.
   var wasMet: Bool { state.withLock { $0.callsLeft < 0 } }
 
-  /// Whether calls fail or hang at present.
+  /// Whether calls currently fail or hang.
   var isActive: Bool { state.withLock { $0.callsLeft < 0 && !$0.isMended } }
 
   func call() async throws {

@@ -9,23 +9,23 @@ struct Act: Codable, Hashable, Sendable {
   }
 
   var end: End
-  /// How long it takes on the virtual clock.
+  /// How long the handler works, on the virtual clock.
   var seconds = 0
-  /// It goes on for all that time even if it is cancelled.
+  /// Whether the handler works that long even if it is cancelled.
   var ignoresCancellation = false
   var reportsProgress = false
-  /// It enqueues another task before it ends.
+  /// Whether the handler enqueues another task before it ends.
   var enqueues = false
-  /// It adds a task to its batch before it ends.
+  /// Whether the handler adds a task to its batch before it ends.
   var joinsBatch = false
-  /// How many steps it performs.
+  /// The number of steps.
   var steps = 0
   var savesCheckpoints = false
-  /// How long the task sleeps after the steps.
+  /// The seconds for which the task sleeps after the steps.
   var nap: Int?
-  /// The task waits for a reply after that.
+  /// The reply for which the task waits after the sleep.
   var reply: Reply?
-  /// It returns although the task is to be suspended.
+  /// Whether the handler returns instead of throwing the error that suspends the task.
   var hidesSuspension = false
 
   /// How long a task waits for a reply.
@@ -52,28 +52,28 @@ extension Act: CustomStringConvertible {
   }
 }
 
-/// What a task of the model carries: its number, and what its handler does at each attempt.
+/// The payload of a task of the model: its number, and an act for each attempt.
 struct ModelWork: Codable, Hashable, Sendable {
   var number: Int
-  /// Whatever attempts come after these succeed.
+  /// The acts of the first attempts; all later attempts succeed.
   var acts: [Act]
 }
 
-/// A payload of the model; each type is a name of its own to the queue.
+/// A payload of the model, with its own task name.
 protocol ModelPayload: TaskPayload {
   var work: ModelWork { get }
   init(work: ModelWork)
 }
 
-/// Any number is performed at a time.
+/// A job without a limit on concurrency.
 struct PlainJob: ModelPayload { var work: ModelWork }
-/// One is performed at a time.
+/// A job of which one is performed at a time.
 struct LimitedJob: ModelPayload { var work: ModelWork }
-/// Has no handler until one is registered.
+/// A job that has no handler until the case registers one.
 struct StrayJob: ModelPayload { var work: ModelWork }
 
 extension TaskRecord {
-  /// The work that the task carries, if it belongs to the model.
+  /// The task's payload, if the task belongs to the model.
   var modelWork: ModelWork? {
     switch name {
     case PlainJob.taskName: try? payload(as: PlainJob.self).work

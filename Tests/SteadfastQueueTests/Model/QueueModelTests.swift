@@ -4,15 +4,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a whole queue, or on two of a group, in virtual time, compared with what
-/// must follow from them.
+/// Random operations on a whole queue, or on two queues of a group, in virtual time, compared with
+/// a model.
 ///
-/// Three million: `STEADFAST_RUNS=18800 swift test -c release -Xswiftc -enable-testing --filter
-/// QueueModelTests`. `STEADFAST_SEED=17` repeats the case with this seed alone.
+/// Three million operations: `STEADFAST_RUNS=18800 swift test -c release -Xswiftc -enable-testing
+/// --filter QueueModelTests`. `STEADFAST_SEED=17` repeats only the case with this seed.
 @Suite struct QueueModelTests {
   private static let operationsInCase = 40
 
-  /// The seeds of one run of the proof, shared out.
+  /// The seeds of this run: the one in the environment, or a range.
   private static func seeds(short: Int) -> Range<UInt64> {
     if let seed = Soak.seed { return seed..<(seed + 1) }
     return 0..<UInt64(Soak.runs(short: short))
@@ -49,13 +49,13 @@ import Testing
   }
 
   @Test(arguments: [ModelStorage.memory, .suspending, .suspendingAtOnce, .sealed])
-  func `a queue does what must follow from what is done with it`(
+  func `a queue behaves like the model`(
     storage: ModelStorage
   ) async throws {
     try await check(storage, Self.seeds(short: 40))
   }
 
-  @Test func `a queue over a file does what must follow from what is done with it`() async throws {
+  @Test func `a queue over a file behaves like the model`() async throws {
     try await withTemporaryFolder { folder in
       let seeds = Self.seeds(short: 5)
       try await check(.file, seeds.count > 1 ? seeds.prefix(200) : seeds, in: folder)
@@ -63,7 +63,7 @@ import Testing
   }
 
   #if SQLite
-  @Test func `a queue over a database does what must follow from what is done with it`()
+  @Test func `a queue over a database behaves like the model`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -74,7 +74,7 @@ import Testing
 
   #if PostgreSQL
   @Test(.enabled(if: StoreKind.postgreSQLServer != nil))
-  func `a queue over a server does what must follow from what is done with it`() async throws {
+  func `a queue over a server behaves like the model`() async throws {
     try await withTemporaryFolder { folder in
       try await check(.server, Self.seeds(short: 10), in: folder)
     }

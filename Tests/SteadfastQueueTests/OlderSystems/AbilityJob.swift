@@ -2,7 +2,7 @@ import Foundation
 import SteadfastQueue
 import TestSupport
 
-/// The job of iDelayedJob's README that conforms to its protocol, and that notes its calls.
+/// The job of iDelayedJob's README that conforms to its protocol, with a log of its calls.
 struct AbilityJob: TaskHandler {
   struct Arguments: TaskPayload { var text: String }
 

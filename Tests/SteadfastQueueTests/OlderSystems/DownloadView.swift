@@ -1,4 +1,4 @@
-/// What shows downloads to people.
+/// A view of downloads, on the main actor.
 @MainActor final class DownloadView {
   private(set) var shown: [String] = []
 

@@ -8,7 +8,7 @@ import Testing
 /// Jobs that wait for the internet, for a host, or for the app.
 extension IDelayedJobTests {
   @Test(arguments: StoreKind.allCases)
-  func `a job that needs the internet waits for it, and others do not`(
+  func `only jobs that need the internet wait for it`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -51,7 +51,7 @@ extension IDelayedJobTests {
   }
 }
 
-/// Tells whether a host can be reached.
+/// Monitors whether a host can be reached.
 private struct Reachability: ConditionMonitor {
   let stream: @Sendable () -> AsyncStream<Bool>
 

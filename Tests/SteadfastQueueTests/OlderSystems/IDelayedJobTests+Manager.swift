@@ -7,7 +7,7 @@ import Testing
 
 /// The manager of several queues.
 extension IDelayedJobTests {
-  /// A manager whose queues all know the registered job classes.
+  /// A manager that registers the job classes with each queue.
   private func manager(_ store: any Persistence = InMemoryStore()) -> TaskQueueGroup {
     TaskQueueGroup(persistence: store, configuration: configuration, clock: clock) { [self] queue in
       await queue.register(Note.self) { [name = queue.name] note, _ in
@@ -18,7 +18,7 @@ extension IDelayedJobTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the manager schedules jobs by the names of queues, also after a restart`(
+  func `the manager schedules jobs by queue name, also after a restart`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -36,7 +36,7 @@ extension IDelayedJobTests {
     }
   }
 
-  @Test func `scheduling in an unknown queue is an error, and so is a second queue of a name`()
+  @Test func `scheduling on an unknown queue fails, and so does adding a second queue with a name`()
     async throws
   {
     let manager = manager()
@@ -48,7 +48,7 @@ extension IDelayedJobTests {
     #expect(try await manager.count() == 0)
   }
 
-  @Test func `a queue is looked up by its name, and has attempts of its own`() async throws {
+  @Test func `a queue is found by its name, and has its own attempt limit`() async throws {
     let manager = manager()
     let patient = TaskQueueConfiguration(
       backoff: configuration.backoff,
@@ -92,7 +92,7 @@ extension IDelayedJobTests {
     #expect(late?.code == .shutDown)
   }
 
-  @Test func `a unique job replaces one of its queue, and none of another`() async throws {
+  @Test func `a unique job replaces only a job of the same queue`() async throws {
     let manager = manager()
     for name in ["PrimaryQueue", "SecondaryQueue"] {
       let queue = try await manager.addQueue(name)
@@ -104,7 +104,7 @@ extension IDelayedJobTests {
     #expect(log.entries.sorted() == ["PrimaryQueue 2", "SecondaryQueue 2"])
   }
 
-  @Test func `resetting all forgets the jobs of all queues`() async throws {
+  @Test func `resetting all queues removes their jobs`() async throws {
     let store = InMemoryStore()
     let manager = manager(store)
     for name in ["PrimaryQueue", "SecondaryQueue"] {

@@ -5,15 +5,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What iDelayedJob's README and headers promise.
+/// The behaviour that iDelayedJob's README and headers promise.
 ///
-/// Kept otherwise, on purpose:
-/// - A job whose class can't be found is kept, not exhausted.
+/// The intended differences:
+/// - A job whose class can't be found stays in the queue; it is not exhausted.
 /// - Nothing runs at an interval; a task is performed when it is due.
-/// - `max_attempts: n` is `maxRetries: n - 1`; its code allowed one attempt more than its README.
-/// - A queue alone has a file of its own; the queues of a manager share one, and have names.
-/// - A shared manager or a default queue is a static property of the program's.
-/// - That a named host can be reached, or that the app is active, is a condition of the program's.
+/// - `max_attempts: n` is `maxRetries: n - 1`. iDelayedJob's code allowed one attempt more than its
+///   README.
+/// - A single queue has its own file; the queues of a manager share one file, and have names.
+/// - A shared manager or a default queue is a static property of the program.
+/// - The program defines the conditions for a named host that can be reached and an active app.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct IDelayedJobTests {
   let clock: VirtualClock
   let log = Log<String>()
@@ -22,7 +23,7 @@ import Testing
 
   var seconds: Int { Int(clock.now.offset / .seconds(1)) }
 
-  /// Its schedule: (attempts + 5) × 4 s after a failure.
+  /// A configuration with iDelayedJob's delays: (attempts + 5) × 4 s after a failure.
   let configuration = TaskQueueConfiguration(
     backoff: .custom { attempt in .seconds(4) * (min(attempt.number, 1_000_000) + 5) },
     taskDefaults: TaskOptions(maxRetries: 9)
@@ -32,7 +33,7 @@ import Testing
     TaskQueue(persistence: store, configuration: configuration, clock: clock)
   }
 
-  /// A queue whose jobs note their attempts, and whose job `bad` fails.
+  /// A queue that logs its jobs' attempts, and whose job `bad` fails.
   func workingQueue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = queue(store)
     await queue.register(Note.self) { [self] note, context in
@@ -65,7 +66,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `the number of attempts is chosen for each queue`() async throws {
+  @Test func `the maximum number of attempts is set per queue`() async throws {
     var configuration = configuration
     configuration.taskDefaults.maxRetries = 2
     let second = TaskQueue(name: "SecondaryQueue", configuration: configuration, clock: clock)
@@ -82,7 +83,7 @@ import Testing
     #expect(second.name == "SecondaryQueue")
   }
 
-  @Test func `a job is a type that performs itself, or one with hooks that performs payloads`()
+  @Test func `a job is a type that performs itself, or a handler with hooks`()
     async throws
   {
     struct PrimaryJob: PerformableTask {
@@ -115,7 +116,7 @@ import Testing
     }
   }
 
-  @Test func `retries go on where they were after a restart`() async throws {
+  @Test func `retries continue after a restart`() async throws {
     try await withQueueFile { file in
       try await file.inNewProcess { store in
         let queue = await workingQueue(store)
@@ -132,7 +133,7 @@ import Testing
     }
   }
 
-  @Test func `a job that a crash left locked runs again at start`() async throws {
+  @Test func `a job that was locked during a crash runs again after the start`() async throws {
     try await withQueueFile { file in
       try await file.inNewProcess { store in
         let queue = queue(store)
@@ -151,7 +152,7 @@ import Testing
     }
   }
 
-  @Test func `a job whose class can't be found is kept until it is`() async throws {
+  @Test func `a job whose class is unknown waits until the class is registered`() async throws {
     let queue = queue()
     let job = try await queue.enqueue(Note("orphan"), maxRetries: 0)
     #expect(try await queue.runAvailable() == 0)
@@ -164,7 +165,9 @@ import Testing
   // MARK: Order
 
   @Test(arguments: StoreKind.allCases)
-  func `jobs of higher priority go first; any integer is a priority`(kind: StoreKind) async throws {
+  func `jobs of higher priority run first, and any integer is a priority`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = await workingQueue(store)
       for priority in [1, 5, 10, -7, 11] {
@@ -179,7 +182,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a unique job replaces the one that waits, not the one that runs`(kind: StoreKind)
+  func `a unique job replaces a waiting job, but not a running one`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -208,7 +211,7 @@ import Testing
     #expect(seconds == 500)
   }
 
-  @Test func `an exhausted job begins again with no attempts if it should, else is deleted`()
+  @Test func `an exhausted job restarts if its hook says so, and is deleted otherwise`()
     async throws
   {
     let queue = queue()
@@ -227,7 +230,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `before a job is deleted it is told, on success too`() async throws {
+  @Test func `the delete hook runs before a job is deleted, on success too`() async throws {
     let queue = queue()
     await queue.register(handler: AbilityJob(log: log))
     try await queue.enqueue(AbilityJob.Arguments(text: "good"))
@@ -235,10 +238,10 @@ import Testing
     #expect(log.entries == ["perform good", "before delete good: succeeded"])
   }
 
-  // MARK: Looking and controlling
+  // MARK: Inspection and control
 
   @Test(arguments: StoreKind.allCases)
-  func `a job tells its attempts, last error, failure date and next run`(kind: StoreKind)
+  func `a job's record has its attempts, last error, failure date and next run`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -255,7 +258,7 @@ import Testing
     }
   }
 
-  @Test func `run processes all that is due now, and returns how many`() async throws {
+  @Test func `run processes all jobs that are due, and returns their number`() async throws {
     let queue = await workingQueue()
     try await queue.enqueue(contentsOf: [Note("a"), Note("b"), Note("bad")])
     try await queue.enqueue(Note("later"), availableDate: clock.date + 1)
@@ -274,7 +277,7 @@ import Testing
     #expect(try await job.outcome() == .succeeded)
   }
 
-  @Test func `stopping ends the work and keeps the jobs`() async throws {
+  @Test func `stopping ends the work, and the jobs remain`() async throws {
     let queue = await workingQueue()
     try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
     try await withRunning(queue) { try await clock.sleep(for: .seconds(30)) }
@@ -284,7 +287,7 @@ import Testing
     #expect(error?.code == .shutDown)
   }
 
-  @Test func `a second queue on the same jobs is refused while the first is there`() async throws {
+  @Test func `a second queue on the same file is rejected while the first is open`() async throws {
     try await withQueueFile { file in
       try await file.inNewProcess { store in
         try await queue(store).open()

@@ -5,10 +5,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What KTBTaskQueue's headers promise of a queue and its delegate.
+/// The behaviour that KTBTaskQueue's headers promise for a queue and its delegate.
 extension KTBTaskQueueTests {
   @Test(arguments: StoreKind.allCases)
-  func `tasks run one at a time, those first that were available first`(kind: StoreKind)
+  func `tasks run one at a time, in the order of their available dates`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -28,7 +28,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `the delay is the interval, 10 s, doubled with each retry, within a tenth`()
+  @Test func `the delay starts at 10 s and doubles with each retry, with a jitter of a tenth`()
     async throws
   {
     let queue = await queue(InMemoryStore(), TaskQueueConfiguration(), failures: 5)
@@ -52,7 +52,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `the interval can be chosen, and their second less, too`() async throws {
+  @Test func `the interval can be chosen, with KTBTaskQueue's second subtracted`() async throws {
     let backoff = Backoff.custom { attempt in
       .seconds(3) * (1 << min(attempt.number - 1, 20)) - .seconds(1)
     }
@@ -64,7 +64,7 @@ extension KTBTaskQueueTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `while suspended, tasks are kept and none is run; resuming runs them`(kind: StoreKind)
+  func `a suspended queue stores tasks, and resuming runs them`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -85,7 +85,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `the queue is processing while a task is executed, and only then`() async throws {
+  @Test func `isProcessing is true only while a task is executed`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.registerFallback { [log] _, _ in log.add("\(queue.isProcessing)") }
     let task = try await queue.enqueue(
@@ -101,8 +101,7 @@ extension KTBTaskQueueTests {
     #expect(log.entries == ["true"])
   }
 
-  @Test func `a queue that prohibits backoff retries at once, whatever its tasks say`() async throws
-  {
+  @Test func `a queue that prohibits backoff retries all tasks at once`() async throws {
     var configuration = doubling
     configuration.prohibitsBackoff = true
     let queue = await queue(InMemoryStore(), configuration, failures: 3)
@@ -111,8 +110,7 @@ extension KTBTaskQueueTests {
     #expect(log.entries == Array(repeating: "0 t", count: 4))
   }
 
-  @Test func `tasks added while backoff is prohibited retry at once afterwards, too`() async throws
-  {
+  @Test func `tasks added while backoff is prohibited never use backoff`() async throws {
     try await withQueueFile { file in
       try await file.inNewProcess { store in
         let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
@@ -129,7 +127,7 @@ extension KTBTaskQueueTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `count and contains tell of tasks that are not done`(kind: StoreKind) async throws {
+  func `count and contains consider only unfinished tasks`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store)
       #expect(try await queue.count == 0)
@@ -146,7 +144,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `deleting the queue removes its file, loses its tasks and refuses later ones`()
+  @Test func `deleting the queue deletes its file and tasks, and rejects later tasks`()
     async throws
   {
     try await withQueueFile { file in
@@ -163,7 +161,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `a queue in memory is deleted with its tasks, too`() async throws {
+  @Test func `deleting a queue in memory deletes its tasks and rejects later tasks`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(name: "lost")
     try await queue.destroy()
@@ -174,7 +172,7 @@ extension KTBTaskQueueTests {
 
   // MARK: The delegate
 
-  /// Does what their delegate did: notes its calls, and may choose the dates of retries.
+  /// The counterpart of KTBTaskQueue's delegate, which logs its calls and may choose retry dates.
   private struct Delegate: TaskHandler {
     let log: Log<String>
     var chosenDelay: Double?
@@ -199,7 +197,7 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `the delegate is told before a task is abandoned, when its retries are used up`()
+  @Test func `the delegate is called before a task without remaining retries is abandoned`()
     async throws
   {
     let queue = TaskQueue(clock: clock)
@@ -209,7 +207,7 @@ extension KTBTaskQueueTests {
     #expect(log.entries == ["execute t", "execute t", "will abandon t: refused"])
   }
 
-  @Test func `the delegate may choose the date until which a retry is delayed`() async throws {
+  @Test func `the delegate may choose the date of a retry`() async throws {
     let queue = TaskQueue(configuration: doubling, clock: clock)
     await queue.register(handler: Delegate(log: log, chosenDelay: 100))
     let task = try await queue.enqueue(Note("t"), maxRetries: 2)
@@ -218,7 +216,7 @@ extension KTBTaskQueueTests {
     #expect(log.entries.count { $0 == "will delay retry of t" } == 2)
   }
 
-  @Test func `the delegate that leaves the date as it is gets the queue's backoff`() async throws {
+  @Test func `a delegate that returns the proposed date gets the queue's backoff`() async throws {
     let queue = TaskQueue(configuration: doubling, clock: clock)
     await queue.register(handler: Delegate(log: log))
     let task = try await queue.enqueue(Note("t"), maxRetries: 2)

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What KTBTaskQueue's README and headers promise of a task.
+/// The behaviour that KTBTaskQueue's README and headers promise for a task.
 ///
-/// Its promises of a queue are in `KTBTaskQueueTests+Queue.swift`. Kept otherwise, on purpose:
-/// - A retry at once goes behind the available tasks, not ahead of them: ahead, it starves them.
-/// - The path of a queue is taken as it is; no ".db" is added to it.
+/// The promises for a queue are in `KTBTaskQueueTests+Queue.swift`. The intended differences:
+/// - A retry without backoff goes behind the available tasks: ahead of them, it would starve them.
+/// - The path of a queue is used unchanged; no ".db" is added to it.
 /// - Nothing is polled: an interval is only the base of the delays.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct KTBTaskQueueTests {
   let clock: VirtualClock
@@ -17,15 +17,17 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// The whole seconds since the beginning.
+  /// The whole seconds since the start of the test.
   var seconds: Int { Int(clock.now.offset / .seconds(1)) }
 
-  /// Their numbers, without jitter.
+  /// A configuration with KTBTaskQueue's delays, but without jitter.
   var doubling: TaskQueueConfiguration {
     TaskQueueConfiguration(backoff: .exponential(from: .seconds(10), multiplier: 2))
   }
 
-  /// A queue whose one block performs all tasks, notes each attempt, and fails as often as told.
+  /// A queue whose one block performs all tasks and logs each attempt.
+  ///
+  /// The first `failures` attempts of each task fail.
   func queue(
     _ store: any Persistence = InMemoryStore(),
     _ configuration: TaskQueueConfiguration? = nil,
@@ -88,7 +90,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `FutureTask is not attempted for a minute, then 4 times in all, at once`(kind: StoreKind)
+  func `FutureTask is not attempted for a minute, then 4 times without delay`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -116,7 +118,7 @@ import Testing
     #expect(log.count == 101)
   }
 
-  @Test func `what is enqueued offline is kept, and done once online`() async throws {
+  @Test func `a task enqueued offline remains stored, and succeeds once online`() async throws {
     try await withQueueFile { file in
       try await file.inNewProcess { store in
         let queue = await queue(store, failures: .max)
@@ -137,7 +139,7 @@ import Testing
     }
   }
 
-  @Test func `a block may perform the tasks, or a delegate`() async throws {
+  @Test func `a block or a delegate may perform tasks`() async throws {
     struct Delegate: TaskHandler {
       let log: Log<String>
       func perform(_ note: Note, in context: TaskContext) async throws {
@@ -184,7 +186,7 @@ import Testing
     }
   }
 
-  @Test func `a task tells when it was created and is available, by default at once`() async throws
+  @Test func `a record has the dates of creation and availability, by default equal`() async throws
   {
     let queue = await queue()
     let now = clock.date
@@ -205,11 +207,11 @@ import Testing
     }
     let task = try await queue.enqueue(name: "counted", options: TaskOptions(maxRetries: 2))
     _ = try await withRunning(queue) { try await task.outcome() }
-    // Their `canBeRetried` is the opposite of our `isLastAttempt`.
+    // KTBTaskQueue's `canBeRetried` is the opposite of `isLastAttempt`.
     #expect(log.entries == ["0 false", "1 false", "2 true"])
   }
 
-  @Test func `a task without backoff is retried at once, and does not hold up the others`()
+  @Test func `a task without backoff is retried at once, and does not delay other tasks`()
     async throws
   {
     let queue = await queue(failures: 2)
@@ -219,7 +221,7 @@ import Testing
     #expect(log.entries == ["0 a", "0 b", "0 a", "0 b", "0 a", "0 b"])
   }
 
-  @Test func `whether new tasks use backoff can be changed for all of them`() async throws {
+  @Test func `the configuration sets whether tasks use backoff by default`() async throws {
     let configuration = TaskQueueConfiguration(taskDefaults: TaskOptions(usesBackoff: false))
     let queue = await queue(InMemoryStore(), configuration, failures: 1)
     try await queue.enqueue(name: "by default")

@@ -2,11 +2,11 @@ import Foundation
 import SteadfastQueue
 import TestSupport
 
-/// A file on which one queue after another is made, as by one process after another.
+/// A file that one queue after another opens, as successive processes do.
 struct QueueFile: Sendable {
   let url: URL
 
-  /// Hands the body a store that is to be there after a restart.
+  /// Opens the file for the body, and closes it afterwards, as a process does.
   func inNewProcess<Result>(
     _ body: (any Persistence) async throws -> Result
   ) async throws -> Result {
@@ -16,7 +16,7 @@ struct QueueFile: Sendable {
     return result
   }
 
-  /// The file as it would be found if the process were killed now.
+  /// Copies the file in the state in which it would be if the process were killed now.
   func copyAsIfKilled() throws -> QueueFile {
     let copy = url.appendingPathExtension("after")
     try FileManager.default.copyItem(at: url, to: copy)

@@ -8,7 +8,7 @@ import Testing
 extension SeleneTests {
   // MARK: Calls
 
-  @Test func `starts that come while a pass runs have its result`() async throws {
+  @Test func `a call during a pass joins the pass, and returns its result`() async throws {
     let scheduler = scheduler()
     await register("a", with: scheduler, expected: 10, result: .newData)
     async let first = scheduler.run(within: .seconds(30))
@@ -19,7 +19,7 @@ extension SeleneTests {
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a cancelled pass throws, and calls that joined it get what there was`() async throws {
+  @Test func `a cancelled pass throws, and joined calls return the result so far`() async throws {
     let scheduler = scheduler()
     await register("quick", with: scheduler, expected: 1, result: .newData)
     await register("slow", with: scheduler, expected: 20)
@@ -33,12 +33,12 @@ extension SeleneTests {
     await #expect(throws: CancellationError.self) { try await first.value }
     #expect(try await second == .newData)
     #expect(clock.now.offset == .seconds(10))
-    // What was cut short was not measured.
+    // The duration of a task that was cut short is not recorded.
     let averages = try await scheduler.status.map { [$0.name: $0.averageDuration] }
     #expect(averages.contains(["slow": .seconds(20)]))
   }
 
-  @Test func `a call that has joined a pass can be cancelled without it`() async throws {
+  @Test func `cancelling a call that joined a pass does not cancel the pass`() async throws {
     let scheduler = scheduler()
     await register("a", with: scheduler, expected: 10)
     async let first = scheduler.run(within: .seconds(30))
@@ -54,7 +54,7 @@ extension SeleneTests {
     #expect(log.entries == ["a"])
   }
 
-  @Test func `a pass before the minimum interval is over runs nothing, also after a restart`()
+  @Test func `a pass within the minimum interval runs nothing, also after a restart`()
     async throws
   {
     let store = InMemoryStore()
@@ -71,7 +71,7 @@ extension SeleneTests {
     #expect(log.entries == ["a", "a"])
   }
 
-  @Test func `one task can be run now, whatever its rank`() async throws {
+  @Test func `a single task can be run at once, regardless of its rank`() async throws {
     let scheduler = scheduler(minimumInterval: .seconds(300))
     await register("high", with: scheduler, .veryHigh, expected: 10)
     await register("low", with: scheduler, .veryLow, result: .newData)
@@ -84,7 +84,7 @@ extension SeleneTests {
     #expect(error?.code == .unknownTask)
   }
 
-  @Test func `a reset waits for the pass, and forgets everything`() async throws {
+  @Test func `a reset waits for the pass, and clears the history`() async throws {
     let scheduler = scheduler()
     await register("a", with: scheduler, expected: 9, takes: 5)
     async let pass = scheduler.run(within: .seconds(30))
@@ -97,7 +97,7 @@ extension SeleneTests {
     #expect(status.averageDuration == .seconds(9))
   }
 
-  @Test func `a store that fails keeps the tasks from running, for joined calls too`()
+  @Test func `if the store fails, no task runs, and joined calls throw too`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -5,10 +5,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What Selene's README and headers promise.
+/// The behaviour that Selene's README and headers promise.
 ///
-/// Kept otherwise, on purpose: a task's time is up when the budget is, not after 30 s each time; a
-/// task that never completes can't be written.
+/// The intended differences: a task is cancelled when the budget is used up, not always after 30 s;
+/// and a task can't forget to call a completion handler.
 @Suite(.virtualTime) struct SeleneTests {
   let time: VirtualTime
   let log = Log<String>()
@@ -23,7 +23,7 @@ import Testing
     BackgroundScheduler(persistence: store, minimumInterval: minimumInterval, clock: clock)
   }
 
-  /// Registers a task that takes some seconds, and notes that it has ended.
+  /// Registers a task that works for some seconds, and then logs its name.
   func register(
     _ name: String,
     with scheduler: BackgroundScheduler,
@@ -46,7 +46,7 @@ import Testing
 
   // MARK: The scheduling policy
 
-  @Test func `of tasks with scores 3, 2 and 1 that take 20, 5 and 10 s, x and y run in 30 s`()
+  @Test func `of tasks with scores 3, 2, 1 that run 20, 5, 10 s, the first two fit 30 s`()
     async throws
   {
     let scheduler = scheduler()
@@ -59,7 +59,7 @@ import Testing
     #expect(clock.now.offset == .seconds(20))
   }
 
-  @Test func `the priority is static, from very low to very high`() async throws {
+  @Test func `priorities range from very low to very high and don't change`() async throws {
     let scheduler = scheduler()
     for (index, priority) in BackgroundPriority.allCases.enumerated() {
       await register("\(index)", with: scheduler, priority)
@@ -69,7 +69,7 @@ import Testing
     #expect(log.entries == ["4", "3"])
   }
 
-  @Test func `the average response time begins as given, and is that of the last 3 runs`()
+  @Test func `the average duration starts as expected, then is the average of the last 3 runs`()
     async throws
   {
     let scheduler = scheduler()
@@ -84,7 +84,7 @@ import Testing
       _ = try await scheduler.run(within: .seconds(30))
       #expect(try await average() == .seconds(expected))
     }
-    // One that overran counts with the time that it had.
+    // A run that was cancelled at the end of the budget counts with the whole budget.
     #expect(try await scheduler.run(within: .seconds(30)) == .failed)
     #expect(try await average() == .seconds(37.0 / 3))
   }
@@ -101,7 +101,7 @@ import Testing
     #expect(try await scheduler.status[0].averageDuration == .seconds(8))
   }
 
-  @Test func `a task whose last run is longer ago goes first`() async throws {
+  @Test func `a task whose last run is longer ago runs first`() async throws {
     let scheduler = scheduler()
     await register("a", with: scheduler)
     await register("b", with: scheduler)
@@ -112,12 +112,12 @@ import Testing
     #expect(log.entries == ["a", "b", "a", "b"])
   }
 
-  @Test func `over 1,000 passes no task starves, and the important ones run more often`()
+  @Test func `in 1,000 passes no task starves, and important tasks run more often`()
     async throws
   {
     let scheduler = scheduler()
     for (index, priority) in BackgroundPriority.allCases.enumerated() {
-      // Some take nearly all of the budget, one more than that.
+      // Some tasks need nearly the whole budget; one needs more.
       await register("\(index)", with: scheduler, priority, expected: [29, 1, 20, 40, 28][index])
     }
     for _ in 1...1_000 {
@@ -125,7 +125,7 @@ import Testing
       clock.advance(by: .seconds(900))
     }
     let runs = Dictionary(grouping: log.entries, by: \.self).mapValues(\.count)
-    // The fourth is always cut short.
+    // The fourth task is always cut short.
     #expect(Set(runs.keys) == ["0", "1", "2", "4"])
     for status in try await scheduler.status {
       let last = try #require(status.lastRunDate)
@@ -144,7 +144,7 @@ import Testing
     ([.failed, .noData], .failed),
     ([], .noData),
   ])
-  func `there is new data if any task had some`(
+  func `a pass has new data if any task has new data`(
     results: [BackgroundResult],
     combined: BackgroundResult
   ) async throws {
@@ -155,7 +155,7 @@ import Testing
     #expect(try await scheduler.run(within: .seconds(30)) == combined)
   }
 
-  @Test func `a task that throws has failed, and the scheduler says why`() async throws {
+  @Test func `a task that throws has failed, and its status has the error`() async throws {
     struct Offline: Error {}
     let scheduler = scheduler()
     await scheduler.register("a", expectedDuration: .zero) { throw Offline() }
@@ -166,7 +166,7 @@ import Testing
     #expect(try await scheduler.status[0].lastError == nil)
   }
 
-  @Test func `what overruns is cancelled when the time is up`() async throws {
+  @Test func `a task that overruns is cancelled at the end of the budget`() async throws {
     let scheduler = scheduler()
     await register("long", with: scheduler, expected: 1, takes: 1_000)
     await register("short", with: scheduler, result: .newData)
@@ -178,7 +178,7 @@ import Testing
   // MARK: State
 
   @Test(arguments: StoreKind.allCases)
-  func `the schedule outlasts the process, and new tasks are added to it`(
+  func `the history survives a restart, and new tasks are added to it`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -192,14 +192,14 @@ import Testing
       #expect(status.map(\.name) == ["old", "new"])
       #expect(status[0].averageDuration == .seconds(4))
       #expect(status[0].lastRunDate == clock.date - 4)
-      // Another scheduler on the store knows nothing of it.
+      // Another scheduler on the store has its own history.
       let other = BackgroundScheduler(name: "other", persistence: store, clock: clock)
       await register("old", with: other, expected: 9)
       #expect(try await other.status[0].lastRunDate == nil)
     }
   }
 
-  @Test func `a task that ends the process is not the first in each pass`() async throws {
+  @Test func `a task that crashes the process is not the first in each pass`() async throws {
     let store = InMemoryStore()
     let first = scheduler(store)
     await register("bad", with: first, expected: 20, takes: 1_000)
@@ -208,7 +208,7 @@ import Testing
       try await first.run(within: .seconds(30))
     }
     try await clock.sleep(for: .seconds(10))
-    // The process ends here: what it would store later is not there yet.
+    // The process ends here: it has not yet stored the end of the pass.
     let second = scheduler(store)
     await register("bad", with: second, expected: 20)
     await register("good", with: second, expected: 20)
@@ -222,7 +222,7 @@ import Testing
     ("", 1, 3, "empty"), ("a", -1, 3, "expectedDuration"), ("a", 1, 0, "0 runs"),
     ("a", 1, 101, "101 runs"),
   ])
-  func `a task that makes no sense is refused`(
+  func `a task with invalid arguments is rejected`(
     name: String,
     seconds: Int,
     count: Int,
@@ -239,7 +239,7 @@ import Testing
     #expect(error?.message.contains(part) == true)
   }
 
-  @Test func `a scheduler that makes no sense says so`() async throws {
+  @Test func `a scheduler with invalid arguments throws`() async throws {
     let unnamed = BackgroundScheduler(name: "", clock: clock)
     #expect(
       await queueError { try await unnamed.run(within: .seconds(1)) }?.code == .invalidArgument
@@ -251,7 +251,7 @@ import Testing
   }
 }
 
-/// Numbers that are taken one after the other.
+/// Returns numbers one after the other.
 private final class FIFO: Sendable {
   private let numbers: Log<Int>
   private let taken = Counter()

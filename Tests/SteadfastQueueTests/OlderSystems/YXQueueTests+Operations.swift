@@ -5,12 +5,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Jobs of several operations, of which some depend on others.
+/// Jobs of several operations with dependencies.
 extension YXQueueTests {
   private struct Unpack: TaskPayload { var target: String }
   private struct Play: TaskPayload { var target: String }
 
-  /// The operations of one job: a download, and what depends on it.
+  /// Adds the operations of one job: a download, and the operations that depend on it.
   private func add(_ job: String, to queue: TaskQueue) async throws -> [EnqueuedTask] {
     let options = TaskOptions(tags: [job])
     return try await queue.enqueue { tasks in
@@ -34,14 +34,14 @@ extension YXQueueTests {
     return queue
   }
 
-  @Test func `an operation is performed when those that it depends on are finished`() async throws {
+  @Test func `an operation is performed once its dependencies are finished`() async throws {
     let queue = await workingQueue()
     _ = try await add("a", to: queue)
     while try await queue.runAvailable() > 0 {}
     #expect(log.entries == ["download a", "unpack a", "play a"])
   }
 
-  @Test func `what depends on a failed operation is not performed`() async throws {
+  @Test func `operations that depend on a failed operation are not performed`() async throws {
     let queue = await workingQueue(failing: "a")
     let operations = try await add("a", to: queue)
     while try await queue.runAvailable() > 0 {}
@@ -52,7 +52,7 @@ extension YXQueueTests {
     }
   }
 
-  @Test func `the operations of a job are found by its resource, and cancelled together`()
+  @Test func `the operations of a job can be found by its resource and cancelled together`()
     async throws
   {
     let queue = await workingQueue()
@@ -66,7 +66,7 @@ extension YXQueueTests {
     #expect(log.entries == ["download b", "unpack b", "play b"])
   }
 
-  @Test func `one operation of a job is found by its name and its resource`() async throws {
+  @Test func `an operation of a job can be found by its name and resource`() async throws {
     let queue = await workingQueue()
     let operations = try await add("a", to: queue)
     let found = try await queue.tasks(matching: TaskFilter(names: [Unpack.taskName], tags: ["a"]))

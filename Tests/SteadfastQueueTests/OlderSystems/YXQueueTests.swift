@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What YXQueue's README and headers promise.
+/// The behaviour that YXQueue's README and headers promise.
 ///
-/// Kept otherwise, on purpose: adding a task to a queue that is paused does not resume it.
+/// The intended difference: adding a task to a paused queue does not resume the queue.
 @Suite(.timeLimit(.minutes(5))) struct YXQueueTests {
   struct Download: TaskPayload {
     var url: String
@@ -29,8 +29,8 @@ import Testing
     )
   }
 
-  /// A queue whose downloads begin, report half of their progress, and go on when the gate opens.
-  private func heldQueue(concurrency: Int = 1) async -> TaskQueue {
+  /// A queue whose downloads start, report half of their progress, and wait for the gate.
+  private func gatedQueue(concurrency: Int = 1) async -> TaskQueue {
     let queue = queue(concurrency: concurrency)
     await queue.register(Download.self) { [gate] _, context in
       context.report(progress: 0.5)
@@ -39,7 +39,7 @@ import Testing
     return queue
   }
 
-  /// What a delegate would be told.
+  /// The call of a delegate that corresponds to an event.
   private static func callback(_ event: TaskEvent) -> String? {
     switch event {
     case .enqueued: "added"
@@ -47,7 +47,7 @@ import Testing
     case .progressed(_, let fraction): "progress \(fraction)"
     case .failed(_, let reason, _, _): "failed: \(reason)"
     case .succeeded: "finished"
-    case .abandoned(_, let reason, _): "gave up: \(reason)"
+    case .abandoned(_, let reason, _): "abandoned: \(reason)"
     case .cancelled: "cancelled"
     case .paused: "paused"
     case .resumed: "resumed"
@@ -56,15 +56,15 @@ import Testing
     }
   }
 
-  /// The callbacks up to the last one that is expected.
+  /// The callbacks up to the last one expected.
   private func callbacks(_ events: TaskEvents, until last: String) async -> [String] {
-    var told: [String] = []
+    var found: [String] = []
     for await event in events {
       guard let callback = Self.callback(event) else { continue }
-      told.append(callback)
+      found.append(callback)
       if callback == last { break }
     }
-    return told
+    return found
   }
 
   // MARK: Types of jobs
@@ -82,7 +82,7 @@ import Testing
     #expect(try await queue.count(matching: TaskFilter(tags: ["books"])) == 0)
   }
 
-  @Test func `at most 5 downloads run at a time, and other types are not held up by them`()
+  @Test func `at most 5 downloads run at a time, and don't delay jobs of other types`()
     async throws
   {
     let queue = queue(concurrency: 8)
@@ -102,7 +102,7 @@ import Testing
           if running == 5 { break }
         }
       }
-      // One more upload ends, and still no sixth download has begun.
+      // Another upload ends, and still no sixth download has started.
       #expect(try await queue.enqueue(Upload(url: "up")).outcome() == .succeeded)
       #expect(try await queue.count(matching: TaskFilter(states: [.running])) == 5)
       try await queue.cancelAll()
@@ -110,7 +110,7 @@ import Testing
     #expect(log.entries == ["up", "up"])
   }
 
-  @Test func `a job has a priority among those that wait`() async throws {
+  @Test func `waiting jobs start in the order of their priorities`() async throws {
     let queue = queue()
     await queue.register(Download.self) { [log] download, _ in log.add(download.url) }
     try await queue.enqueue(Download(url: "low"), priority: .low)
@@ -121,7 +121,7 @@ import Testing
 
   // MARK: Callbacks
 
-  @Test func `start, progress and finish are told to several delegates, once to each`()
+  @Test func `start, progress and finish are reported once to each of several delegates`()
     async throws
   {
     let queue = queue()
@@ -140,15 +140,15 @@ import Testing
     }
   }
 
-  @Test func `failure is told with its error`() async throws {
+  @Test func `a failure is reported with its error`() async throws {
     let queue = queue()
     await queue.register(Download.self) { _, _ in throw Refusal("404") }
     let events = queue.events
     let job = try await queue.enqueue(Download(url: "a"), maxRetries: 1, usesBackoff: false)
     for _ in 1...2 { try await queue.runAvailable() }
     #expect(
-      await callbacks(events, until: "gave up: 404")
-        == ["added", "started", "failed: 404", "started", "gave up: 404"]
+      await callbacks(events, until: "abandoned: 404")
+        == ["added", "started", "failed: 404", "started", "abandoned: 404"]
     )
     #expect(try await job.outcome() == .abandoned(reason: "404"))
   }
@@ -168,7 +168,7 @@ import Testing
     #expect(await fractions.next() == nil)
   }
 
-  @Test func `the result is there for every caller that holds the job`() async throws {
+  @Test func `the result is available through the job`() async throws {
     let queue = queue()
     await queue.register(Download.self) { download, _ in "\(download.url).mp4" }
     let job = try await queue.enqueue(Download(url: "a"))
@@ -176,7 +176,7 @@ import Testing
     #expect(try await job.value(as: String.self) == "a.mp4")
   }
 
-  @Test func `a job is delivered on the main actor where that is asked`() async throws {
+  @Test func `a handler can run on the main actor`() async throws {
     let queue = queue()
     let view = DownloadView()
     await queue.register(Download.self) { @MainActor download, _ in
@@ -189,7 +189,7 @@ import Testing
 
   // MARK: Control
 
-  @Test func `a job that runs is cancelled, and reports nothing more`() async throws {
+  @Test func `a running job that is cancelled reports nothing more`() async throws {
     let queue = queue()
     await queue.register(Download.self) { [gate] _, context in
       context.report(progress: 0.5)
@@ -210,8 +210,8 @@ import Testing
     #expect(await callbacks(events, until: "cancelled") == ["cancelled"])
   }
 
-  @Test func `a job that waits is cancelled without being started`() async throws {
-    let queue = await heldQueue()
+  @Test func `a waiting job that is cancelled never starts`() async throws {
+    let queue = await gatedQueue()
     let events = queue.events
     let job = try await queue.enqueue(Download(url: "a"))
     #expect(try await job.cancel())
@@ -219,8 +219,8 @@ import Testing
     #expect(await callbacks(events, until: "cancelled") == ["added", "cancelled"])
   }
 
-  @Test func `all jobs are cancelled, those that run and those that wait`() async throws {
-    let queue = await heldQueue(concurrency: 2)
+  @Test func `cancelling all jobs cancels running and waiting ones`() async throws {
+    let queue = await gatedQueue(concurrency: 2)
     let events = queue.events
     let jobs = try await queue.enqueue(contentsOf: (1...5).map { Download(url: "\($0)") })
     try await withRunning(queue) { () async throws in
@@ -231,7 +231,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a finished job can't become cancelled`() async throws {
+  @Test func `a finished job can't be cancelled`() async throws {
     let queue = queue()
     await queue.register(Download.self) { _, _ in }
     let job = try await queue.enqueue(Download(url: "a"))
@@ -240,8 +240,8 @@ import Testing
     #expect(try await job.outcome() == .succeeded)
   }
 
-  @Test func `a job is dropped without a trace`() async throws {
-    let queue = await heldQueue()
+  @Test func `a removed job leaves no record`() async throws {
+    let queue = await gatedQueue()
     let job = try await queue.enqueue(Download(url: "a"))
     #expect(try await queue.remove(job.id))
     #expect(try await queue.count(matching: TaskFilter()) == 0)
@@ -249,7 +249,7 @@ import Testing
     #expect(try await queue.remove(job.id) == false)
   }
 
-  @Test func `all jobs are paused and resumed; one that is added during the pause waits`()
+  @Test func `all jobs can be paused and resumed, and a job added during the pause waits`()
     async throws
   {
     let queue = queue()
@@ -261,8 +261,8 @@ import Testing
     #expect(try await queue.runAvailable() == 2)
   }
 
-  @Test func `one job is paused while it runs, and goes on when resumed`() async throws {
-    let queue = await heldQueue()
+  @Test func `a job can be paused while it runs, and starts again when resumed`() async throws {
+    let queue = await gatedQueue()
     let events = queue.events
     let job = try await queue.enqueue(Download(url: "a"))
     try await withRunning(queue) { () async throws in
@@ -277,7 +277,7 @@ import Testing
     }
   }
 
-  @Test func `one job is restarted, and is ready as if it were new`() async throws {
+  @Test func `a job can be restarted, with all its retries`() async throws {
     let queue = queue()
     await queue.register(Download.self) { [log] _, context in
       log.add("\(context.retryCount)")

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What holds for every embedded store: they share one way to apply a batch.
+/// Applying a batch, which is the same for all embedded stores.
 @Suite(.virtualTime) struct BatchTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: StoreKind.allCases)
-  func `a batch in which one task is rejected adds none`(kind: StoreKind) async throws {
+  func `a batch with a rejected task adds no tasks`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, clock: clock)
       let twin = try await queue.enqueue(Note("b"), uniqueKey: "b")
@@ -55,9 +55,9 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a new identity is drawn in place of one that is taken`(kind: StoreKind) async throws {
+  func `a task gets another ID if its ID is taken`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      // Two queues with one seed draw the same identities, as two processes would.
+      // Two queues with the same seed draw the same IDs. Two processes might do so by chance.
       let seeded = TaskQueueConfiguration(randomness: .seeded(7))
       let first = TaskQueue(persistence: store, configuration: seeded, clock: clock)
       let second = TaskQueue(persistence: store, configuration: seeded, clock: clock)
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a change that could not be read back is refused, with the rest of its batch`(
+  func `a batch with a change that could not be read again is rejected`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  @Test func `a table forgets names that no task has, and nodes of tasks that are gone`() {
+  @Test func `a table frees the names and nodes of tasks that were removed`() {
     var table = TaskTable()
     for number in 0..<20_000 {
       table.insert(.make(number, name: "name \(number)", key: "k"))

@@ -5,14 +5,14 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Checks for each store that it does what every store promises.
+/// Runs the conformance suite for each store.
 @Suite struct ConformanceTests {
   /// More cases: `STEADFAST_RUNS=1000 swift test --filter ConformanceTests`.
   private func conformance(cases: Int) -> PersistenceConformance {
     PersistenceConformance(randomCases: Soak.runs(short: cases), seed: Soak.seed ?? 0)
   }
 
-  @Test func `a store in memory keeps its promises`() async {
+  @Test func `a store in memory passes the conformance suite`() async {
     let report = await conformance(cases: 10).check { InMemoryStore() }
     #expect(report.passes, "\(report)")
     #expect(
@@ -22,7 +22,7 @@ import Testing
     )
   }
 
-  @Test func `a store in a file keeps its promises`() async throws {
+  @Test func `a store in a file passes the conformance suite`() async throws {
     try await withTemporaryFolder { folder in
       let report = await conformance(cases: 5).check { place in
         JSONFileStore(at: folder.appending(path: place))
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a store that several queues share keeps its promises`(looksSeldom: Bool) async {
+  func `a store that several queues share passes the conformance suite`(looksSeldom: Bool) async {
     let database = Database(looksSeldom: looksSeldom)
     let report = await conformance(cases: 10).check(advancingClocks: database.advanceClock) {
       database.store(at: $0).process()
@@ -47,7 +47,7 @@ import Testing
     )
   }
 
-  @Test func `a store without faults keeps its promises`() async {
+  @Test func `a fault-injecting store without faults passes the conformance suite`() async {
     let database = Database()
     let report = await conformance(cases: 2).check { place in
       FaultInjectingStore(database.store(at: place).process())
@@ -55,7 +55,7 @@ import Testing
     #expect(report.passes, "\(report)")
   }
 
-  @Test(.virtualTime) func `stores keep their promises in virtual time`() async throws {
+  @Test(.virtualTime) func `a store passes the conformance suite in virtual time`() async throws {
     try await withTemporaryFolder { folder in
       let conformance = PersistenceConformance(randomCases: 0)
       let report = await conformance.check { JSONFileStore(at: folder.appending(path: $0)) }
@@ -64,7 +64,7 @@ import Testing
   }
 }
 
-/// Shared stores, each at its place.
+/// Shared stores, by their locations.
 private final class Database: Sendable {
   private let stores = Mutex<[String: SharedStore]>([:])
   private let looksSeldom: Bool

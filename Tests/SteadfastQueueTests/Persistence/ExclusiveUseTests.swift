@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// One queue at a time runs on a store that several can't share.
+/// A store that can't be shared runs one queue at a time.
 @Suite struct ExclusiveUseTests {
   private func noteQueue(on store: any Persistence) async -> TaskQueue {
     let queue = TaskQueue(persistence: store)
@@ -13,7 +13,7 @@ import Testing
     return queue
   }
 
-  @Test func `a second queue does not run on a store while another one does`() async throws {
+  @Test func `a second queue can't run on a store while another queue runs on it`() async throws {
     try await withTemporaryFolder { folder in
       let file = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
       let sealed = file.sealingPayloads(with: TestSeal().payloadSeal)
@@ -24,7 +24,7 @@ import Testing
         try await withRunning(first) {
           _ = try await task.outcome()
           for _ in 0..<2 {
-            // The first queue refuses a second run of its own, and still uses the store.
+            // The first queue rejects a second run of its own, and still uses the store.
             _ = try? await first.runAvailable()
             let error = await #expect(throws: TaskQueueError.self) {
               try await second.runAvailable()
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test func `a caller that has waited for the end of a run can run another queue on its store`()
+  @Test func `once a shutdown returns, another queue can run on the store`()
     async throws
   {
     let store = InMemoryStore()
@@ -58,18 +58,18 @@ import Testing
       let executor = ThreadForEachJob(isAwaited: true)
       group.addTask(executorPreference: executor) {
         await first.shutDown()
-        // The next run begins inside the call by which the last run resumes its waiters.
+        // This run starts inside the call in which the first run resumes its waiters.
         executor.isAwaited.store(false, ordering: .relaxed)
         let count = try await second.runAvailable()
         #expect(count == 0)
       }
-      // By now it waits.
+      // The call of `shutDown()` is waiting by now.
       end.continuation.finish()
       try await group.waitForAll()
     }
   }
 
-  @Test func `a queue that was shut down says so even if another queue runs on its store`()
+  @Test func `a queue that is shut down reports that even if another one runs on its store`()
     async throws
   {
     let store = InMemoryStore()

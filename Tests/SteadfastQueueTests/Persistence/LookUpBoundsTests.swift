@@ -8,18 +8,19 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Filters with dates and texts that no task has.
+/// Filters and claims with dates and texts that no store can represent.
 struct LookUpBoundsTests {
-  /// The first and the last date that every store can hold, and two between them.
+  /// The first and the last date that every store can represent, and two between them.
   private static let storable: [Double] = [-62_135_769_600, 0, 10, 253_402_300_799]
-  /// Bounds that no store, or not every store, can hold, and some that each can.
+  /// Bounds, of which no store, some stores or all stores can represent each.
   private static let bounds = [
     -Double.infinity, -1e300, -9.3e12, -2.2e11, -7e10, 0, 5, 10, 3e11, 9.3e12, 1e300, .infinity,
     .nan,
   ]
 
   @Test(arguments: StoreKind.allCases)
-  func `a range of dates may have bounds that no store can hold`(kind: StoreKind) async throws {
+  func `a range of dates may have bounds that no store can represent`(kind: StoreKind) async throws
+  {
     try await kind.withStore { store in
       let records = Self.storable.enumerated().map { number, date in
         TaskRecord.make(number + 1, available: date)
@@ -40,7 +41,7 @@ struct LookUpBoundsTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a claim may be made at any date`(kind: StoreKind) async throws {
+  func `a claim may have any date`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let insertion = TaskChange.insert(.make(1, available: 10), onDuplicate: .keep)
       _ = try await store.apply([insertion], durability: .durable)
@@ -58,7 +59,7 @@ struct LookUpBoundsTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a text with a NUL finds nothing, not even what stands before the NUL`(
+  func `a text with a NUL matches nothing, not even the text before the NUL`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What tasks remember in a store that seals payloads.
+/// The memories of tasks in a store that seals payloads.
 @Suite struct SealedMemoryTests {
   private let base = InMemoryStore()
   private let secret = Array("a secret".utf8)
@@ -17,7 +17,7 @@ import Testing
     return try await store.claim(request).tasks.map(\.lease)
   }
 
-  @Test func `values are sealed, and those that are open stay so`() async throws {
+  @Test func `values are sealed, except empty ones, which mark open completions`() async throws {
     let store = base.sealingPayloads(with: TestSeal().payloadSeal)
     let lease = try await claim(store, 1)[0]
     let outcomes = try await store.apply(
@@ -35,11 +35,11 @@ import Testing
     }
     let found = try await store.memory(of: .numbered(1))
     #expect(found["step"] == secret && found["open"] == secret && found["late"] == [])
-    let kept = try await base.memory(of: .numbered(1))
-    #expect(kept.names == found.names)
-    #expect(kept["late"] == [])
+    let stored = try await base.memory(of: .numbered(1))
+    #expect(stored.names == found.names)
+    #expect(stored["late"] == [])
     for name in ["step", "open"] {
-      #expect(kept[name]?.isEmpty == false && kept[name] != secret, "\(name)")
+      #expect(stored[name]?.isEmpty == false && stored[name] != secret, "\(name)")
     }
     let suspension = TaskChange.suspend(lease, until: .distantFuture, awaiting: ["open"])
     #expect(try await store.apply([suspension], durability: .durable) == [.done])
@@ -47,7 +47,7 @@ import Testing
     #expect(record.state == .waiting)
   }
 
-  @Test func `a value opens only for its task and its name`() async throws {
+  @Test func `a value can be opened only under its task and its name`() async throws {
     let store = base.sealingPayloads(with: TestSeal().payloadSeal)
     let leases = try await claim(store, 1, 2)
     let step = TaskChange.remember(leases[0], named: "step", value: secret)
@@ -71,7 +71,7 @@ import Testing
 
   // MARK: Plain values
 
-  @Test func `a value that can't be opened is not taken for a plain one`() async throws {
+  @Test func `a sealed value that can't be opened is not treated as a plain one`() async throws {
     let seal = TestSeal(keys: [1])
     let store = base.sealingPayloads(with: seal.payloadSeal, acceptsPlain: true)
     let lease = try await claim(store, 1)[0]
@@ -92,7 +92,7 @@ import Testing
     ("true", true), ("7", true), (#""text""#, true), (#"{"value":[1]}"#, true),
     ("sealed", false), ("{sealed}", false), ("7}", false),
   ])
-  func `a value from before there was a seal is JSON, and is accepted`(
+  func `an unsealed value is accepted if it is JSON and plain values are accepted`(
     text: String,
     isPlain: Bool
   ) async throws {
@@ -113,7 +113,7 @@ import Testing
   }
 
   @Test(arguments: [(#"{"name":"s"}"#, true), ("{sealed", false), ("{\u{1}}", false)])
-  func `a schedule that can't be opened is not taken for a plain one`(
+  func `a sealed schedule that can't be opened is not treated as a plain one`(
     text: String,
     isPlain: Bool
   ) async throws {
@@ -133,7 +133,7 @@ import Testing
     }
   }
 
-  @Test func `completions that can't be opened are not taken for none`() async throws {
+  @Test func `listing pending completions throws if they can't be opened`() async throws {
     let seal = TestSeal(keys: [1])
     let queue = TaskQueue(
       persistence: base.sealingPayloads(with: seal.payloadSeal, acceptsPlain: true)

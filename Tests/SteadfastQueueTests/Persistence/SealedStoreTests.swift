@@ -17,7 +17,7 @@ import Testing
     return queue
   }
 
-  /// Makes the file hold tasks, and returns its text.
+  /// Enqueues tasks in the file, and returns the file's text.
   @discardableResult
   private func enqueue(
     _ texts: String...,
@@ -33,7 +33,7 @@ import Testing
 
   // MARK: At rest
 
-  @Test func `a sealed payload can't be read in the file, and is performed after a restart`()
+  @Test func `a sealed payload is unreadable in the file, and can be opened after a restart`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -49,7 +49,7 @@ import Testing
     #expect(log.entries == ["a secret"])
   }
 
-  @Test func `no plain copy is kept in memory, and a payload is opened for each attempt`()
+  @Test func `the store caches no plain payload, and opens a payload for each attempt`()
     async throws
   {
     let base = InMemoryStore()
@@ -65,7 +65,7 @@ import Testing
     #expect(log.entries == ["a secret"])
   }
 
-  @Test func `sealed payloads of any kind keep their bytes through the file and its compaction`()
+  @Test func `sealed payloads of all formats are the same after writing, reading and compaction`()
     async throws
   {
     let payloads = [
@@ -98,7 +98,7 @@ import Testing
     }
   }
 
-  /// The task of an entry, as a file gives it back.
+  /// Writes an entry to a journal, and returns the task that is read from it.
   private func read(_ entry: JournalEntry) throws -> TaskRecord {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
@@ -113,9 +113,9 @@ import Testing
     (#""sealedData":"AP8""#, false), (#""sealed":"","sealedData":"""#, false),
     (#""sealed":"","payload":{}"#, false), (#""tags":["none"]"#, false),
   ])
-  func `a line has one payload, which is base64 where it is sealed`(
+  func `a line has exactly one payload, and sealed payloads are valid base64`(
     fields: String,
-    isGood: Bool
+    isValid: Bool
   ) throws {
     let text = """
       "k":"insert","id":"01020304-0506-0708-090a-0b0c0d0e0f10","name":"Note","priority":0,\
@@ -124,14 +124,14 @@ import Testing
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([[JournalBody(Array(text.utf8)[...])]])
-    if isGood {
+    if isValid {
       #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
     } else {
       #expect(throws: JournalProblem.self) { try JournalReader.read(storage.bytes) }
     }
   }
 
-  @Test func `tasks from before there was a seal are performed where plain payloads are accepted`()
+  @Test func `tasks with plain payloads are performed if plain payloads are accepted`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -166,12 +166,12 @@ import Testing
   }
 
   @Test(arguments: [1, 2])
-  func `a payload of a task with a unique key is opened if it was sealed for that task's ID`(
+  func `the payload of a task with a unique key opens if it was sealed for the task's ID`(
     number: Int
   ) async throws {
     let seal = TestSeal().payloadSeal
     let record = TaskRecord.make(1, key: "k")
-    // Earlier versions made such a context.
+    // Earlier versions sealed such payloads with this context.
     let context = PayloadSeal.Context(
       id: .numbered(number),
       name: record.name,
@@ -212,7 +212,7 @@ import Testing
     #expect(log.entries == ["c"])
   }
 
-  @Test func `a task that is copied between sealed stores is sealed again, or passed on as it is`()
+  @Test func `a task that is copied between sealed stores is sealed again`()
     async throws
   {
     let (old, new) = (TestSeal(keys: [1]), TestSeal(keys: [2]))
@@ -231,7 +231,7 @@ import Testing
     }
   }
 
-  @Test func `the store behind the seal is asked for everything else`() async throws {
+  @Test func `a sealed store forwards everything else to its base store`() async throws {
     let shared = SharedStore(StoreSharing(pollInterval: .seconds(3)))
     let seal = TestSeal().payloadSeal
     #expect(shared.process().sealingPayloads(with: seal).sharing?.pollInterval == .seconds(3))

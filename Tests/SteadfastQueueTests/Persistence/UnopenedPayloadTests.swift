@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose payload can't be opened, or is not the task's own.
+/// Tasks whose payload can't be opened or belongs to another task.
 @Suite(.virtualTime) struct UnopenedPayloadTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -17,7 +17,7 @@ import Testing
     return queue
   }
 
-  @Test func `a task whose payload can't be opened is parked, stops no other, and comes back`()
+  @Test func `a task whose payload can't be opened is parked until it can`()
     async throws
   {
     let seal = TestSeal(keys: [1])
@@ -43,7 +43,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a parked task comes back when its handler is registered again`() async throws {
+  @Test func `a parked task runs once its handler is registered again`() async throws {
     let seal = TestSeal()
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     let events = queue.events
@@ -59,7 +59,7 @@ import Testing
     #expect(log.entries == ["locked"])
   }
 
-  @Test func `look-ups show tasks that can't be opened as well as those that can`() async throws {
+  @Test func `lookups include tasks whose payloads can't be opened`() async throws {
     let seal = TestSeal(keys: [1])
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     try await queue.enqueue(Note("a"))
@@ -73,7 +73,7 @@ import Testing
     #expect(error?.underlying is TestSeal.WrongKey)
   }
 
-  @Test func `a payload that was moved to another task is not opened`() async throws {
+  @Test func `a payload that was moved to another task can't be opened`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal().payloadSeal
     try await TaskQueue(persistence: base.sealingPayloads(with: seal), clock: clock)
@@ -113,7 +113,7 @@ import Testing
     )
   }
 
-  @Test func `a sealed task in a store without a seal is parked, and the text says why`()
+  @Test func `a sealed task in a store without a seal is parked, with the reason`()
     async throws
   {
     let base = InMemoryStore()

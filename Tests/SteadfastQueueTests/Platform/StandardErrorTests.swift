@@ -13,7 +13,7 @@ import Testing
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  @Test func `a message is a line`() throws {
+  @Test func `a message is written as one line`() throws {
     #expect(StandardError.write("It works.", to: file))
     #expect(try read() == "Steadfast: It works.\n")
   }
@@ -28,20 +28,19 @@ import Testing
     #expect(!text.unicodeScalars.contains("\u{FFFD}"))
   }
 
-  @Test func `a pipe that is not read takes what it has room for, and nothing waits for it`() throws
-  {
+  @Test func `writing to a full pipe fails instead of waiting`() throws {
     var count = 0
     while StandardError.write(String(repeating: "x", count: 400), to: file) { count += 1 }
     #expect(count > 0)
     #expect(try read().utf8.count == count * 412)
   }
 
-  @Test func `a pipe whose reader has gone raises no signal`() throws {
+  @Test func `writing to a pipe without a reader raises no signal`() throws {
     try pipe.fileHandleForReading.close()
     #expect(!StandardError.write("Is anybody there?", to: file))
   }
 
-  @Test func `a file that is not open takes nothing`() {
+  @Test func `writing to a closed file fails`() {
     #expect(!StandardError.write("Is anybody there?", to: -1))
   }
 }

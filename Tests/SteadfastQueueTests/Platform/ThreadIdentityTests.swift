@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite struct ThreadIdentityTests {
-  @Test func `a task that goes on on another thread finds another`() async {
+  @Test func `a task that resumes on another thread has another thread identity`() async {
     let threads = Log<ThreadIdentity>()
     let executor = ThreadForEachJob { threads.add(.current) }
     let found = await Task(executorPreference: executor) {
@@ -19,7 +19,7 @@ import Testing
     #expect(found.indices.allSatisfy { !found[..<$0].contains(found[$0]) })
   }
 
-  @Test func `it stays the same on a thread`() {
+  @Test func `the thread identity is constant on a thread`() {
     #expect(ThreadIdentity.current == ThreadIdentity.current)
   }
 }

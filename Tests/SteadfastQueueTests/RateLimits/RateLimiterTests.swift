@@ -5,8 +5,8 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RateLimiterTests {
-  /// Returns whether no interval, wherever it begins, has more starts than its window allows.
-  private static func keeps(_ starts: [Int64], _ windows: [RateWindow]) -> Bool {
+  /// Whether no interval, wherever it starts, has more starts than its window allows.
+  private static func complies(_ starts: [Int64], _ windows: [RateWindow]) -> Bool {
     windows.allSatisfy { window in
       starts.indices.dropFirst(window.count).allSatisfy {
         starts[$0] - starts[$0 - window.count] >= window.interval
@@ -14,9 +14,9 @@ import Testing
     }
   }
 
-  /// Random cases: of limits, and of starts at random times.
+  /// Random limits, with starts at random times.
   @Test(arguments: 0..<4 as Range<UInt64>)
-  func `it lets through as many starts as the limits allow, and no more`(seed: UInt64) {
+  func `the limiter allows exactly as many starts as the limits do`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     var mistakes = 0
     for _ in 0..<Soak.runs(short: 5_000) {
@@ -33,10 +33,10 @@ import Testing
         now += Int64.random(in: 0...20, using: &random)
         limiter.history.trim(windows, at: now)
         let (room, next) = (limiter.room(at: now), limiter.nextStart(from: now))
-        // As many as it says are allowed, and not one more.
+        // The limits allow as many starts as the limiter says, and not one more.
         let full = all + Array(repeating: now, count: room)
-        if !Self.keeps(full, windows) || Self.keeps(full + [now], windows) { mistakes += 1 }
-        // While something waits, there is a next date, and no earlier one would do.
+        if !Self.complies(full, windows) || Self.complies(full + [now], windows) { mistakes += 1 }
+        // The next start is the earliest date with capacity.
         if room > 0 ? next != now : next <= now || next > now + longest { mistakes += 1 }
         if limiter.room(at: next) == 0 { mistakes += 1 }
         if next > now, limiter.room(at: next - 1) > 0 { mistakes += 1 }
@@ -60,21 +60,21 @@ import Testing
     (3, .nanoseconds(1), 3, 1),
     (10, .milliseconds(1) + .nanoseconds(1), 10, 1_001),
   ])
-  func `above 1,024 the interval is divided, and no date is rounded down`(
+  func `with more than 1,024 starts the interval is divided, and intervals are rounded up`(
     count: Int,
     interval: Duration,
-    kept: Int,
+    windowCount: Int,
     microseconds: Int64
   ) {
     let window = RateWindow(count, per: interval)
-    #expect(window.count == kept && window.interval == microseconds)
-    // The parts cover the whole interval, and have no more starts than it may.
+    #expect(window.count == windowCount && window.interval == microseconds)
+    // The parts cover the whole interval, and together allow no more starts than it does.
     let parts = (count + RateWindow.maxCount - 1) / RateWindow.maxCount
     #expect(window.count * parts <= count)
     #expect(.microseconds(window.interval * Int64(parts)) >= interval)
   }
 
-  @Test func `a pause lets nothing begin until its end, and a shorter one does not end it`() {
+  @Test func `nothing starts during a pause, and a shorter pause does not end a longer one`() {
     let windows = [RateWindow(2, per: .seconds(1))]
     var limiter = RateLimiter(windows: windows, history: StartHistory())
     limiter.history.pause(from: 100, until: 500)
@@ -86,7 +86,7 @@ import Testing
     #expect(limiter.history.isEmpty)
   }
 
-  @Test func `dates beyond a tolerance are moved back with a clock that was set back`() {
+  @Test func `if the clock is set back, dates beyond the tolerance are moved back too`() {
     var history = StartHistory(
       starts: [10, 5_000, 9_000],
       pause: StartHistory.Pause(begin: 9_000, end: 9_500)
@@ -99,7 +99,7 @@ import Testing
     #expect(history.pause == StartHistory.Pause(begin: 999, end: 1_499))
   }
 
-  @Test func `starts by a slow clock count from the last one on`() {
+  @Test func `a start by a lagging clock counts as simultaneous with the last start`() {
     var history = StartHistory(starts: [1_000])
     history.start(at: 900)
     #expect(history.starts == [1_000, 1_000])
@@ -107,7 +107,7 @@ import Testing
 }
 
 @Suite struct StartHistoriesTests {
-  @Test func `histories are the same after they were written and read`() {
+  @Test func `histories that are written and read again are equal`() {
     var histories = StartHistories()
     histories[0] = StartHistory(
       starts: (0..<1_024).map { 1_700_000_000_000_000 + $0 * 100_000 },
@@ -120,12 +120,12 @@ import Testing
     #expect(StartHistories(bytes) == histories)
     #expect(histories.histories.count == 3)
     #expect(bytes?.count ?? 0 <= histories.maxByteCount)
-    // A start each tenth of a second takes three bytes.
+    // With a start every tenth of a second, each start needs three bytes.
     #expect(bytes?.count ?? 0 < 3_200)
     #expect(StartHistories(nil) == StartHistories() && StartHistories().bytes == nil)
   }
 
-  @Test func `no bytes whatever end the process, and those that make no sense are refused`() {
+  @Test func `invalid bytes are rejected, and none crash the process`() {
     var histories = StartHistories()
     histories[9] = StartHistory(starts: [5, 300, 70_000])
     let bytes = histories.bytes ?? []
@@ -136,7 +136,7 @@ import Testing
       for value in UInt8.min...UInt8.max {
         var changed = bytes
         changed[index] = value
-        // What can be read can be written.
+        // Bytes that can be read can be written again.
         guard let read = StartHistories(changed) else { continue }
         #expect(StartHistories(read.bytes) == read)
       }

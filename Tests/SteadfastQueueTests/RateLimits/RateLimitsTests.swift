@@ -9,7 +9,7 @@ private struct Mail: TaskPayload {
   var account: Int
 }
 
-/// The same payload before it had a former name.
+/// The same payload without a former name.
 private struct PlainMail: TaskPayload {
   static let taskName = Mail.taskName
   var account: Int
@@ -43,7 +43,7 @@ private struct PlainMail: TaskPayload {
 
   private struct Undecided: Error {}
 
-  @Test func `a task needs room in all of its limits`() throws {
+  @Test func `a task is admitted only if all its limits have capacity`() throws {
     var limits = RateLimits(
       [
         .atMost(3, per: .seconds(1)), .atMost(2, per: .seconds(60), of: Mail.self),
@@ -69,7 +69,7 @@ private struct PlainMail: TaskPayload {
     #expect(request.limit == 0)
     #expect(request.room(for: Mail.taskName) == 0 && request.room(for: "Free") == 9)
     #expect(limits.usedUpLimits(at: second).map(\.until) == [2 * second, 61 * second, 61 * second])
-    // The first limit has room again; what may not begin is not asked for.
+    // The first limit has capacity again. Tasks that can't start are excluded from the claim.
     let later = limits.within(
       ClaimRequest(limit: 5, names: [:], otherNames: 7, now: .now),
       at: 2 * second
@@ -77,7 +77,7 @@ private struct PlainMail: TaskPayload {
     #expect(later.limit == 3 && later.room(for: "OldMail") == 0 && later.room(for: "Free") == 7)
   }
 
-  @Test func `several limits for the same tasks have one history`() throws {
+  @Test func `several limits for the same tasks share one history`() throws {
     var limits = RateLimits(
       [.atMost(2, per: .seconds(1)), .atMost(3, per: .seconds(60))],
       tolerance: 0
@@ -90,7 +90,7 @@ private struct PlainMail: TaskPayload {
     #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
   }
 
-  @Test func `limits of one present name have one history, whatever their former names`() throws {
+  @Test func `limits with the same current name share one history`() throws {
     var limits = RateLimits(
       [
         .atMost(6, per: .seconds(60), of: Mail.self),
@@ -99,17 +99,17 @@ private struct PlainMail: TaskPayload {
       tolerance: 0
     )
     #expect(limits.missingValues == ["steadfast.limit/Mail"])
-    var begun: [Int] = []
+    var started: [Int] = []
     for number in 0..<61 {
       let records = [mail(1), record("OldMail"), mail(3)]
       let admission = try admission(limits, records, at: Int64(number) * second)
-      begun += admission.admitted.map { _ in number }
+      started += admission.admitted.map { _ in number }
       limits.stored(admission, decidedAt: 0, at: 0)
     }
-    #expect(begun == [0, 0, 1, 1, 2, 2, 60, 60])
+    #expect(started == [0, 0, 1, 1, 2, 2, 60, 60])
   }
 
-  @Test func `limits with keys have each its own values, whatever their former names`() {
+  @Test func `each limit with keys has its own stored values`() {
     let limits = RateLimits(
       [
         .atMost(1, per: .seconds(1), of: Mail.self, key: \.account),
@@ -120,14 +120,14 @@ private struct PlainMail: TaskPayload {
     #expect(Set(limits.places(of: mail(1)).map(\.valueName)).count == 2)
   }
 
-  @Test func `names that Swift takes for the same are limited together`() throws {
+  @Test func `names that Swift considers equal share a limit`() throws {
     let names = ["\u{e9}", "e\u{301}"]
     let limits = RateLimits(names.map { .atMost(1, per: .seconds(1), named: $0) }, tolerance: 0)
     #expect(limits.scopes.count == 1)
     #expect(try admission(limits, names.reversed().map(record), at: 0).admitted == [0])
   }
 
-  @Test func `tasks that were denied stay denied, each until its date`() throws {
+  @Test func `denied tasks stay denied until their dates`() throws {
     var limits = RateLimits(
       [.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)],
       tolerance: 0
@@ -140,12 +140,12 @@ private struct PlainMail: TaskPayload {
     guard case .decided(let next) = limits.admit(records, at: 5 * second, denied: denied) else {
       throw Undecided()
     }
-    // The last one has the start that the second one has left.
+    // The last task gets the start that the second task did not use.
     #expect(next.admitted == [0, 3] && next.released == [1])
     #expect(next.postponed.map(\.index) == [2] && next.postponed.map(\.until) == [second])
   }
 
-  @Test func `tasks whose key has no free start are put off until the next one is free`() throws {
+  @Test func `tasks whose key has no free start are postponed until the next free start`() throws {
     var limits = RateLimits(
       [.atMost(2, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
@@ -162,14 +162,14 @@ private struct PlainMail: TaskPayload {
     limits.stored(first, decidedAt: 0, at: 0)
     let next = try admission(limits, [mail(1)], at: second)
     #expect(next.postponed.map(\.until) == [10 * second])
-    // When a start is free again, nothing is left of the line.
+    // Once starts are free again, the line is empty.
     limits.stored(next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
     limits.stored(last, decidedAt: 30 * second, at: 30 * second)
     #expect(limits.lines.isEmpty)
   }
 
-  @Test func `of many tasks with a key, those far behind look again when it may be their turn`()
+  @Test func `tasks far back in a key's line retry when a start may be free`()
     throws
   {
     var limits = RateLimits(
@@ -188,10 +188,10 @@ private struct PlainMail: TaskPayload {
         availableDate: Date(microseconds: date)
       )
     }
-    // Those that look for the first time look again when the next start is free.
+    // Tasks that are denied for the first time retry when the next start is free.
     let new = try admission(limits, (0..<40).map { _ in waiting() }, at: second)
     #expect(Set(new.postponed.map(\.until)) == [10 * second])
-    // The others look then, too, if few are ahead of them.
+    // The others also retry then if few tasks are ahead of them.
     let later = try admission(limits, (0..<40).map { _ in waiting(since: 1) }, at: second)
     #expect(later.postponed.prefix(16).allSatisfy { $0.until == 10 * second })
     #expect(later.postponed[16].until == 170 * second + 1)
@@ -204,14 +204,14 @@ private struct PlainMail: TaskPayload {
     #expect(idle.postponed.map(\.until) == [330 * second + 1])
   }
 
-  @Test func `a value that makes no sense counts as a limit that was just used up`() throws {
+  @Test func `an invalid stored value counts as a limit that was just used up`() throws {
     var limits = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
     let needsMending = limits.read("steadfast.limit", [9, 9], at: 5 * second)
     #expect(needsMending)
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
     let later = try admission(limits, [mail(1)], at: 15 * second)
     #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
-    // It is stored, so that the next process counts from the same date.
+    // The repaired value is stored, so that the next process counts from the same date.
     let mended = limits.mend("steadfast.limit", [9, 9], at: 5 * second)
     #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == mended)
     var next = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
@@ -220,7 +220,7 @@ private struct PlainMail: TaskPayload {
     #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
   }
 
-  @Test func `a value with too many keys lets further ones wait until there is room`() throws {
+  @Test func `if a stored value has too many keys, further keys wait until one expires`() throws {
     var limits = RateLimits(
       [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0,
@@ -232,12 +232,12 @@ private struct PlainMail: TaskPayload {
     _ = limits.read(place.valueName, full.bytes, at: 0)
     let first = try admission(limits, [mail(1)], at: second)
     #expect(first.postponed.map(\.until) == [11 * second])
-    // By then the others mean nothing any more.
+    // By then, the starts of the other keys have expired.
     let later = try admission(limits, [mail(1)], at: 11 * second)
     #expect(later.admitted == [0])
   }
 
-  @Test func `a payload that can't be decoded has no key, and begins to be parked`() throws {
+  @Test func `a task that can't be decoded is admitted, so that it can be parked`() throws {
     let limits = RateLimits(
       [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
@@ -246,7 +246,7 @@ private struct PlainMail: TaskPayload {
     #expect(try admission(limits, records, at: 0).admitted == [0, 1, 2])
   }
 
-  @Test func `a task pauses its key's limit, else its name's, else the queue's`() {
+  @Test func `a task pauses the limit of its key, else of its name, else of the queue`() {
     let all = RateLimit.atMost(1, per: .seconds(1))
     let named = RateLimit.atMost(1, per: .seconds(1), of: Mail.self)
     let keyed = RateLimit.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)
@@ -258,7 +258,7 @@ private struct PlainMail: TaskPayload {
     #expect(paused([.atMost(1, per: .seconds(1), named: "b")]) == [])
   }
 
-  @Test func `the numbers of keys are spread, and stay the same in all versions`() {
+  @Test func `the hash values of keys are evenly distributed and constant`() {
     #expect(RateLimits.number(of: "") == RateLimits.number(of: ""))
     let numbers = (0..<10_000).map { RateLimits.number(of: "account \($0)") }
     #expect(Set(numbers).count == 10_000)
@@ -278,14 +278,14 @@ private struct PlainMail: TaskPayload {
     (.atMost(1, per: .seconds(1), named: String(repeating: "a", count: 513)), "513 bytes"),
     (.atMost(1, per: .seconds(1), named: "a\0"), "NUL"),
   ])
-  func `a limit that makes no sense is refused`(limit: RateLimit, part: String) async throws {
+  func `an invalid limit is rejected`(limit: RateLimit, part: String) async throws {
     let queue = TaskQueue(configuration: TaskQueueConfiguration(rateLimits: [limit]))
     let error = await queueError { try await queue.open() }
     #expect(error?.code == .invalidArgument)
     #expect(error?.message.contains(part) == true, "\(error?.message ?? "")")
   }
 
-  @Test func `a limit describes itself`() {
+  @Test func `a limit's description has its count and interval`() {
     #expect("\(RateLimit.atMost(100, per: .seconds(60)))" == "100 per 60.0 seconds")
     #expect(
       "\(RateLimit.atMost(5, per: .seconds(1), of: Mail.self, key: \.account))"

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Hourly dates at :00, of which the one at midnight has ended, or was missed.
+/// Hourly dates at :00, the first at midnight, which was either handled or missed.
 struct CatchUpTests {
   private let start = Date(timeIntervalSinceReferenceDate: 0)
 
@@ -22,11 +22,11 @@ struct CatchUpTests {
   @Test(arguments: [MissedOccurrences.once(), .skip, .each(atMost: 5)])
   func `nothing is missed before the next date`(missed: MissedOccurrences) throws {
     #expect(try catchUp(missed, hours: 0.9) == CatchUp(next: hour(1)))
-    // A clock that is slow.
+    // A lagging clock.
     #expect(try catchUp(missed, hours: -3) == CatchUp(next: hour(1)))
   }
 
-  @Test func `one occurrence stands for all that were missed`() throws {
+  @Test func `one occurrence replaces all missed ones`() throws {
     #expect(try catchUp(.once(), hours: 1.5) == CatchUp(next: hour(1)))
     #expect(try catchUp(.once(), hours: 4) == CatchUp(next: hour(4), missedCount: 3))
     #expect(
@@ -41,12 +41,12 @@ struct CatchUpTests {
     )
   }
 
-  @Test func `a date that can't begin within a minute is skipped`() throws {
+  @Test func `a date that is more than a minute ago is skipped`() throws {
     #expect(try catchUp(.skip, hours: 3.5) == CatchUp(next: hour(4), skippedCount: 3))
     #expect(try catchUp(.skip, hours: 3 + 59.0 / 3_600) == CatchUp(next: hour(3), missedCount: 2))
   }
 
-  @Test func `each date that was missed has an occurrence, up to the limit`() throws {
+  @Test func `each missed date has an occurrence, up to the limit`() throws {
     #expect(try catchUp(.each(atMost: 3), hours: 3.5) == CatchUp(next: hour(1)))
     #expect(
       try catchUp(.each(atMost: 3), hours: 7.5) == CatchUp(next: hour(5), skippedCount: 4)
@@ -57,7 +57,7 @@ struct CatchUpTests {
     )
   }
 
-  @Test func `the spread makes each date later`() throws {
+  @Test func `the spread delays each date`() throws {
     #expect(
       try catchUp(.once(), hours: 2.4, delay: .seconds(1_800)) == CatchUp(next: hour(1))
     )
@@ -68,24 +68,24 @@ struct CatchUpTests {
   }
 
   @Test(arguments: [1, 7])
-  func `years of missed minutes take few steps, and end at the latest date`(kept: Int) throws {
+  func `catching up with years of missed minutes needs few steps`(maxCount: Int) throws {
     let years = 10 * 365 * 86_400.0
     for rule in try [ScheduleRule.every(.seconds(7)), .cron("* * * * *", in: .gmt)] {
-      let missed: MissedOccurrences = kept == 1 ? .once() : .each(atMost: kept)
+      let missed: MissedOccurrences = maxCount == 1 ? .once() : .each(atMost: maxCount)
       let policy = CatchUp.Policy(rule: rule, missed: missed, delay: .zero)
       let catchUp = CatchUp(after: start, wasHandled: true, now: start + years, policy)
       var next = try #require(catchUp.next)
       let interval = rule.timeZoneIdentifier == nil ? 7.0 : 60
-      // The dates of an interval stay whole intervals apart.
+      // The dates are still whole intervals apart.
       #expect(next.timeIntervalSince(start).truncatingRemainder(dividingBy: interval) == 0)
-      for _ in 1..<kept { next = try #require(rule.next(after: next)) }
+      for _ in 1..<maxCount { next = try #require(rule.next(after: next)) }
       #expect(next <= start + years && next + interval > start + years)
-      #expect(catchUp.missedCount + catchUp.skippedCount >= CatchUp.mostDates - kept)
+      #expect(catchUp.missedCount + catchUp.skippedCount >= CatchUp.mostDates - maxCount)
       #expect(catchUp.missedCount + catchUp.skippedCount < 2 * CatchUp.mostDates)
     }
   }
 
-  @Test func `an occurrence begins until a later one stands for it`() throws {
+  @Test func `an occurrence may start until a later one replaces it`() throws {
     func mayBegin(_ missed: MissedOccurrences, hours: Double) throws -> Bool {
       let policy = CatchUp.Policy(rule: try .hourly(minute: 0), missed: missed, delay: .zero)
       return CatchUp.mayBegin(start, now: start + hours * 3_600, policy)

@@ -9,13 +9,13 @@ struct CivilDateTests {
     (11_017, 2000, 3, 1), (-25_509, 1900, 2, 28), (-25_508, 1900, 3, 1), (-719_162, 1, 1, 1),
     (2_932_896, 9999, 12, 31),
   ])
-  func `a day has its number`(number: Int, year: Int, month: Int, day: Int) {
+  func `dates and day numbers correspond`(number: Int, year: Int, month: Int, day: Int) {
     let date = CivilDate(year: year, month: month, day: day)
     #expect(date.dayNumber == number)
     #expect(CivilDate(dayNumber: number) == date)
   }
 
-  @Test func `every day of 400 years follows the one before, as a calendar counts them`() throws {
+  @Test func `the days of 400 years are consecutive, as in a calendar`() throws {
     var calendar = Calendar(identifier: .gregorian)
     calendar.timeZone = .gmt
     var last = CivilDate(dayNumber: -1_000)

@@ -17,7 +17,7 @@ struct CronLineTests {
     ("10-50/20 * * * *", ["2027-01-01T00:10", "2027-01-01T00:30", "2027-01-01T00:50"]),
     ("0 0 31 * *", ["2027-01-31T00:00", "2027-03-31T00:00", "2027-05-31T00:00"]),
     ("0 0 29 feb *", ["2028-02-29T00:00", "2032-02-29T00:00", "2036-02-29T00:00"]),
-    // One of the two is enough if both are given, and only then.
+    // If both kinds of day are restricted, a date needs to match only one of them.
     ("0 8 1 * mon", ["2027-01-01T08:00", "2027-01-04T08:00", "2027-01-11T08:00"]),
     ("0 8 */10 * mon", ["2027-01-11T08:00", "2027-02-01T08:00", "2027-03-01T08:00"]),
     ("0 8 1 * *", ["2027-01-01T08:00", "2027-02-01T08:00", "2027-03-01T08:00"]),
@@ -30,11 +30,11 @@ struct CronLineTests {
     ("@hourly", ["2027-01-01T01:00", "2027-01-01T02:00", "2027-01-01T03:00"]),
     ("0 0 29 2 */6", ["2032-02-29T00:00", "2048-02-29T00:00", "2060-02-29T00:00"]),
   ])
-  func `a line has its dates`(line: String, expected: [String]) throws {
+  func `a line of cron has the expected dates`(line: String, expected: [String]) throws {
     #expect(try dates(line, after: "2027-01-01T00:00:00Z") == expected)
   }
 
-  @Test func `dates that fall into a gap are one`() throws {
+  @Test func `several dates in one gap of a time zone become one date`() throws {
     let rule = try ScheduleRule.cron("*/10 2-3 * * *", in: zone("Europe/Berlin"))
     let first = try #require(rule.next(after: date("2027-03-28T00:59:00Z")))
     #expect(first == (try date("2027-03-28T01:00:00Z")))
@@ -53,7 +53,7 @@ struct CronLineTests {
     ("0 0 30 2 *", "none of its months"), ("0 0 31 4,6,9,11 *", "none of its months"),
     ("99999999999999999999 * * * *", "is no minute"),
   ])
-  func `a bad line is refused, and the error says why`(line: String, text: String) {
+  func `an invalid line is rejected, and the error has the reason`(line: String, text: String) {
     let error = #expect(throws: TaskQueueError.self) { try ScheduleRule.cron(line, in: .gmt) }
     #expect(error?.code == .invalidArgument)
     #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")

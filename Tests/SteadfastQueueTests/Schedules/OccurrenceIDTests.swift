@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 struct OccurrenceIDTests {
-  @Test func `an ID says of which schedule and which date an occurrence is`() throws {
+  @Test func `the ID of an occurrence contains its schedule and date`() throws {
     for name in ["nightly", "", "ä", String(repeating: "x", count: 255)] {
       for text in ["1970-01-01T00:00:00Z", "2027-03-28T01:00:00Z", "9999-12-31T23:59:59Z"] {
         let day = try date(text)
@@ -18,7 +18,7 @@ struct OccurrenceIDTests {
     }
   }
 
-  @Test func `other tasks are no occurrences`() {
+  @Test func `the IDs of other tasks are not those of occurrences`() {
     var generator = TaskIDGenerator(.seeded(1))
     for second in 0..<1_000 {
       let id = generator.next(at: Date(timeIntervalSince1970: Double(second)))
@@ -26,19 +26,19 @@ struct OccurrenceIDTests {
     }
   }
 
-  @Test func `the keys of 10,000 names are spread over the parts of the index`() {
+  @Test func `the keys of 10,000 names are evenly distributed over the parts of the index`() {
     let keys = (0..<10_000).map { ScheduleKey("schedule \($0)") }
     #expect(Set(keys).count == 10_000)
     let parts = Dictionary(grouping: keys, by: \.part)
     #expect(parts.count == 64)
     #expect(parts.values.allSatisfy { (90...230).contains($0.count) })
-    // The same in every version: stored values have these names.
+    // The value name must never change: it is that of stored values.
     #expect(ScheduleKey("nightly").valueName == "steadfast.schedule.\(Self.nightly)")
   }
 
   private static let nightly = "8dd353801"
 
-  @Test func `the index is read as it was written`() throws {
+  @Test func `an index that is written and read again is equal`() throws {
     let keys = ["a", "b", "c"].map(ScheduleKey.init)
     let part = ScheduleIndex.part(of: keys)
     #expect(try ScheduleIndex.keys(of: part, 0) == keys.sorted { $0.bits < $1.bits })

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 extension ScheduleRule {
-  /// The next dates after one, as texts.
+  /// The next dates after a date, as texts.
   fileprivate func dates(after start: String, count: Int) throws -> [String] {
     var dates = [try SteadfastQueueTests.date(start)]
     for _ in 0..<count { dates.append(try #require(dates.last.flatMap(next))) }
@@ -13,7 +13,7 @@ extension ScheduleRule {
 }
 
 struct ScheduleRuleTests {
-  @Test func `a time that is skipped has the first moment after it`() throws {
+  @Test func `a time that the clocks skip becomes the first moment after it`() throws {
     let rule = try ScheduleRule.daily(at: .time(2, 30), in: zone("Europe/Berlin"))
     #expect(
       try rule.dates(after: "2027-03-26T12:00:00Z", count: 4) == [
@@ -23,20 +23,20 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `a time that comes twice counts once, the first time`() throws {
+  @Test func `a time that comes twice has one date, the first`() throws {
     let rule = try ScheduleRule.daily(at: .time(2, 30), in: zone("Europe/Berlin"))
     #expect(
       try rule.dates(after: "2027-10-30T12:00:00Z", count: 2) == [
         "2027-10-31T00:30:00Z", "2027-11-01T01:30:00Z",
       ]
     )
-    // Between the two.
+    // From a start between the two times.
     #expect(
       try rule.dates(after: "2027-10-31T01:15:00Z", count: 1) == ["2027-11-01T01:30:00Z"]
     )
   }
 
-  @Test func `a day that a zone has skipped has the first moment after it`() throws {
+  @Test func `a day that a time zone skipped becomes the first moment after it`() throws {
     // Samoa went from 29 to 31 December 2011.
     let rule = try ScheduleRule.daily(at: .time(12, 0), in: zone("Pacific/Apia"))
     #expect(
@@ -58,7 +58,7 @@ struct ScheduleRuleTests {
     }
   }
 
-  @Test func `an hourly date follows clocks that go back by half an hour`() throws {
+  @Test func `hourly dates follow clocks that go back by half an hour`() throws {
     let rule = try ScheduleRule.hourly(minute: 0, in: zone("Australia/Lord_Howe"))
     #expect(
       try rule.dates(after: "2027-04-03T13:30:00Z", count: 3) == [
@@ -67,7 +67,7 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `an hourly date without a zone is that of GMT`() throws {
+  @Test func `hourly dates without a time zone are in GMT`() throws {
     #expect(
       try ScheduleRule.hourly(minute: 15).dates(after: "2027-01-01T00:15:00Z", count: 2) == [
         "2027-01-01T01:15:00Z", "2027-01-01T02:15:00Z",
@@ -75,7 +75,7 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `a weekly date is on each of its days`() throws {
+  @Test func `a weekly rule has a date on each of its days`() throws {
     let rule = try ScheduleRule.weekly(
       on: [.friday, .monday],
       at: .time(6, 0, 30),
@@ -89,7 +89,7 @@ struct ScheduleRuleTests {
     #expect(rule.description == "weekly Mon,Fri 06:00:30 (America/New_York)")
   }
 
-  @Test func `an interval is counted from the date before`() throws {
+  @Test func `an interval counts from the previous date`() throws {
     let rule = try ScheduleRule.every(.seconds(90))
     #expect(
       try rule.dates(after: "2027-01-01T00:00:10Z", count: 2) == [
@@ -99,7 +99,7 @@ struct ScheduleRuleTests {
     #expect(rule.timeZoneIdentifier == nil)
   }
 
-  @Test func `a date with fractions of a second comes before the next whole one`() throws {
+  @Test func `the date after a fractional second is the next whole one`() throws {
     let rule = try ScheduleRule.daily(at: .time(0, 0), in: .gmt)
     #expect(
       rule.next(after: try date("2026-12-31T23:59:59Z") + 0.9)
@@ -111,14 +111,14 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `no date comes after the year 9999`() throws {
+  @Test func `no date is after the year 9999`() throws {
     let rule = try ScheduleRule.daily(at: .time(0, 0), in: .gmt)
     #expect(rule.next(after: try date("9999-12-31T00:00:00Z")) == nil)
     #expect(rule.next(after: .distantFuture + 1e30) == nil)
     #expect(rule.next(after: Date(timeIntervalSince1970: .nan)) == nil)
   }
 
-  @Test func `a rule is made again from its text`() throws {
+  @Test func `a rule can be restored from its text`() throws {
     let berlin = try zone("Europe/Berlin")
     let rules = try [
       ScheduleRule.every(.seconds(900)), .hourly(minute: 59, in: berlin),
@@ -132,7 +132,7 @@ struct ScheduleRuleTests {
     }
   }
 
-  @Test func `a rule that makes no sense is refused`() throws {
+  @Test func `an invalid rule is rejected`() throws {
     let rules: [(String, () throws -> ScheduleRule)] = [
       ("interval 0.5 seconds", { try .every(.milliseconds(500)) }),
       ("interval 1.5 seconds", { try .every(.milliseconds(1_500)) }),

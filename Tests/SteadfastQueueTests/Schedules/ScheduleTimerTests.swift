@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What many schedules cost.
+/// The cost of many schedules.
 @Suite(.virtualTime) struct ScheduleTimerTests {
   private let clock: VirtualClock
 
@@ -15,7 +15,7 @@ import Testing
     for index in 0..<count { try await queue.schedule("schedule \(index)", rule, Note("a")) }
   }
 
-  @Test func `many schedules wait with one sleep`() async throws {
+  @Test func `many schedules need as many sleeps as one schedule`() async throws {
     func sleeps(_ count: Int) async throws -> Int {
       let queue = TaskQueue(persistence: InMemoryStore(), clock: clock)
       await queue.register(Note.self) { _, _ in }

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The dates of rules in many zones, against reckonings that go another way.
+/// The dates of rules in many time zones, compared with other ways to compute them.
 struct ZoneTests {
-  /// The dates of a rule after an instant and until another one, in seconds since 1970.
+  /// The dates of a rule after `start` and until `end`, in seconds since 1970.
   private func dates(_ rule: ScheduleRule, after start: Int, through end: Int) -> [Int] {
     var dates: [Int] = []
     var last = start
@@ -17,7 +17,7 @@ struct ZoneTests {
     return dates
   }
 
-  /// A zone, and the first of six days around a change of its offset.
+  /// Time zones, each with the first of six days around a change of its offset.
   private static let changes = [
     ("Europe/Berlin", "2027-03-25"), ("Europe/Berlin", "2027-10-28"),
     ("Australia/Lord_Howe", "2027-04-01"), ("Australia/Lord_Howe", "2027-09-30"),
@@ -27,7 +27,7 @@ struct ZoneTests {
   ]
 
   @Test(arguments: changes)
-  func `dates are those that a clock shows that is read each minute`(
+  func `the dates are those at which a clock, read each minute, shows the times`(
     identifier: String,
     day: String
   ) throws {
@@ -40,7 +40,7 @@ struct ZoneTests {
     for minutes in [[150], [0], [90, 1_439], Array(stride(from: 7, to: 1_440, by: 15))] {
       let hours = Set(minutes.map { $0 / 60 })
       let inHour = Set(minutes.map { $0 % 60 })
-      // Only sets of minutes that a line of cron can give.
+      // Only sets of minutes that a line of cron can express.
       guard minutes.count == hours.count * inHour.count || minutes.count == 1 else { continue }
       let line =
         "\(inHour.sorted().map(String.init).joined(separator: ",")) "
@@ -50,7 +50,7 @@ struct ZoneTests {
       var shown = time(start)
       for instant in stride(from: start + 60, through: end, by: 60) {
         let now = time(instant)
-        // What the clock shows for the first time, or skips.
+        // The times that the clock now shows for the first time, or skips.
         let isWanted = stride(from: shown + 60, through: now, by: 60).contains {
           wanted.contains(($0 / 60) % 1_440)
         }
@@ -103,7 +103,7 @@ struct ZoneTests {
         "\(number) \(counts.joined(separator: ",")) \(entry.value.joined(separator: ","))"
       )
       let numbers = entry.key.flatMap { $0 }.map(\.littleEndian)
-      // The bytes are copied while the array is there.
+      // `Data` copies the bytes while the array is alive.
       let data = unsafe numbers.withUnsafeBytes { unsafe Data($0) }
       try data.write(to: folder.appending(path: "\(number).bin"))
     }

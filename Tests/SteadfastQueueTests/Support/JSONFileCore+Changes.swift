@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 extension JSONFileCore {
-  /// Makes a store over a file in memory, whose jobs the executor does.
+  /// Makes a store over a file in memory, which runs its jobs on the executor.
   convenience init(
     _ storage: MemoryStorage,
     _ executor: ManualExecutor,
@@ -22,7 +22,7 @@ extension JSONFileCore {
     try await apply([.insert(record, onDuplicate: .keep)], .durable)
   }
 
-  /// Leaves two lines in the file that a compaction drops.
+  /// Adds two lines to the file that a compaction drops.
   func insertAndCancel(_ number: Int) async throws {
     try await insert(.make(number))
     let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: false)

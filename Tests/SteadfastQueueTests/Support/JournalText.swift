@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// The bytes of a queue's file, made line by line.
+/// The bytes of a queue's file, built line by line.
 struct JournalText {
   private(set) var lines: [[UInt8]] = []
   private var sequence: UInt64 = 0
@@ -12,7 +12,7 @@ struct JournalText {
 
   var bytes: [UInt8] { lines.flatMap { $0 } }
 
-  /// Adds batches of one line each; each line knows those before it to be durable.
+  /// Adds batches of one line each, which record that the previous lines are durable.
   mutating func add(_ entries: JournalEntry...) throws {
     for entry in entries { try addBatch([entry]) }
   }
@@ -50,14 +50,14 @@ struct JournalText {
 }
 
 extension [[UInt8]] {
-  /// With a bit of a line flipped, somewhere in its body.
+  /// Returns the lines with a bit of one line's body flipped.
   func flipping(_ line: Int) -> [[UInt8]] {
     var lines = self
     lines[line][lines[line].count - 5] ^= 4
     return lines
   }
 
-  /// Without a line.
+  /// Returns the lines without one of them.
   func dropping(_ line: Int) -> [[UInt8]] {
     var lines = self
     lines.remove(at: line)
@@ -66,7 +66,7 @@ extension [[UInt8]] {
 }
 
 extension TaskTable {
-  /// The numbers of the tasks that tests made, in order.
+  /// The numbers of the tasks, which tests made, in the order of their IDs.
   var numbers: [Int] {
     tasks(matching: TaskFilter(), after: nil, limit: .max).map { Int($0.id.low) }
   }

@@ -12,7 +12,7 @@ import Musl
 import Android
 #endif
 
-/// A storage in memory that fails when told to, and notes its calls.
+/// A storage in memory that records its calls and can inject failures.
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
     case open(JournalFileName), create(JournalFileName), remove(JournalFileName)
@@ -21,7 +21,7 @@ final class MemoryStorage: JournalStorage {
   }
 
   struct State {
-    /// The contents of files, and which of them has which name.
+    /// The contents of the files, to which `names` has the indices.
     var files: [[UInt8]] = []
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
@@ -43,10 +43,10 @@ final class MemoryStorage: JournalStorage {
     state = Mutex(initial)
   }
 
-  /// How many bytes were written at once, at most.
+  /// The size of the longest write, in bytes.
   var longestWritten: Int { state.withLock { $0.longestWritten } }
 
-  /// Puts a file under a name.
+  /// Adds a file with a name.
   func put(_ bytes: [UInt8], as name: JournalFileName) {
     state.withLock { state in
       state.files.append(bytes)
@@ -54,7 +54,7 @@ final class MemoryStorage: JournalStorage {
     }
   }
 
-  /// What the journal holds.
+  /// The contents of the journal.
   var bytes: [UInt8] { bytes(of: .journal) ?? [] }
   var calls: [Call] { state.withLock { $0.calls } }
 
@@ -62,17 +62,17 @@ final class MemoryStorage: JournalStorage {
     state.withLock { state in state.names[name].map { state.files[$0] } }
   }
 
-  /// Lets one such call fail with this error, after `count` such calls have succeeded.
+  /// Makes one such call fail with this error, after `count` such calls have succeeded.
   func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
     state.withLock { $0.failures.append((call, number, count)) }
   }
 
   var isSizeLimited: Bool { state.withLock { $0.isSizeLimited } }
 
-  /// From now on, a write may end the process, as with a limit for the size of a file.
+  /// Simulates a limit on the size of files: a write beyond it may end the process.
   func limitSizes() { state.withLock { $0.isSizeLimited = true } }
 
-  /// Sets what is done before each call.
+  /// Sets a closure to run before each call.
   func onCall(_ body: @escaping @Sendable (Call) -> Void) {
     state.withLock { $0.observer = body }
   }
@@ -146,7 +146,7 @@ private final class MemoryFile: JournalFile {
     return Array(bytes.dropFirst(offset).prefix(count))
   }
 
-  /// A failing write writes half of its bytes.
+  /// Writes some bytes; a write that fails writes half of them.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
     let part = storage.state.withLock { state in
       state.longestWritten = max(state.longestWritten, bytes.count)

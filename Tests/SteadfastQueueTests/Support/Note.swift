@@ -7,7 +7,7 @@ struct Note: TaskPayload, Equatable {
   init(_ text: String) { self.text = text }
 }
 
-/// What a handler throws in tests.
+/// An error that handlers throw in tests.
 struct Refusal: Error, CustomStringConvertible {
   let description: String
 

@@ -4,15 +4,15 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A store with leases that several queues use at the same time, as a database would be.
+/// A store with leases that several queues can share, like a database.
 final class SharedStore: Sendable {
   struct State {
     var table = TaskTable()
-    /// When claims run out, by the store's clock.
+    /// When leases expire, by the store's clock.
     var leaseEnds: [Lease: Date] = [:]
-    /// When claims were last ended.
+    /// When expired leases were last ended.
     var lastEnding = Date.distantPast
-    /// By how many seconds the clock was moved forward.
+    /// The seconds by which the clock was moved forward.
     var clockOffset = 0.0
     var isDestroyed = false
     var listeners: [AsyncStream<Void>.Continuation] = []
@@ -20,12 +20,12 @@ final class SharedStore: Sendable {
 
   private let state = Mutex(State())
   let sharing: StoreSharing
-  /// Whether it tells all processes of each batch.
+  /// Whether the store notifies all processes of each batch.
   private let givesHints: Bool
-  /// Whether it ends claims three times in a lease, and says to look again after each claim that
-  /// finds something.
+  /// Whether the store looks for expired leases only three times per lease duration, and asks the
+  /// queue to claim again after each claim that found tasks.
   private let looksSeldom: Bool
-  /// The store's own clock; it stands still if a test has no virtual time.
+  /// The store's own clock, which stands still in a test without virtual time.
   private let clock: VirtualClock
 
   init(
@@ -46,10 +46,10 @@ final class SharedStore: Sendable {
 
   var isDestroyed: Bool { state.withLock { $0.isDestroyed } }
 
-  /// The store as one process sees it.
+  /// Connects another process to the store.
   func process() -> Process { Process(self) }
 
-  /// A process that may die: then none of its calls returns any more.
+  /// A process that may die; from then on, none of its calls returns.
   final class Process: Persistence {
     private let store: SharedStore
     private let isDead = Mutex(false)
@@ -69,7 +69,7 @@ final class SharedStore: Sendable {
 
     func die() { isDead.withLock { $0 = true } }
 
-    /// A process that is suspended and goes on later; its calls go on with it.
+    /// Resumes the process and its calls, as if it had only been suspended.
     func revive() {
       isDead.withLock { $0 = false }
       waiting.resumeAll(with: .success(()))
@@ -132,7 +132,7 @@ final class SharedStore: Sendable {
     }
   }
 
-  /// Releases the tasks whose leases have run out, and then claims.
+  /// Releases the tasks whose leases have expired, and then claims tasks.
   private func claim(_ request: ClaimRequest) -> Claim {
     state.withLock { state in
       let now = state.now(clock)
@@ -144,7 +144,7 @@ final class SharedStore: Sendable {
         state.leaseEnds[task.lease] = request.leaseDuration.map { now + $0 / .seconds(1) }
       }
       if let end = state.leaseEnds.values.min() {
-        // If it has run out already, it is ended later.
+        // A lease that has already expired is ended by a later claim.
         let date = request.now + max(1, end.timeIntervalSince(now))
         claim.nextDate = min(claim.nextDate ?? date, date)
       }
@@ -171,7 +171,7 @@ extension TaskTable {
     slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
   }
 
-  /// The lease has run out: the task is available again, with one more interruption.
+  /// Ends an expired lease: the task is available again, with one more interruption.
   fileprivate mutating func interrupt(_ lease: Lease) {
     guard isHeld(lease), let slot = slot(of: lease.id) else { return }
     entries[slot].record.interruptionCount += 1

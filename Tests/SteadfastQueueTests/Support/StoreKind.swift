@@ -11,7 +11,7 @@ import SteadfastSQLite
 import SteadfastPostgreSQL
 #endif
 
-/// The stores on which control must have the same effect.
+/// The kinds of stores on which queues must behave the same.
 enum StoreKind: CaseIterable {
   case memory, file, sealedMemory, sealedFile
   #if SQLite
@@ -22,9 +22,10 @@ enum StoreKind: CaseIterable {
   case postgreSQL, sharedPostgreSQL
   #endif
 
-  /// With a trait, only the stores that it adds: the others are tested without it.
+  /// The stores to test.
   ///
-  /// Those in PostgreSQL need a server, which `STEADFAST_POSTGRESQL` names.
+  /// With a package trait, these are only the stores it adds: the others are tested without it.
+  /// Stores in PostgreSQL need a server, whose connection string is in `STEADFAST_POSTGRESQL`.
   static var allCases: [StoreKind] {
     var added: [StoreKind] = []
     #if SQLite
@@ -51,7 +52,7 @@ enum StoreKind: CaseIterable {
       return try await withTemporaryFolder { folder in
         let store = JSONFileStore(at: folder.appending(path: "queue"))
         let result = try await body(store)
-        // A test that destroyed it has closed it.
+        // A test that destroyed the store has closed it.
         try? await store.close()
         return result
       }
@@ -66,7 +67,7 @@ enum StoreKind: CaseIterable {
     }
   }
 
-  /// So long that no test sees how often the queue extends its claims, and looks for tasks.
+  /// Intervals so long that no test depends on when a queue extends its leases or polls for tasks.
   private static let longSharing = StoreSharing(
     leaseDuration: .seconds(864_000),
     pollInterval: .seconds(864_000)
@@ -80,7 +81,7 @@ enum StoreKind: CaseIterable {
     sharing: StoreSharing?,
     _ body: (any Persistence) async throws -> Result
   ) async throws -> Result {
-    // In virtual time, claims run out by its clock.
+    // In virtual time, leases expire by the virtual clock.
     let clock = VirtualTime.current?.clock
     let store = PostgreSQLStore(
       postgreSQLServer ?? "",
@@ -90,7 +91,7 @@ enum StoreKind: CaseIterable {
       .seconds((clock?.date ?? Date()).timeIntervalSince(Date()))
     }
     let result = try await body(store)
-    // It may be destroyed, or closed, already.
+    // The test may have destroyed or closed the store.
     try? await store.destroy()
     return result
   }
@@ -102,7 +103,7 @@ enum StoreKind: CaseIterable {
     _ body: (any Persistence) async throws -> Result
   ) async throws -> Result {
     try await withTemporaryFolder { folder in
-      // In virtual time, claims run out by its clock.
+      // In virtual time, leases expire by the virtual clock.
       let clock = VirtualTime.current?.clock
       let store = SQLiteStore(at: folder.appending(path: "queue"), sharing: sharing) {
         (clock?.date ?? Date()).timeIntervalSince1970

@@ -1,7 +1,7 @@
 @testable import SteadfastQueue
 
 extension StoredValues {
-  /// The values that are stored, by their names.
+  /// The stored values, by their names.
   var committed: [ExactText: Value] {
     Dictionary(uniqueKeysWithValues: packed.map { (ExactText($0.name), $0.value) })
   }

@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskID {
-  /// Identities for tests, in order.
+  /// An ID for tests; the order is that of the numbers.
   static func numbered(_ number: Int) -> TaskID {
     TaskID(high: UInt64(number), low: UInt64(number))
   }
@@ -65,6 +65,6 @@ extension TaskTable {
 }
 
 extension [ClaimedTask] {
-  /// The numbers of the tasks that tests made.
+  /// The numbers of the tasks, which tests made.
   var numbers: [Int] { map { Int($0.lease.id.low) } }
 }

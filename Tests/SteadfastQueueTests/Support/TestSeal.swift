@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A stand-in for encryption, with its rules but none of its strength.
+/// A substitute for encryption, with its rules but without its security.
 ///
 /// A sealed payload opens only if it is unchanged, with the same key and for the same task.
 final class TestSeal: Sendable {
@@ -18,7 +18,7 @@ final class TestSeal: Sendable {
 
   init(keys: [UInt8] = [0x5A]) { self.keys = Mutex(keys) }
 
-  /// Uses these keys from now on: the first one seals, and all of them open.
+  /// Sets the keys: the first seals payloads, and each of them opens payloads.
   func use(_ keys: UInt8...) { self.keys.withLock { $0 = keys } }
 
   var sealCount: Int { counted.withLock { $0.seals } }

@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension WorkMachine.Step {
-  /// The step in a word, for comparison.
+  /// A short text for the step, for comparison.
   var summary: String {
     switch self {
     case .perform(let task, _, let wakesAnother):
@@ -22,29 +22,29 @@ extension WorkMachine.Step {
 }
 
 extension WorkMachine {
-  /// The step of the first worker that performs nothing.
+  /// The next step of the first idle worker.
   mutating func next(wasWoken: Bool = false, at time: Duration = .zero) -> Step {
     next(for: attempts.firstIndex { $0 == nil } ?? 0, wasWoken: wasWoken, at: time)
   }
 
-  /// The step of a worker.
+  /// The next step of a worker.
   mutating func next(for worker: Int, wasWoken: Bool = false, at time: Duration) -> Step {
     next(for: worker, wasWoken: wasWoken) { time }
   }
 
-  /// Ends the attempt of the first worker that performs something, and stores the end.
+  /// Ends the attempt of the first busy worker, and stores the end.
   mutating func finished() {
     finished(attempts.firstIndex { $0 != nil } ?? 0, isAttempt: true)
   }
 
-  /// Ends the attempt of the first worker that performs something.
+  /// Ends the attempt of the first busy worker.
   mutating func finished(with settlement: Settlement) -> Bool {
     finished(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, isAttempt: true)
   }
 }
 
 extension WorkMachine {
-  /// A machine whose run has begun.
+  /// A machine whose run has started.
   static func running(
     workers: Int = 2,
     _ mode: Mode = .untilStopped,
@@ -57,7 +57,7 @@ extension WorkMachine {
 }
 
 extension Claim {
-  /// Tasks with these numbers, handed out with tokens of the same numbers.
+  /// A claim of tasks with these numbers, and with tokens of the same numbers.
   static func numbered(_ numbers: Int..., next: Date? = nil) -> Claim {
     Claim(
       tasks: numbers.map {
@@ -69,7 +69,7 @@ extension Claim {
 }
 
 extension Settlement {
-  /// The end of an attempt at a task that was claimed so.
+  /// The end of an attempt at a task from ``Claim/numbered(_:next:)``.
   static func numbered(_ number: Int) -> Settlement {
     Settlement(
       change: .release(Lease(id: .numbered(number), token: UInt64(number))),

@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
 extension WritePipeline {
-  /// Everything whose caller still waits, in the order of the file.
+  /// All items whose callers are waiting, in the order of the file.
   var all: [Item] { flushing + written + pending }
 }

@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// The queue's error that the body throws; `nil` if it throws none, or another one.
+/// Returns the `TaskQueueError` that the body throws, or `nil` if it throws another error or none.
 func queueError<Result: Sendable>(
   _ body: @Sendable () async throws -> Result
 ) async -> TaskQueueError? {

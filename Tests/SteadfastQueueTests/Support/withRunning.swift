@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// Runs a queue while the body runs, and shuts it down when the body has ended.
+/// Runs a queue while the body runs, and shuts it down when the body returns.
 func withRunning<Result: Sendable>(
   _ queue: TaskQueue,
   _ body: @Sendable () async throws -> Result

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are staged while others are not committed yet, as in a file under load.
+/// Changes that are staged while earlier ones are not committed yet, as in a file under load.
 @Suite struct StagedHistoryTests {
-  /// A table, and the lines of what was committed.
+  /// A table, and the lines of its committed changes.
   private struct Run {
     private var caller: SimulatedCaller
     private var random: SplitMix64
@@ -35,7 +35,7 @@ import Testing
     private mutating func make(_ call: SimulatedCaller.Call) throws {
       switch call {
       case .claim(let request):
-        // A claim is written before the changes that gather.
+        // A claim is written before the pending changes.
         let claim = table.claim(request)
         caller.leases += claim.tasks.map(\.lease)
         written += claim.tasks.map { .begin($0.lease.id) }
@@ -58,7 +58,7 @@ import Testing
       pending.removeFirst(min(count, pending.count))
     }
 
-    /// The write of the first call fails, and with it what rests on it.
+    /// Rolls back all pending changes, as if the write of the first call had failed.
     private mutating func rollBack() {
       for (changes, _) in pending.reversed() {
         for change in changes.reversed() { table.rollBack(change) }
@@ -66,7 +66,7 @@ import Testing
       pending = []
     }
 
-    /// Compares the table with what reading the lines comes to.
+    /// Compares the table with the one that is read from the lines.
     func check() throws {
       var found = TaskTable()
       for (number, entry) in written.enumerated() {
@@ -85,7 +85,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 120)))
-  func `reading the lines comes to what was committed`(seed: UInt64) throws {
+  func `reading the lines restores the committed state`(seed: UInt64) throws {
     var run = Run(seed: seed)
     try run.perform(calls: 60)
     try run.check()

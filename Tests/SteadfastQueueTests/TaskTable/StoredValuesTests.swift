@@ -2,14 +2,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Values in the table, while changes of them are on their way into a file.
+/// Values in the table while their changes are being written to a file.
 @Suite struct StoredValuesTests {
   private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
   }
 
-  @Test func `a change is compared with what the staged ones set, and a read finds the stored one`()
-  {
+  @Test func `a change compares with the staged value, and a read returns the stored one`() {
     var table = TaskTable()
     _ = table.apply([set("a", nil, [1])])
     let first = table.stage(set("a", [1], [2]))
@@ -28,7 +27,7 @@ import Testing
     #expect(table.values.staged.isEmpty)
   }
 
-  @Test func `a change that is rolled back takes the later ones with it, and no other name`() {
+  @Test func `rolling back a change rolls back later ones of the same name only`() {
     var table = TaskTable()
     _ = table.apply([set("a", nil, [1])])
     let other = table.stage(set("b", nil, [9]))
@@ -43,7 +42,7 @@ import Testing
     #expect(table.apply([set("a", [2], [5])]) == [.done])
   }
 
-  @Test func `a batch that is refused leaves no value staged`() {
+  @Test func `a rejected write leaves no value staged`() {
     var table = TaskTable()
     _ = table.apply([.insert(.make(1), onDuplicate: .keep)])
     let taken = TaskChange.insert(.make(1, created: -9), onDuplicate: .keep)
@@ -55,8 +54,7 @@ import Testing
     #expect(table.values.committed.isEmpty)
   }
 
-  @Test func `the bytes that a file takes are counted, when a value is set and when it is removed`()
-  {
+  @Test func `the size in the file is counted when a value is set and when it is removed`() {
     var table = TaskTable()
     for (new, size) in [([1] as [UInt8]?, 40), ([1, 2], 60), ([3], 50), (nil, 30)] {
       let staged = table.stage(set("a", table.values["a"], new))
@@ -72,16 +70,16 @@ import Testing
     arguments: ["a", "é", "e\u{301}", "steadfast.schedule.000000001", ""],
     [[], [1], [0, 255]]
   )
-  func `a value is packed and unpacked`(name: String, bytes: [UInt8]) {
+  func `a value that is packed and unpacked is equal`(name: String, bytes: [UInt8]) {
     let value = StoredValues.Value(bytes: bytes, byteCount: 77)
     let packed = PackedValue(name, value)
     #expect(packed.name.isExactly(name))
     #expect(packed.value == value)
   }
 
-  @Test func `a set finds a value by the bytes of its name alone`() {
+  @Test func `a set finds a value by the exact bytes of its name`() {
     func value(_ byte: UInt8) -> StoredValues.Value { StoredValues.Value(bytes: [byte]) }
-    // The bytes of the name and of the value together are those of another pair.
+    // The bytes of this name and value together are also those of the name "ab" with no value.
     let ambiguous = PackedValue("a", value(UInt8(ascii: "b")))
     var set: Set = [ambiguous, PackedValue("\u{e9}", value(1)), PackedValue("e\u{301}", value(2))]
     #expect(set.count == 3 && !set.contains(PackedValue(named: "ab")))

@@ -6,7 +6,7 @@ import Testing
 @Suite struct TaskFilterTests {
   var table = TaskTable()
 
-  @Test mutating func `look-ups page through the tasks in the order of identities`() {
+  @Test mutating func `lookups return pages in the order of IDs`() {
     for number in (1...5).reversed() { table.insert(.make(number)) }
     let first = table.tasks(matching: TaskFilter(), after: nil, limit: 2)
     let second = table.tasks(matching: TaskFilter(), after: first.last?.id, limit: 9)
@@ -22,7 +22,7 @@ import Testing
     (TaskFilter(uniqueKeys: ["k", "other"]), [3]),
     (TaskFilter(names: ["Note"], states: [.waiting]), [2]),
   ])
-  mutating func `a filter lets through what meets every criterion`(
+  mutating func `a filter matches tasks that meet every criterion`(
     filter: TaskFilter,
     numbers: [Int]
   ) {
@@ -37,7 +37,7 @@ import Testing
   @Test(arguments: [
     ("K", "\u{212a}"), ("\u{212a}", "K"), ("\u{e9}", "e\u{301}"), ("e\u{301}", "\u{e9}"),
   ])
-  mutating func `tasks are in the lane of their name, whose bytes are the same`(
+  mutating func `a lane has the tasks whose names have the same bytes`(
     one: String,
     two: String
   ) {
@@ -50,14 +50,14 @@ import Testing
     #expect(table.claim(9, [two: 9]).numbers == [1, 2])
   }
 
-  @Test mutating func `a filter of keys lets tasks through in every role`() {
+  @Test mutating func `a filter by key matches tasks in every role`() {
     let filter = TaskFilter(uniqueKeys: ["k"])
     func numbers() -> [Int] {
       table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) }
     }
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease
-    // A task that is being added is not there yet.
+    // A lookup does not find a task whose insertion is only staged.
     let staged = table.stage([.insert(.make(2, key: "k"), onDuplicate: .replace)])
     #expect(numbers() == [1])
     for change in staged { table.commit(change) }

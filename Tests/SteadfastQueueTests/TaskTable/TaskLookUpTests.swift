@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Look-ups that release the table between their slices.
+/// Lookups that release the table between their slices.
 @Suite struct TaskLookUpTests {
   private static let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned]
 
@@ -41,7 +41,7 @@ import Testing
   ]
 
   @Test(arguments: filters, [1, 400, 3_000])
-  func `pages have what a look at each task would find`(filter: TaskFilter, count: Int) {
+  func `pages contain exactly the tasks that match the filter`(filter: TaskFilter, count: Int) {
     var random = SplitMix64(seed: 7)
     let table = Self.table(count, &random)
     let expected = (1...count).compactMap { table.record(of: .numbered($0)) }
@@ -60,7 +60,7 @@ import Testing
     #expect(table.tasks(matching: filter, after: nil, limit: 0).isEmpty)
   }
 
-  @Test func `no slice looks at many tasks, however few of them are wanted`() {
+  @Test func `a slice examines a limited number of tasks, even if few match`() {
     var table = TaskTable()
     for number in 1...10_000 { table.insert(.make(number)) }
     var lookUp = TaskLookUp(TaskFilter(tags: ["none"]), after: nil, limit: 10)
@@ -74,7 +74,7 @@ import Testing
   }
 
   @Test(arguments: filters)
-  func `tasks that are there all the time are found, each once, though others come and go`(
+  func `tasks that exist throughout a lookup are found once, even if others come and go`(
     filter: TaskFilter
   ) {
     var random = SplitMix64(seed: 3)

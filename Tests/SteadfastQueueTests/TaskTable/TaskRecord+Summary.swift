@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskRecord {
-  /// Everything that a store keeps of a task, to compare two of them.
+  /// All stored properties of the task, for comparison.
   var summary: String {
     """
     \(id) \(queue) \(name) \(priority.rawValue) \(state) \

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Claims among many names.
+/// Claims with many names.
 @Suite struct TaskTableClaimTests {
   private var table = TaskTable()
   private var reference = ReferenceTable()
@@ -27,22 +27,22 @@ import Testing
     return claim.tasks
   }
 
-  /// Some names with room, of which a few have none.
-  private static func room(
+  /// Random names, each with a random limit, which may be zero.
+  private static func limits(
     of names: Int,
     among all: Int,
     _ random: inout SplitMix64
   ) -> [String: Int] {
-    var room: [String: Int] = [:]
-    while room.count < names {
+    var limits: [String: Int] = [:]
+    while limits.count < names {
       let name = "name \(Int.random(in: 0..<all, using: &random))"
-      room[name] = [0, 1, 2, .max].randomElement(using: &random)
+      limits[name] = [0, 1, 2, .max].randomElement(using: &random)
     }
-    return room
+    return limits
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
-  mutating func `tasks of many names are handed out in one order, whichever names a claim asks for`(
+  mutating func `tasks are claimed in one order, with any names in the request`(
     seed: UInt64
   ) {
     var random = SplitMix64(seed: seed)
@@ -66,7 +66,7 @@ import Testing
       default: break
       }
       guard number.isMultiple(of: 5) else { continue }
-      let names = Self.room(
+      let names = Self.limits(
         of: [1, 3, 10, nameCount].randomElement(using: &random) ?? 1,
         among: nameCount + 10,
         &random
@@ -85,7 +85,7 @@ import Testing
     #expect(table.lanes.queues[0].ranking.isEmpty)
   }
 
-  @Test mutating func `names whose tasks are gone leave nothing behind`() {
+  @Test mutating func `names whose tasks were all removed use no memory`() {
     for round in 0..<10 {
       for number in 1...100 {
         table.insert(.make(number, name: "user \(round) \(number)"))

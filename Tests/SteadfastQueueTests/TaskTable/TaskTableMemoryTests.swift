@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What tasks remember, while changes are staged and not committed yet.
+/// The memories of tasks while changes are staged and not committed yet.
 @Suite struct TaskTableMemoryTests {
   var table = TaskTable()
 
@@ -22,7 +22,7 @@ import Testing
 
   private let complete = TaskChange.complete(.numbered(1), named: "open", value: [7])
 
-  @Test mutating func `a holder whose last step is not committed yet is not superseded`() {
+  @Test mutating func `a holder with a step that is not committed yet is not superseded`() {
     let lease = begin(.make(1, key: "k"))
     _ = table.apply([.insert(.make(2, key: "k"), onDuplicate: .keep)])
     let step = table.stage(.remember(lease, named: "step", value: [1]))
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `a step that is rolled back counts for nothing`(isLast: Bool) {
+  mutating func `a step that is rolled back does not prevent a superseding`(isLast: Bool) {
     let lease = begin(.make(1, key: "k"))
     _ = table.apply([.insert(.make(2, key: "k"), onDuplicate: .keep)])
     let steps = ["a", "b"].map { table.stage(.remember(lease, named: $0, value: [1])) }
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `a completion and a suspension that are both staged miss each other in no order`(
+  mutating func `a completion and a suspension that are both staged wake the task, in either order`(
     suspendsFirst: Bool
   ) {
     let lease = begin(.make(1), open: "open")
@@ -64,7 +64,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `of two completions that are both staged the first counts`() {
+  @Test mutating func `of two staged completions, the first counts`() {
     _ = begin(.make(1), open: "open")
     let staged = [7, 8].map {
       table.stage(.complete(.numbered(1), named: "open", value: [$0]))
@@ -73,7 +73,7 @@ import Testing
     #expect(table.memory(of: .numbered(1))["open"] == [7])
   }
 
-  /// A change to a suspended task that is staged when its completion comes.
+  /// A staged change to a suspended task whose wait is then completed.
   enum Control: CaseIterable {
     case cancel, leave, pause, restart, forget, reschedule, update
 
@@ -92,7 +92,7 @@ import Testing
   }
 
   @Test(arguments: Control.allCases, [false, true])
-  mutating func `a completion of a task that another staged change holds comes to the same`(
+  mutating func `a completion after another staged change has the same effect as without staging`(
     control: Control,
     isRolledBack: Bool
   ) {
@@ -115,7 +115,7 @@ import Testing
   }
 
   @Test(arguments: Control.allCases)
-  mutating func `a completion that is committed before another staged change comes first`(
+  mutating func `a completion that is committed before another staged change takes effect first`(
     control: Control
   ) {
     let lease = begin(.make(1), open: "open")
@@ -124,7 +124,7 @@ import Testing
     let completion = table.stage(complete)
     let held = table.stage(control.change)
     let completed = table.commit(completion)
-    // No claim takes a task that another change holds.
+    // No claim returns a task with a staged change.
     #expect(table.claim(1).isEmpty)
     let outcomes = [completed, table.commit(held)]
     #expect(outcomes == plain.apply([complete]) + plain.apply([control.change]))

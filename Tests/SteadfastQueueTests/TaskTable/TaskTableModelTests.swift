@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a table, a reference, and the journal that would be written.
+/// Random operations on a table, compared with a reference and with the journal that is written.
 private struct Comparison {
   private var random: SplitMix64
   private var table = TaskTable()
@@ -41,7 +41,7 @@ private struct Comparison {
     }
   }
 
-  /// What a process finds when it opens the file after this process was killed.
+  /// Checks the state that a new process reads from the file if this process is killed.
   func checkRestart() throws {
     var found = try JournalReader.read(storage.bytes).table
     var expected = reference
@@ -80,7 +80,7 @@ private struct Comparison {
     try #require(table.memoryCount == count, "\(moment)")
   }
 
-  /// Tasks that were unparked together may be handed out in any order.
+  /// Checks the order of claimed tasks; those that were unparked together may be in any order.
   private static func requireClaimed(
     _ claim: Claim,
     of reference: inout ReferenceTable,
@@ -125,7 +125,7 @@ private struct Comparison {
 
   private mutating func drawName() -> String { Self.names[Int(random.next() % 3)] }
 
-  /// Completes a value of a task that has one open, or of any other task.
+  /// Completes a wait of a task, usually of one with an open completion.
   private mutating func complete() throws {
     let open = reference.entries.filter { $0.memory.values.contains([]) }.map(\.record.id)
     let id =
@@ -135,7 +135,7 @@ private struct Comparison {
     try apply(.complete(id, named: drawName(), value: [UInt8(random.next() % 256)]))
   }
 
-  /// Lets a claimed task remember something, or suspends it.
+  /// Stores a value in the memory of a claimed task.
   private mutating func remember(_ lease: Lease) throws {
     let value = [[], Array("text".utf8), [0, UInt8(random.next() % 256)]][Int(random.next() % 3)]
     try apply(.remember(lease, named: drawName(), value: value))
@@ -188,7 +188,7 @@ private struct Comparison {
 
   private mutating func drawQueue() -> String { random.next() % 3 == 0 ? "q" : "" }
 
-  /// Dependencies on tasks that came shortly before, or of a batch whose follower came before.
+  /// Draws dependencies on recently inserted tasks, and perhaps a recently inserted follower.
   private mutating func drawDependencies() -> TaskDependencies? {
     guard lastNumber > 6, random.next() % 2 == 0 else { return nil }
     var numbers: Set<Int> = []
@@ -220,7 +220,7 @@ private struct Comparison {
 
   private mutating func end() throws {
     guard !leases.isEmpty else { return }
-    // Now and then the lease stays in the list, and is used a second time when it is stale.
+    // One lease in five remains in the list, and may be used again when it is stale.
     let index = Int(random.next() % UInt64(leases.count))
     let lease = leases[index]
     if random.next() % 5 != 0 { leases.remove(at: index) }
@@ -242,9 +242,9 @@ private struct Comparison {
     }
   }
 
-  /// What a user does to a task, whatever its state.
+  /// Applies an operation of a user to a task in any state.
   private mutating func control() throws {
-    // Most often one of the latest tasks, which others wait for or that wait for others.
+    // Usually one of the latest tasks, which often have dependencies or dependents.
     let isLate = random.next() % 3 > 0
     let age = Int(random.next() % (isLate ? 8 : UInt64(lastNumber + 1)))
     let id = TaskID.numbered(max(1, lastNumber - age))
@@ -280,7 +280,7 @@ private struct Comparison {
 
 @Suite struct TaskTableModelTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 5)))
-  func `a table does what its reference does, and a restart finds the same`(seed: UInt64) throws {
+  func `a table behaves like its reference, also after a restart`(seed: UInt64) throws {
     var comparison = try Comparison(seed: seed)
     for part in 0..<10 {
       try comparison.run(operations: 30)

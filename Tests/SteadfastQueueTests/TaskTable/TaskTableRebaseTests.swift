@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test(arguments: 1...100 as ClosedRange<UInt64>)
-  func `nothing is left to move, whatever was dated later`(seed: UInt64) throws {
+  func `a rebase moves all dates that are later than the clock`(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     func date() -> Double { Double(random.next() % 100) }
     var table = TaskTable()
@@ -29,7 +29,7 @@ import Testing
       _ = table.apply([.insert(record, onDuplicate: .keep)])
       let claimed = date()
       for task in table.claim(Self.request(Int(random.next() % 2), claimed)).tasks {
-        // Claims with later dates came before.
+        // Earlier claims had later dates.
         #expect(task.record.availableDate <= .seconds(claimed))
         let failure = TaskFailure(reason: "no", date: .seconds(date()))
         let retry = TaskChange.retry(
@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  @Test func `a task that was restored from a file is moved as one that was inserted`() {
+  @Test func `a rebase moves a task that was read from a file like one that was inserted`() {
     for failed in [false, true] {
       var record = Self.record(1, created: failed ? 1 : 50, available: failed ? 60 : 50)
       record.failedDate = failed ? .seconds(50) : nil
@@ -75,7 +75,7 @@ import Testing
     }
   }
 
-  /// A table that was read from a file: each task was made at a date, and is available from one on.
+  /// A table that was read from a file, with tasks of these dates.
   private static func replayed(_ dates: [(created: Double, available: Double)]) -> TaskTable {
     var table = TaskTable()
     for (index, date) in dates.enumerated() {
@@ -86,7 +86,7 @@ import Testing
     return table
   }
 
-  @Test func `what was available when a file was written is ready when it is read`() {
+  @Test func `tasks that were available when a file was written are ready when it is read`() {
     var table = Self.replayed((1...10).map { (Double($0), Double($0)) } + [(5, 12)])
     #expect(table.waiting.count == 1)
     let claim = table.claim(Self.request(99, 11))
@@ -94,8 +94,7 @@ import Testing
     #expect(claim.nextDate == .seconds(12))
   }
 
-  @Test func `by a clock that is behind the last one, no task is handed out that is not available`()
-  {
+  @Test func `a lagging clock never makes a task available early`() {
     var table = Self.replayed((1...10).map { (Double($0), Double($0)) })
     var claim = table.claim(Self.request(99, 4))
     #expect(claim.tasks.numbers == Array(1...4))

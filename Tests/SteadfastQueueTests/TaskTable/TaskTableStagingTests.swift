@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are decided while others are staged and not committed yet.
+/// Decisions about changes while others are staged and not committed yet.
 @Suite struct TaskTableStagingTests {
   var table = TaskTable()
 
-  /// A request for a task that has ended; the task is number 1 and has the key "k".
+  /// A request for the ended task 1, which has the key "k".
   enum Request: CaseIterable {
     case restart, remove
 
@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: Request.allCases)
-  mutating func `an ended task is left alone until it is known whether a pruning removes it`(
+  mutating func `no change applies to an ended task until staged prunings are decided`(
     request: Request
   ) {
     insertEnded()
@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(arguments: Request.allCases)
-  func `a file with a request for a task together with its pruning can be read`(
+  func `a file with a request for a task and a concurrent pruning can be read`(
     request: Request
   ) async throws {
     let (storage, executor) = (MemoryStorage(), ManualExecutor { 0 })
@@ -56,7 +56,7 @@ import Testing
         retains: true
       )
       _ = try await core.apply([cancellation], .durable)
-      // Both are decided before either is written.
+      // Both changes are decided before either is written.
       async let pruning = core.apply(
         [.prune(.cancelled, endedBefore: nil, keepingLatest: 0, now: .distantPast)],
         .durable
@@ -71,7 +71,7 @@ import Testing
     #expect(read.brokenInvariants() == [])
   }
 
-  @Test mutating func `a task that a staged change holds makes no claim ask again at once`() {
+  @Test mutating func `a task with a staged change does not make the queue claim again at once`() {
     table.insert(.make(1))
     table.insert(.make(2))
     let change = table.stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(0), retains: false))
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `no claim takes the new head of an order key while a staged change holds it`(
+  mutating func `no claim returns the new head of an order key while it has a staged change`(
     isRolledBack: Bool
   ) {
     for number in 1...2 { table.insert(.make(number, order: "o")) }
@@ -97,7 +97,7 @@ import Testing
     #expect(late == (isRolledBack ? [2] : []))
   }
 
-  @Test mutating func `a task that a change has held is ready when its date has come`() {
+  @Test mutating func `a due task is available once its staged change is rolled back`() {
     table.insert(.make(1, available: 60))
     table.insert(.make(2))
     let change = table.stage(.pause(.unclaimed(.numbered(1))))
@@ -107,7 +107,7 @@ import Testing
     #expect(table.claim(9, at: 100).numbers == [1])
   }
 
-  @Test mutating func `a clock that went back a little makes nothing available early`() {
+  @Test mutating func `a clock that goes back a little makes no task available early`() {
     table.insert(.make(1, available: 10))
     #expect(table.claim(9, at: 10).numbers == [1])
     #expect(table.claim(9, at: 9.5).numbers == [])
@@ -117,7 +117,7 @@ import Testing
   }
 
   @Test
-  mutating func `parked tasks wait again in the order of parking, after a compaction too`()
+  mutating func `unparked tasks are in the order of parking, also after a compaction`()
     throws
   {
     for number in 1...5 { table.insert(.make(number)) }

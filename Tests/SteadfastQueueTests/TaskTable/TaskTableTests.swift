@@ -8,7 +8,7 @@ import Testing
 
   // MARK: Order
 
-  @Test mutating func `higher priority goes first, then the earlier date, then enqueueing`() {
+  @Test mutating func `tasks are ordered by priority, then by date, then by insertion`() {
     table.insert(.make(1, priority: .low))
     table.insert(.make(2, available: -1))
     table.insert(.make(3, available: -5))
@@ -17,7 +17,7 @@ import Testing
     #expect(table.claim(9).numbers == [5, 3, 2, 4, 1])
   }
 
-  @Test mutating func `a name whose tasks are gone is told from one that is empty`() {
+  @Test mutating func `a name without tasks is distinct from the empty name`() {
     for number in [1, 2, 3] as [Int] {
       let name = number == 2 ? "" : "Note"
       table.insert(.make(number, name: name))
@@ -29,13 +29,13 @@ import Testing
     }
   }
 
-  @Test mutating func `a task is not handed out before its date`() {
+  @Test mutating func `a task is not claimed before its date`() {
     table.insert(.make(1, available: 60))
     #expect(table.claim(1, at: 59.9).numbers == [])
     #expect(table.claim(1, at: 60).numbers == [1])
   }
 
-  @Test mutating func `a claim says when asking again is worth it`() {
+  @Test mutating func `a claim reports when the next task is available`() {
     table.insert(.make(1))
     table.insert(.make(2))
     table.insert(.make(3, available: 60))
@@ -49,19 +49,19 @@ import Testing
     )
   }
 
-  @Test mutating func `a claim hands out no more of a name than there is room for`() {
+  @Test mutating func `a claim respects the limit of each name`() {
     for number in 1...4 { table.insert(.make(number, name: number < 4 ? "A" : "B")) }
     #expect(table.claim(9, ["A": 2, "B": 5]).numbers == [1, 2, 4])
   }
 
-  @Test mutating func `tasks of names that no claim asks for stay, and hold up no other task`() {
+  @Test mutating func `tasks whose names no claim requests remain, and do not delay other tasks`() {
     table.insert(.make(1, name: "Unknown", priority: .high))
     table.insert(.make(2))
     #expect(table.claim(9).numbers == [2])
     #expect(table.count(matching: .unfinished) == 2)
   }
 
-  @Test mutating func `far-future tasks of high priority hold no ready task up`() {
+  @Test mutating func `far-future tasks of high priority don't delay ready tasks`() {
     for number in 1...1000 { table.insert(.make(number, priority: .high, available: 1e9)) }
     table.insert(.make(1001, priority: .low))
     #expect(table.claim(1).numbers == [1001])
@@ -69,7 +69,7 @@ import Testing
 
   // MARK: Leases
 
-  @Test mutating func `a claimed task is not handed out again until it is released`() {
+  @Test mutating func `a claimed task is not claimed again until it is released`() {
     table.insert(.make(1))
     let claimed = table.claim(1)
     #expect(table.claim(1).isEmpty)
@@ -77,14 +77,14 @@ import Testing
     #expect(table.claim(1).numbers == [1])
   }
 
-  @Test mutating func `a released task returns to its place in line`() {
+  @Test mutating func `a released task returns to its position in line`() {
     for number in 1...3 { table.insert(.make(number)) }
     let first = table.claim(1)
     _ = table.apply([.release(first[0].lease)])
     #expect(table.claim(3).numbers == [1, 2, 3])
   }
 
-  @Test mutating func `a retried task goes behind its equals`() {
+  @Test mutating func `a retried task goes behind tasks of the same rank`() {
     for number in 1...3 { table.insert(.make(number)) }
     let first = table.claim(1)
     _ = table.apply([
@@ -102,13 +102,13 @@ import Testing
     table.insert(.make(1))
     let old = table.claim(1)[0].lease
     _ = table.apply([.release(old)])
-    let present = table.claim(1)[0].lease
+    let current = table.claim(1)[0].lease
     #expect(table.apply([.succeed(old, at: .seconds(1), retains: true)]) == [.stale])
-    #expect(table.apply([.succeed(present, at: .seconds(1), retains: false)]) == [.done])
-    #expect(table.apply([.succeed(present, at: .seconds(1), retains: false)]) == [.stale])
+    #expect(table.apply([.succeed(current, at: .seconds(1), retains: false)]) == [.done])
+    #expect(table.apply([.succeed(current, at: .seconds(1), retains: false)]) == [.stale])
   }
 
-  @Test mutating func `a failure is noted, and a retry ends a row of interruptions`() throws {
+  @Test mutating func `a retry stores the failure and resets the interruption count`() throws {
     var record = TaskRecord.make(1)
     record.interruptionCount = 3
     table.insert(record)
@@ -128,7 +128,7 @@ import Testing
 
   // MARK: Ended tasks
 
-  @Test mutating func `ended tasks leave by count, the oldest first`() {
+  @Test mutating func `ended tasks are pruned by count, the oldest first`() {
     for number in 1...5 { table.insert(.make(number)) }
     for claimed in table.claim(5) {
       _ = table.apply([.succeed(claimed.lease, at: .seconds(1), retains: true)])
@@ -139,7 +139,7 @@ import Testing
     #expect(left.allSatisfy { $0.state == .succeeded })
   }
 
-  @Test mutating func `ended tasks leave by age`() {
+  @Test mutating func `ended tasks are pruned by age`() {
     for number in 1...3 { table.insert(.make(number)) }
     for (claimed, date) in zip(table.claim(3), [10.0, 20, 30]) {
       let failure = TaskFailure(reason: "no", date: .seconds(date))
@@ -151,7 +151,7 @@ import Testing
     #expect(table.count(matching: .deadLetters) == 2)
   }
 
-  @Test mutating func `a parked task is not handed out until it is unparked`() {
+  @Test mutating func `a parked task is not claimed until it is unparked`() {
     table.insert(.make(1))
     let failure = TaskFailure(reason: "can't be read", date: .seconds(1))
     _ = table.apply([.park(table.claim(1)[0].lease, failure: failure)])
@@ -163,7 +163,7 @@ import Testing
 
   // MARK: Staging
 
-  @Test mutating func `an insertion is not handed out before it is committed`() {
+  @Test mutating func `a task is not claimed before its insertion is committed`() {
     let staged = table.stage(.insert(.make(1, key: "k"), onDuplicate: .keep))
     #expect(table.claim(1).isEmpty)
     #expect(table.count(matching: TaskFilter()) == 0)
@@ -172,14 +172,14 @@ import Testing
     #expect(table.claim(1).numbers == [1])
   }
 
-  @Test mutating func `an insertion that is rolled back leaves nothing`() {
+  @Test mutating func `an insertion that is rolled back leaves no trace`() {
     let staged = table.stage(.insert(.make(1, key: "k"), onDuplicate: .keep))
     table.rollBack(staged)
     #expect(table.insert(.make(2, key: "k")) == .done)
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a replacement that is rolled back leaves the replaced task in its place`() {
+  @Test mutating func `a replacement that is rolled back leaves the original task in place`() {
     table.insert(.make(1, key: "k"))
     table.insert(.make(2))
     let staged = table.stage(.insert(.make(3, key: "k"), onDuplicate: .replace))
@@ -189,7 +189,7 @@ import Testing
     #expect(table.claim(9).numbers == [1])
   }
 
-  @Test mutating func `a task that a staged change holds takes no second change`() {
+  @Test mutating func `a task with a staged change accepts no other change`() {
     table.insert(.make(1))
     let lease = table.claim(1)[0].lease
     let staged = table.stage(.succeed(lease, at: .seconds(1), retains: false))
@@ -198,7 +198,7 @@ import Testing
     #expect(table.apply([.release(lease)]) == [.done])
   }
 
-  @Test func `parked tasks wait again though a change behind it is rolled back`() {
+  @Test func `parked tasks are unparked even if a later change is rolled back`() {
     var table = TaskTable()
     let record = TaskRecord(
       id: TaskID(high: 1, low: 1),
@@ -218,7 +218,7 @@ import Testing
     #expect(table.record(of: record.id)?.state == .waiting)
   }
 
-  @Test func `a refused batch leaves no pruning staged`() {
+  @Test func `a rejected write leaves no pruning staged`() {
     var table = TaskTable()
     let record = TaskRecord(
       id: TaskID(high: 1, low: 1),

@@ -11,13 +11,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Dates that a database can hold, and what becomes of others.
+/// Dates and durations at and beyond the bounds of what every store can represent.
 @Suite(.virtualTime) struct DateBoundsTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// The first second of the year 10000, and the last one before it.
+  /// The first second of the year 10000, and the second before it.
   private static let late = Date.seconds(253_402_300_800)
   private static let last = Date.seconds(253_402_300_799)
   private static let early = Date.distantPast - 1
@@ -26,7 +26,7 @@ import Foundation
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> Void
 
-  /// Calls with a date or a duration that is too far, each with the word that names it.
+  /// Calls with a date or a duration beyond the bounds, each with a word that the error contains.
   private static let calls: [(String, Enqueuing)] = [
     ("availableDate", { try await $0.enqueue(Note("a"), availableDate: DateBoundsTests.late) }),
     ("availableDate", { try await $0.enqueue(Note("a"), availableDate: DateBoundsTests.early) }),
@@ -53,7 +53,7 @@ import Foundation
   ]
 
   @Test(arguments: DateBoundsTests.calls.indices)
-  func `a date or a duration that is too far is refused, and the error names it and the bound`(
+  func `a date or a duration beyond the bounds is rejected, and the error names it and the bound`(
     index: Int
   ) async throws {
     let (word, call) = Self.calls[index]
@@ -67,7 +67,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `dates and durations at their bounds come back as they were given`(
+  func `dates and durations at their bounds are stored unchanged`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -97,7 +97,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store refuses a change with a date that is too far`(kind: StoreKind) async throws {
+  func `a store rejects a change with a date beyond the bounds`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let lease = Lease(id: .numbered(1), token: 1)
       let id = TaskTarget.unclaimed(.numbered(1))
@@ -153,7 +153,7 @@ import Foundation
     }
   }
 
-  @Test func `a duration has no more microseconds than the longest that can be stored`() {
+  @Test func `the microseconds of a duration are limited to those of the longest storable one`() {
     let most: Int64 = 100_000_000_000_000_000
     #expect(Duration.seconds(Int64.max).microseconds == most)
     #expect(Duration.seconds(Int64.min).microseconds == -most)
@@ -161,7 +161,7 @@ import Foundation
     #expect(Duration.milliseconds(-1).microseconds == -1_000)
   }
 
-  // MARK: What the queue computes
+  // MARK: Computed dates
 
   @Test func `dates that the queue computes stay within the bounds`() async throws {
     let huge = Duration.seconds(Int64.max)
@@ -191,7 +191,8 @@ import Foundation
   }
 
   @Test(arguments: [1e12, -1e12, 1e300])
-  func `a clock of any date lets tasks be added, performed and ended`(seconds: Double) async throws
+  func `tasks can be added, performed and ended by a clock of any date`(seconds: Double)
+    async throws
   {
     let clock = VirtualClock(date: .seconds(seconds))
     var configuration = TaskQueueConfiguration()
@@ -209,7 +210,7 @@ import Foundation
 
   // MARK: Files of earlier versions
 
-  @Test func `a file with dates beyond the bounds is opened, and its tasks are as they were`()
+  @Test func `a file with dates beyond the bounds can be opened, and its tasks are unchanged`()
     async throws
   {
     let clock = clock
@@ -232,7 +233,7 @@ import Foundation
         #expect(tasks.map(\.expiryDate) == [nil, .seconds(1e15), nil])
         try await store.close()
       }
-      // They are performed and changed as any other.
+      // The tasks can be performed and changed like others.
       let store = JSONFileStore(at: url)
       let queue = TaskQueue(persistence: store, clock: clock)
       await queue.register(Note.self) { _, _ in }
@@ -252,7 +253,7 @@ private struct Later: RetryAwareError {
 
 private struct Far: TaskPayload {}
 
-/// A handler that chooses a date as far away as a date can be.
+/// A handler that chooses a retry date far beyond the bounds.
 private struct FarHandler: TaskHandler {
   func perform(_ payload: Far, in context: TaskContext) async throws { throw Refusal() }
 

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What printing shows, and what an app shows of an error.
+/// The descriptions of types, and the localized descriptions of errors.
 @Suite struct DescriptionTests {
   private let clock = VirtualClock()
 
-  @Test func `an app can show what every error says`() async throws {
+  @Test func `every error has a localized description`() async throws {
     let queue = TaskQueue(clock: clock)
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note("a"), maxRetries: -1)
@@ -29,7 +29,7 @@ import Testing
     #expect(snoozed.localizedDescription == "snoozed for 5.0 seconds")
   }
 
-  @Test func `printing names the task, and never shows its payload`() async throws {
+  @Test func `descriptions name the task, but never its payload, keys or tags`() async throws {
     let queue = TaskQueue(name: "uploads", clock: clock)
     let events = queue.events
     let log = Log<String>()

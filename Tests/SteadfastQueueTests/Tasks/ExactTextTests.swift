@@ -5,18 +5,20 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Texts that look alike, and that Swift takes for equal, though their bytes differ.
+/// Texts that Swift considers equal although their bytes differ.
 @Suite(.virtualTime) struct ExactTextTests {
   private let clock: VirtualClock
-  /// A letter as one scalar.
+  /// A letter as one Unicode scalar.
   private let one = "\u{e9}"
-  /// The same letter as two.
+  /// The same letter as two scalars.
   private let two = "e\u{301}"
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: StoreKind.allCases)
-  func `unique keys of other bytes are other keys, in one call too`(kind: StoreKind) async throws {
+  func `unique keys with different bytes are different, even within one call`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, clock: clock)
       let keys = [one, two, one]
@@ -34,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a handler gets the tasks of its name, and those of another one go to the fallback`(
+  func `a handler gets only tasks whose names have the same bytes`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -55,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `a second handler for a name that Swift takes for the same is refused`() async throws {
+  @Test func `a second handler for a name that Swift considers equal is rejected`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(name: one) { _, _ in }
     await queue.register(name: one) { _, _ in }
@@ -69,8 +71,7 @@ import Testing
     #expect(await queueError { try await other.open() }?.code == .nameTaken)
   }
 
-  @Test func `parked tasks of both names are unparked for a handler and the fallback`() async throws
-  {
+  @Test func `parked tasks are unparked for the handler and for the fallback`() async throws {
     let store = InMemoryStore()
     for (number, name) in [one, two].enumerated() {
       _ = try await store.apply(
@@ -89,7 +90,7 @@ import Testing
     #expect(count == 2)
   }
 
-  @Test func `the bytes of names, keys and tags survive the file`() async throws {
+  @Test func `a file preserves the bytes of names, keys and tags`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue.jsonl")
       for _ in 1...2 {

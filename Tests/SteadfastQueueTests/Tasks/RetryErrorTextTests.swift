@@ -8,7 +8,7 @@ import Testing
       TimeoutError(limit: .seconds(5)), NotYet("pending"), NotYet(retryAfter: .seconds(5)),
     ] as [any Error]
   )
-  func `a localized description says what the error says`(error: any Error) {
+  func `the localized description of an error is its description`(error: any Error) {
     #expect(error.localizedDescription == "\(error)")
     #expect(error.localizedDescription.contains(";"))
   }

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct TaskIDTests {
-  @Test func `an identity is a version 7 UUID`() throws {
+  @Test func `an ID is a version 7 UUID`() throws {
     var generator = TaskIDGenerator(.seeded(1))
     let id = generator.next(at: .seconds(1_700_000_000.123))
     let uuid = try #require(UUID(uuidString: id.description))
@@ -14,7 +14,7 @@ import Testing
     #expect(["8", "9", "a", "b"].contains(id.description.dropFirst(19).first))
   }
 
-  @Test func `text is read back, in either case`() throws {
+  @Test func `the text of an ID can be read again, in either case`() throws {
     var generator = TaskIDGenerator(.system)
     for _ in 0..<100 {
       let id = generator.next(at: Date())
@@ -30,14 +30,14 @@ import Testing
     "018bcfe5-687b-7000-8000-00000000000g", "018bcfe5_687b-7000-8000-000000000000",
     "018bcfe5-687b-7000-8000-0000000000000",
   ])
-  func `other text is not an identity`(text: String) {
+  func `other text is not an ID`(text: String) {
     #expect(TaskID(text) == nil)
     #expect(throws: DecodingError.self) {
       try JSONDecoder().decode([TaskID].self, from: JSONEncoder().encode([text]))
     }
   }
 
-  @Test func `identities sort in the order of making, whatever the clock does`() {
+  @Test func `IDs sort in the order of their creation, even if the clock goes back`() {
     var generator = TaskIDGenerator(.seeded(3))
     var last = generator.next(at: .seconds(1000))
     for number in 0..<20_000 {
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [-1e18, -1, 0, 1e18, .nan])
-  func `identities are made in order at any date, and are read back`(seconds: Double) {
+  func `IDs are in order at any date, and can be read again`(seconds: Double) {
     var generator = TaskIDGenerator(.seeded(3))
     let first = generator.next(at: .seconds(seconds))
     let second = generator.next(at: .seconds(seconds))
@@ -56,7 +56,7 @@ import Testing
     #expect(TaskID(first.description) == first && TaskID(second.description) == second)
   }
 
-  @Test func `a dictionary with identities as keys is a JSON object, and is read back`() throws {
+  @Test func `a dictionary with IDs as keys is encoded as a JSON object`() throws {
     let id = try #require(TaskID("01020304-0506-0708-090a-0b0c0d0e0f10"))
     let json = try JSONEncoder().encode([id: 1])
     #expect(String(decoding: json, as: UTF8.self) == #"{"01020304-0506-0708-090a-0b0c0d0e0f10":1}"#)

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct TaskRecordRebaseTests {
-  /// A task by its dates, before and after the clock went back to 100.
+  /// The dates of a task before and after the clock went back to 100.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let before: (created: Double, failed: Double?, available: Double, from: Double?)
@@ -23,7 +23,7 @@ import Testing
       after: (0, 100, 100, 100)
     ),
     Case(
-      testDescription: "a failure in the past stays, and so does the retry",
+      testDescription: "a failure in the past does not move, nor does its retry",
       before: (0, 99, 5000, 99),
       after: (0, 99, 5000, 99)
     ),
@@ -43,27 +43,27 @@ import Testing
       after: (100, nil, 101, 100)
     ),
     Case(
-      testDescription: "a date that had come is due before now",
+      testDescription: "a date that had already passed is still in the past",
       before: (5000, nil, 4990, 5000),
       after: (100, nil, 90, 100)
     ),
     Case(
-      testDescription: "a chosen date stays",
+      testDescription: "a chosen date does not move",
       before: (5000, nil, 5001, nil),
       after: (100, nil, 5001, nil)
     ),
     Case(
-      testDescription: "a date that was chosen after a failure stays",
+      testDescription: "a date that was chosen after a failure does not move",
       before: (5000, 5000, 5001, nil),
       after: (100, 100, 5001, nil)
     ),
     Case(
-      testDescription: "a date in the past stays",
+      testDescription: "a date in the past does not move",
       before: (99, nil, 99, nil),
       after: (99, nil, 99, 99)
     ),
   ])
-  func `what was counted from a later date is counted from now, once`(test: Case) {
+  func `a rebase moves delays that count from a later date, but only once`(test: Case) {
     var record = TaskRecord(
       id: .numbered(1),
       name: "Note",
@@ -83,7 +83,7 @@ import Testing
     }
   }
 
-  @Test func `a sleep that was counted from a later date ends, and one until a date does not`() {
+  @Test func `a rebase ends a sleep for a duration, but not a sleep until a date`() {
     for origin in [5000.0, nil] {
       var record = TaskRecord.make(1, created: 4000)
       record.suspend(until: .seconds(6000), countedFrom: origin.map(Date.seconds))
@@ -95,7 +95,7 @@ import Testing
   }
 
   @Test(arguments: TaskState.allCases)
-  func `what was counted from the creation keeps its distance, whatever became of the task`(
+  func `dates relative to the creation keep their distance from it, in any state`(
     state: TaskState
   ) {
     var record = TaskRecord.make(1, key: "k", created: 5000, uniqueFor: 30, maxDelay: 40)
@@ -105,7 +105,7 @@ import Testing
     #expect(record.latestDate == .seconds(140))
   }
 
-  @Test func `what a task by the right clock has set stays when its twin is moved`() {
+  @Test func `a rebase does not move the dates of a replacement by the correct clock`() {
     var record = TaskRecord.make(1, key: "k", created: 5000)
     let new = TaskRecord.make(
       2,

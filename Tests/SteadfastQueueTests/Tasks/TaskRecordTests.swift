@@ -23,17 +23,17 @@ import Testing
     )
   }
 
-  @Test func `a task takes 64 bytes in a table, besides what never changes about it`() {
+  @Test func `a task uses 64 bytes in a table, apart from its constant properties`() {
     #expect(MemoryLayout<TaskRecord>.stride <= 40)
     #expect(MemoryLayout<TaskTable.Entry>.stride <= 64)
   }
 
   @Test(arguments: [RetryLimit.atMost(0), .atMost(10), .atMost(.max), .alwaysRetry])
-  func `a record has the limit of retries that it was made with`(limit: RetryLimit) {
+  func `a record stores each retry limit exactly`(limit: RetryLimit) {
     #expect(record(maxRetries: limit).maxRetries == limit)
   }
 
-  @Test func `each of the things that few tasks have is kept without the others`() {
+  @Test func `rarely used properties are independent of each other`() {
     let tagged = record(tags: ["red"])
     #expect(tagged.tags == ["red"])
     #expect(tagged.timeLimit == nil)
@@ -46,7 +46,7 @@ import Testing
     #expect(expiring.tags.isEmpty)
   }
 
-  @Test func `each of the things that go wrong is kept without the others, and in this copy`() {
+  @Test func `properties of failures are independent of each other and of copies`() {
     let clean = record()
     var failed = clean
     failed.failedDate = .seconds(0)
@@ -68,7 +68,7 @@ import Testing
     #expect(clean.lastError == nil)
   }
 
-  @Test func `a task with retries counts as postponed unless the record says otherwise`() {
+  @Test func `a record with retries is postponed unless it is created otherwise`() {
     func record(_ retryCount: Int, _ isPostponed: Bool?) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),
@@ -87,7 +87,7 @@ import Testing
     #expect(!task.isPostponed)
   }
 
-  @Test func `the last five failures are kept, the oldest first, and those before shorter`() {
+  @Test func `a record has the last five failures, all but the latest shortened`() {
     var task = record()
     #expect(task.failures.isEmpty)
     let long = String(repeating: "é", count: 499) + "e\u{301}" + String(repeating: "x", count: 99)
@@ -106,7 +106,7 @@ import Testing
     #expect(task.earlierFailures == Array(task.failures.dropLast()))
     #expect(
       record(task).failures == task.failures,
-      "a store that keeps the earlier ones as they are has the same failures"
+      "a record that is restored from its stored failures has the same ones"
     )
   }
 
@@ -123,7 +123,7 @@ import Testing
     )
   }
 
-  @Test func `a renewed task waits, and nothing is left of what went wrong`() {
+  @Test func `a restarted task waits, and its failures are cleared`() {
     var task = record(tags: ["red"])
     task.retryCount = 3
     task.interruptionCount = 2

@@ -19,7 +19,7 @@ import Foundation
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> Void
 
-  /// Calls with a NUL, each with the word that names where it is.
+  /// Calls with a NUL in a text, each with the parameter that the error names.
   private static let calls: [(String, Enqueuing)] = [
     ("name", { try await $0.enqueue(name: "a\0b") }),
     ("uniqueKey", { try await $0.enqueue(Note("a"), uniqueKey: "\0") }),
@@ -28,7 +28,7 @@ import Foundation
   ]
 
   @Test(arguments: TextFormTests.calls.indices)
-  func `a text with a NUL is refused, and the error names it`(index: Int) async throws {
+  func `a text with a NUL is rejected, and the error names the parameter`(index: Int) async throws {
     let (word, call) = Self.calls[index]
     let queue = TaskQueue(clock: clock)
     let error = await queueError { try await call(queue) }
@@ -38,7 +38,7 @@ import Foundation
     #expect(try await queue.count == 0)
   }
 
-  @Test func `default tags with a NUL are refused by whatever the queue is asked first`() async {
+  @Test func `default tags with a NUL are rejected by the first call of the queue`() async {
     var configuration = TaskQueueConfiguration()
     configuration.taskDefaults.tags = ["\0"]
     let queue = TaskQueue(configuration: configuration, clock: clock)
@@ -46,7 +46,7 @@ import Foundation
     #expect(error?.message.hasPrefix("taskDefaults.tags") == true)
   }
 
-  @Test func `a handler for a name with a NUL is refused`() async {
+  @Test func `a handler for a name with a NUL is rejected`() async {
     let queue = TaskQueue(clock: clock)
     await queue.register(name: "a\0b") { _, _ in }
     let error = await queueError { try await queue.open() }
@@ -55,7 +55,9 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `in the text of an error another character stands for a NUL`(kind: StoreKind) async throws {
+  func `a NUL in the text of a failure is replaced by another character`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, clock: clock)
       await queue.register(Note.self) { _, _ in throw Refusal("a\0b\0") }
@@ -73,12 +75,12 @@ import Foundation
       #expect(reasons == ["a\u{FFFD}b\u{FFFD}", "a\u{FFFD}b\u{FFFD}"])
       await queue.shutDown()
       try await run
-      let kept = try await store.tasks(matching: .deadLetters, after: nil, limit: 1)
-      #expect(kept.first?.failures.map(\.reason) == reasons)
+      let deadLetters = try await store.tasks(matching: .deadLetters, after: nil, limit: 1)
+      #expect(deadLetters.first?.failures.map(\.reason) == reasons)
     }
   }
 
-  @Test func `a long text of nothing but NULs is shortened to the limit`() throws {
+  @Test func `a long text of NULs is shortened to the limit`() throws {
     let judge = AttemptJudge(TaskQueueConfiguration())
     var generator = SplitMix64(seed: 0)
     let verdict = judge.verdict(
@@ -97,7 +99,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store refuses a change with a NUL in a text`(kind: StoreKind) async throws {
+  func `a store rejects a change with a NUL in a text`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let lease = Lease(id: .numbered(1), token: 1)
       let failure = TaskFailure(reason: "a\0", date: .seconds(0))
@@ -138,7 +140,7 @@ import Foundation
     }
   }
 
-  @Test func `payloads are bytes, and may have any of them`() async throws {
+  @Test func `payloads may contain any bytes`() async throws {
     let queue = TaskQueue(clock: clock)
     let texts = Log<String>()
     await queue.register(Note.self) { note, _ in texts.add(note.text) }
@@ -148,7 +150,7 @@ import Foundation
   }
 }
 
-/// Files that earlier versions have written, which refused no NUL.
+/// Files of earlier versions, which accepted NULs.
 @Suite(.virtualTime) struct OldTextFormTests {
   private func withOldFile(
     _ entries: [JournalEntry],
@@ -172,7 +174,7 @@ import Foundation
     return record
   }
 
-  @Test func `a file with NULs in its texts is opened, and its tasks are as they were`()
+  @Test func `a file with NULs in its texts can be opened, and its tasks are unchanged`()
     async throws
   {
     let lease = Lease(id: .numbered(2), token: 0)
@@ -191,14 +193,14 @@ import Foundation
       #expect(tasks.map(\.uniqueKey) == ["k\0", nil])
       #expect(tasks.map(\.tags) == [["t\0"], ["u\0"]])
       #expect(tasks.map(\.lastError) == ["e\0", "f\0"])
-      // They are found by their texts, and cancelled as any other.
+      // The tasks can be found by their texts.
       let filter = TaskFilter(uniqueKeys: ["k\0"], tags: ["t\0"])
       #expect(try await store.count(matching: filter) == 1)
     }
   }
 
   @Test
-  func `a fallback performs the tasks of such names, and none that is parked stops the queue`()
+  func `a fallback performs tasks whose names have NULs, and a parked one does not stop the queue`()
     async throws
   {
     let park = TaskChange.park(
@@ -222,7 +224,7 @@ import Foundation
       try await queue.runAvailable()
       #expect(names.entries == ["a\0"])
       #expect(try await queue.tasks(matching: TaskFilter(states: [.parked])).map(\.name) == ["b\0"])
-      // The text of its end has that of its last error.
+      // The reason of an expired task includes its last error.
       let ended = try await queue.tasks(matching: .deadLetters)
       #expect(ended.map(\.id) == [.numbered(3)])
       #expect(ended.first?.lastError?.hasSuffix("e\u{FFFD}") == true)

@@ -38,7 +38,7 @@ import Testing
     try await withRunning(queue) {
       await time.advance(by: .seconds(100))
       step(hours: -5)
-      // The queue notices the jump within a minute, and the delay begins again.
+      // The queue notices the jump within a minute, and the delay starts again.
       await time.advance(by: .seconds(660))
       #expect(log.entries.count == 2)
       await time.advance(by: .seconds(600))
@@ -48,7 +48,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a retry after the clock has gone back is not due by the later date`() async throws {
+  @Test func `after the clock went back, a retry waits for its whole delay`() async throws {
     let queue = await queue()
     try await withRunning(queue) {
       await time.advance(by: .seconds(60))
@@ -64,7 +64,7 @@ import Testing
   }
 
   @Test(arguments: [(-3600.0, -3600.0), (-0.5, 0), (5, 0)])
-  func `a pass follows a date that goes back, not one that trembles`(
+  func `the cutoff of a pass follows a clock that goes back, but not small steps`(
     step: Double,
     cutoff: Double
   ) throws {
@@ -74,7 +74,7 @@ import Testing
     #expect(machine.mode == .pass(cutoff: .seconds(cutoff)))
   }
 
-  @Test func `a task waits for its date after the clock has gone back in an empty queue`()
+  @Test func `a task waits for its date after the clock went back in an empty queue`()
     async throws
   {
     let queue = await queue()
@@ -88,7 +88,7 @@ import Testing
     #expect(try await queue.runAvailable() == 1)
   }
 
-  @Test func `a date that was chosen for a task is kept when the clock goes back`() async throws {
+  @Test func `a chosen date does not move when the clock goes back`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("chosen"), availableDate: time.clock.date + 600)
     try await withRunning(queue) {
@@ -112,7 +112,7 @@ import Testing
     }
   }
 
-  @Test func `a clock that steps back and forth by little changes nothing`() async throws {
+  @Test func `a clock that steps back and forth by half a second changes nothing`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("bad"))
     try await withRunning(queue) {
@@ -149,21 +149,22 @@ import Testing
       try await reopened.close()
 
       let reread = JSONFileStore(at: url)
-      let kept = try await queue(reread).tasks().map(\.availableDate)
-      #expect(kept == [time.clock.date + 600, time.clock.date + 240 * 3600 + 6600])
+      let stored = try await queue(reread).tasks().map(\.availableDate)
+      #expect(stored == [time.clock.date + 600, time.clock.date + 240 * 3600 + 6600])
       try await reread.close()
     }
   }
 
-  @Test func `a task that was to be performed at once is, after a restart too`() async throws {
+  @Test func `a task without a delay is due even if the clock went back before a restart`()
+    async throws
+  {
     let store = InMemoryStore()
     try await queue(store).enqueue(Note("good"))
     step(hours: -24)
     #expect(try await queue(store).runAvailable() == 1)
   }
 
-  @Test func `a pass after the clock has gone back performs what is due by its date`() async throws
-  {
+  @Test func `a pass performs the tasks that are due after the clock went back`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("bad"))
     #expect(try await queue.runAvailable() == 1)

@@ -4,17 +4,17 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Runs of a queue that differ only in the load and timing of the machine.
+/// Repeated runs of a queue, which differ only in the load and timing of the machine.
 ///
 /// The long form is meant for a machine with a busy loop on each core. It does the given number of
-/// runs in memory, as many over a file, at most 2,000, and a tenth of that with pairs of seeds:
-/// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter
+/// runs in memory, the same number but at most 2,000 over a file, and a tenth of each with pairs of
+/// seeds: `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter
 /// QueueDeterminismTests`.
 @Suite struct QueueDeterminismTests {
   private static let runs = Soak.runs(short: 100)
   private static let fileRuns = min(Soak.runs(short: 5), 2000)
 
-  @Test func `the scenario has everything in it`() async throws {
+  @Test func `the scenario has every kind of outcome`() async throws {
     let trace = try await QueueScenario.trace(over: InMemoryStore())
     for end in [
       "did not end", "snoozed", "released", "abandoned, refused", "cancelled", "succeeded",
@@ -26,21 +26,21 @@ import Testing
     }
   }
 
-  @Test func `three workers of a queue leave the same trace each time`() async throws {
+  @Test func `a queue with three workers leaves the same trace each time`() async throws {
     let first = try await QueueScenario.trace(over: InMemoryStore())
     for _ in 1..<Self.runs {
       #expect(try await QueueScenario.trace(over: InMemoryStore()) == first)
     }
   }
 
-  @Test func `over a store that seals payloads they leave the same trace too`() async throws {
+  @Test func `a queue over a sealed store leaves the same trace`() async throws {
     let sealed = InMemoryStore().sealingPayloads(with: TestSeal().payloadSeal)
     #expect(
       try await QueueScenario.trace(over: sealed) == QueueScenario.trace(over: InMemoryStore())
     )
   }
 
-  @Test func `each seed repeats its own trace, and the traces differ`() async throws {
+  @Test func `each seed has its own, repeatable trace`() async throws {
     var traces: Set<[String]> = []
     for seed in 0..<UInt64(max(Self.runs / 10, 60)) {
       let trace = try await QueueScenario.trace(over: InMemoryStore(), order: .shuffled(seed: seed))
@@ -61,7 +61,7 @@ import Testing
     }
   }
 
-  @Test func `each seed repeats its own trace over a real file, and the traces differ`()
+  @Test func `each seed has its own, repeatable trace over a real file`()
     async throws
   {
     let traces = Log<[String]>()
@@ -78,7 +78,7 @@ import Testing
     #expect(Set(traces.entries).count >= min(seeds / 2, 30))
   }
 
-  /// Does this many runs, several at the same time, because they mostly wait for the disk.
+  /// Does this many runs, several concurrently because they mostly wait for the disk.
   private static func sideBySide(
     _ runs: Int,
     _ run: @escaping @Sendable (_ number: Int) async throws -> Void

@@ -5,12 +5,12 @@ import TestSupport
 
 /// A queue with three workers.
 ///
-/// It has retries, time limits, tasks that are postponed, abandoned and replaced, and a run that is
-/// cancelled half-way.
+/// The scenario has retries, time limits, tasks that are snoozed, abandoned and replaced, and a run
+/// that is cancelled halfway.
 enum QueueScenario {
   struct Job: TaskPayload { var number: Int }
 
-  /// What happened, each line with its time.
+  /// Runs the scenario, and returns its log; each line has its time.
   static func trace(
     over store: some Persistence,
     order: VirtualTime.Order = .inOrder

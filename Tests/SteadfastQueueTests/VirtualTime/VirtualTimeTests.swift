@@ -6,7 +6,9 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct VirtualTimeTests {
-  /// Three workers over a file: failures, a late task, priorities; what happened, and when.
+  /// Runs three workers over a file, with failures and late tasks.
+  ///
+  /// - Returns: The attempts with their times.
   private func trace(
     in folder: URL,
     _ order: VirtualTime.Order = .inOrder,
@@ -65,7 +67,7 @@ import Testing
     #expect(log.entries == [30])
   }
 
-  @Test func `a run over a real file goes the same way each time`() async throws {
+  @Test func `a run over a real file has the same trace each time`() async throws {
     try await withTemporaryFolder { folder in
       let first = try await trace(in: folder)
       for _ in 0..<30 { #expect(try await trace(in: folder) == first) }
@@ -73,7 +75,7 @@ import Testing
   }
 
   @Test(arguments: 1...10 as ClosedRange<UInt64>)
-  func `a shuffled run goes the same way for the same seed`(seed: UInt64) async throws {
+  func `a shuffled run has the same trace for the same seed`(seed: UInt64) async throws {
     try await withTemporaryFolder { folder in
       let first = try await trace(in: folder, .shuffled(seed: seed))
       #expect(try await trace(in: folder, .shuffled(seed: seed)) == first)

@@ -6,26 +6,26 @@ import Testing
 @testable import SteadfastQueue
 
 private struct Call: TaskPayload {
-  /// What the handler does before it is done.
+  /// The handler's action before it returns.
   enum Act: Codable { case nothing, fail, snooze, failAndSnooze, pauseLimit, sleep, complete }
 
   var act = Act.nothing
-  /// When a sleep ends; after ten minutes without one.
+  /// When a sleep ends; if `nil`, after ten minutes.
   var end: Date?
   var account = 1
   var key: String?
   var uniqueKey: String? { key }
 }
 
-/// The clock is a day ahead while something is called or happens, and is set right then.
+/// A clock that is a day ahead during a call or an event, and is then corrected.
 @Suite(.virtualTime(.manual), .timeLimit(.minutes(5))) struct WrongClockTests {
   enum Case: CaseIterable {
     case plain, dateThatHasPassed, delay, debounce, debounceAtMost, retry, snooze, snoozeAfterRetry
     case limitWithKey, pausedLimit, sleep, completion, restart, reschedule, rescheduleAfterRetry
-    // A person has chosen the date of these: it is a day and ten minutes away.
+    // The caller chose the date of these, which is a day and ten minutes away.
     case date, rescheduleToDate, dateAfterRetry, sleepUntilDate
 
-    /// How many seconds after the clock was set right the task is performed.
+    /// The seconds between the correction of the clock and the task's attempt.
     var seconds: Double {
       switch self {
       case .plain, .dateThatHasPassed, .restart, .reschedule, .rescheduleAfterRetry: 0
@@ -38,7 +38,7 @@ private struct Call: TaskPayload {
   fileprivate static let day = 86_400.0
   static let tenMinutes = Duration.seconds(600)
 
-  /// All stores whose queues have one clock.
+  /// All stores whose dates come from the queue's clock alone.
   static var kinds: [StoreKind] {
     let kinds = StoreKind.allCases.contains(.file) ? [] : [StoreKind.memory, .file]
     #if PostgreSQL
@@ -100,7 +100,7 @@ private struct Call: TaskPayload {
   // MARK: Durations and dates
 
   @Test(arguments: Case.allCases, kinds)
-  func `durations count from now when the clock is set right, and dates that are chosen stay`(
+  func `once the clock is corrected, durations count from now, and chosen dates don't move`(
     test: Case,
     kind: StoreKind
   ) async throws {
@@ -113,14 +113,14 @@ private struct Call: TaskPayload {
         try await act(test, id, queue) { await time.advance(by: .zero) }
         step(days: -1)
         await queue.resume()
-        // It notices within a minute.
+        // The queue notices the correction within a minute.
         try await expectDone(test, within: 60)
       }
     }
   }
 
   @Test(arguments: Case.allCases, kinds)
-  func `durations count from now when a process starts by a clock that was set right`(
+  func `when a process starts after the clock was corrected, durations count from now`(
     test: Case,
     kind: StoreKind
   ) async throws {
@@ -144,7 +144,7 @@ private struct Call: TaskPayload {
 
   func step(days: Double) { time.clock.setDate(time.clock.date + days * Self.day) }
 
-  /// Makes the task that is there before the clock is wrong, if there is one.
+  /// Enqueues the task that exists before the clock is wrong, if the case has one.
   private func prepare(_ test: Case, _ queue: TaskQueue) async throws -> TaskID? {
     switch test {
     case .restart:
@@ -159,9 +159,9 @@ private struct Call: TaskPayload {
     }
   }
 
-  /// Does what is to be done by the wrong clock.
+  /// Performs the calls of the case while the clock is wrong.
   ///
-  /// `settle` performs what is available.
+  /// `settle` performs the available tasks.
   private func act(
     _ test: Case,
     _ id: TaskID?,
@@ -211,7 +211,7 @@ private struct Call: TaskPayload {
     }
   }
 
-  /// Expects that the task is performed when its time has come, and not before.
+  /// Expects that the task is performed at its time, and not before.
   private func expectDone(_ test: Case, within seconds: Double) async throws {
     let before = test == .limitWithKey ? 1 : 0
     if test.seconds > 0 {
@@ -223,11 +223,11 @@ private struct Call: TaskPayload {
   }
 }
 
-// MARK: - Unique keys, and clocks that no claim has read
+// MARK: - Unique keys, and clocks that no claim has seen
 
 extension WrongClockTests {
   @Test(arguments: kinds, [false, true])
-  func `a task that has succeeded stands for its key as long as it was to`(
+  func `a succeeded task deduplicates for its unique period, even if the clock is corrected`(
     kind: StoreKind,
     isNewProcess: Bool
   ) async throws {
@@ -256,9 +256,9 @@ extension WrongClockTests {
     }
   }
 
-  /// The clock is ahead and set right again between two claims.
+  /// The clock is ahead, and corrected again, between two claims.
   @Test(arguments: [false, true])
-  func `a task that was added by a clock that no claim has read is performed`(
+  func `a task that was added while the clock was briefly ahead is performed`(
     isRunning: Bool
   ) async throws {
     let queue = await queue(InMemoryStore())
@@ -272,7 +272,7 @@ extension WrongClockTests {
       try await withRunning(queue) {
         await time.advance(by: .seconds(1))
         try await addByWrongClock(delay: Self.tenMinutes)
-        // The queue looks at the clock within a minute, and counts from then on.
+        // The queue checks the clock within a minute, and the delay counts from then.
         await time.advance(by: .seconds(660))
         #expect(done.value == 1)
       }

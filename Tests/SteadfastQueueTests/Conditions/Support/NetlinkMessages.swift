@@ -32,7 +32,7 @@ extension NetlinkMessage {
   }
 }
 
-/// A route, as the kernel lists it and as it is told to add it.
+/// A route, in the form in which the kernel lists it and in which a request adds it.
 struct RouteForm: Sendable {
   var family = InternetFamily.ipv4
   var prefixLength: UInt8 = 0
@@ -46,7 +46,7 @@ struct RouteForm: Sendable {
   var otherAttributes: [UInt8] = []
 
   var body: [UInt8] {
-    // 253: the hop is at the end of the link. 4: an administrator has added the route.
+    // Scope 253: the hop is on the link. Origin 4: an administrator added the route.
     let hasHop = interface != nil || !hops.isEmpty
     let scope: UInt8 = hasHop && family == InternetFamily.ipv4 ? 253 : 0
     let header = [family, prefixLength, 0, 0, table, 4, scope, type] + flags.bytes

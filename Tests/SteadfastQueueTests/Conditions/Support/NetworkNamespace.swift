@@ -4,17 +4,18 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A network of its own, in which a thread lives, and the threads that it starts.
+/// A separate network, for one thread and the threads that it starts.
 ///
-/// It begins with the loopback interface alone, which is down. It goes when its last socket does.
+/// It starts with only the loopback interface, which is down. It exists until its thread has ended
+/// and its last socket is closed.
 final class NetworkNamespace: Sendable {
   private let jobs = Mutex<[@Sendable () -> Void]>([])
   private let hasJob = DispatchSemaphore(value: 0)
   private let isEnding = Mutex(false)
 
-  /// Why no test can have a network of its own here, or `nil` if one can.
+  /// Why tests can't create a separate network here, or `nil` if they can.
   static let obstacle: String? = {
-    guard geteuid() == 0 else { return "only root may make a network of its own" }
+    guard geteuid() == 0 else { return "only root can create a separate network" }
     let found = Mutex<String?>(nil)
     let end = DispatchSemaphore(value: 0)
     Thread.detachNewThread {
@@ -22,7 +23,7 @@ final class NetworkNamespace: Sendable {
         try leaveNetwork()
         try TestInterfaces.addPair()
       } catch {
-        found.withLock { $0 = "no network of its own: \(error)" }
+        found.withLock { $0 = "can't create a separate network: \(error)" }
       }
       end.signal()
     }
@@ -32,7 +33,7 @@ final class NetworkNamespace: Sendable {
 
   private init() {}
 
-  /// Has the body use a network of its own.
+  /// Runs the body with a separate network.
   static func with(_ body: (NetworkNamespace) async throws -> Void) async throws {
     let namespace = NetworkNamespace()
     Thread.detachNewThread { namespace.doJobs() }
@@ -44,7 +45,7 @@ final class NetworkNamespace: Sendable {
     try await body(namespace)
   }
 
-  /// Performs a job on the thread that lives in the network.
+  /// Performs a job on the network's thread.
   func perform<Result: Sendable>(
     _ job: @escaping @Sendable () throws -> Result
   ) async throws -> Result {
@@ -62,8 +63,7 @@ final class NetworkNamespace: Sendable {
     }
   }
 
-  /// Gives the calling thread a network of its own (`unshare` of sched.h, which Swift can't
-  /// import).
+  /// Moves the calling thread to a new network (`unshare` of sched.h, which Swift can't import).
   private static func leaveNetwork() throws {
     typealias Unshare = @convention(c) (Int32) -> Int32
     let newNetwork: Int32 = 0x4000_0000
@@ -75,7 +75,7 @@ final class NetworkNamespace: Sendable {
   }
 }
 
-/// The interfaces and routes of the network in which the calling thread lives.
+/// The interfaces and routes of the calling thread's network.
 enum TestInterfaces {
   /// An Ethernet cable, with an interface at each end.
   static let names = ["steady0", "steady1"]
@@ -86,7 +86,7 @@ enum TestInterfaces {
     return index
   }
 
-  /// Has new interfaces get no addresses of IPv6, whose reports come at times of their own.
+  /// Disables IPv6 on new interfaces: the kernel reports their addresses at unpredictable times.
   static func disableIPv6() throws {
     // A kernel without IPv6 does not have the file.
     guard let file = FileHandle(forWritingAtPath: "/proc/sys/net/ipv6/conf/default/disable_ipv6")
@@ -95,7 +95,7 @@ enum TestInterfaces {
     try file.close()
   }
 
-  /// Adds the cable and its two ends, which are down.
+  /// Adds the cable, with both ends down.
   static func addPair() throws {
     let ends = names.map {
       NetlinkMessage.interfaceBody(0, 0) + NetlinkMessage.attribute(3, Array($0.utf8) + [0])
@@ -134,7 +134,7 @@ enum TestInterfaces {
       + NetlinkMessage.attribute(1, address) + NetlinkMessage.attribute(2, address)
   }
 
-  /// Adds a hop that routes share, over an interface.
+  /// Adds a shared hop (a nexthop object), over an interface.
   static func addSharedHop(_ number: UInt32) throws {
     let interface = try NetlinkMessage.attribute(5, index().bytes)
     try request(104, sharedHopBody(number) + interface, creates: true)
@@ -151,9 +151,9 @@ enum TestInterfaces {
     [family, 0, 0, 0] + UInt32(0).bytes + NetlinkMessage.attribute(1, number.bytes)
   }
 
-  /// Has the kernel make a change, which it has done when this returns.
+  /// Asks the kernel for a change, and waits until it is made.
   private static func request(_ type: UInt16, _ body: [UInt8], creates: Bool = false) throws {
-    // An acknowledgement is asked for, and that what is new is created and not there yet.
+    // 0x4 requests an acknowledgement; 0x600 creates the object, and fails if it exists.
     let flags = NetlinkMessage.Flag.request | 0x4 | (creates ? 0x600 : 0)
     let message = NetlinkMessage(type: type, flags: flags, sequence: 7, body: body)
     let socket = try NetlinkSocket.open(NetlinkSocket.Groups.none)

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What the end or the restart of a task means for others, where several tasks are involved.
+/// Cascades of the end or the restart of a task, with several tasks involved.
 @Suite struct ConsequenceTests {
   var table = TaskTable()
 
-  /// Inserts a task that names others, or is of a batch.
+  /// Inserts a task that has dependencies or belongs to a batch.
   private mutating func insert(
     _ number: Int,
     after numbers: some Sequence<Int> = [],
@@ -43,7 +43,9 @@ import Testing
     .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
   }
 
-  @Test mutating func `of several tasks that have ended, the least is the cause`() throws {
+  @Test mutating func `of several ended dependencies, the one with the lowest ID is the cause`()
+    throws
+  {
     insert(1)
     insert(2, after: [1])
     insert(3, after: [1])
@@ -56,7 +58,7 @@ import Testing
   }
 
   @Test
-  mutating func `a task that stays cancelled does not keep its key from one that is restarted`()
+  mutating func `a task that stays cancelled does not block its key for a restarted task`()
     throws
   {
     insert(1)
@@ -71,7 +73,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `of two tasks with a key, the one whose cause is restarted first has it`()
+  @Test mutating func `of two cancelled tasks, the one that restarts first gets the key`()
     throws
   {
     insert(1)
@@ -84,7 +86,7 @@ import Testing
     restart(1)
     restart(6)
     insert(4, after: [1], key: "k")
-    // The second task runs, and is cancelled only because of the sixth one.
+    // Task 2 is running, so it is cancelled only when task 6 is.
     #expect(cancel(1) == done(4))
     #expect(table.apply([.release(lease)]) == [.done])
     insert(3, after: [2], key: "k")
@@ -96,7 +98,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `the progress of a batch counts what is cancelled and restarted along`()
+  @Test mutating func `the progress of a batch counts cascaded cancellations and restarts`()
     throws
   {
     insert(9, .allEnded)
@@ -107,7 +109,7 @@ import Testing
     #expect(restart(1) == done(2, batch: BatchProgress(total: 3)))
   }
 
-  @Test mutating func `the progress is not told of a follower that has left`() {
+  @Test mutating func `no progress is reported for a follower that was removed`() {
     insert(9)
     insert(1, before: 9)
     let change = TaskChange.cancel(.unclaimed(.numbered(1)), at: .seconds(1), retains: false)
@@ -115,7 +117,7 @@ import Testing
     #expect(table.count(matching: TaskFilter()) == 0)
   }
 
-  @Test mutating func `a task may wait for a follower to whose batch a task is just added`() {
+  @Test mutating func `a task may depend on a follower whose batch grows in the same write`() {
     insert(9)
     let member = TaskRecord.make(1, dependencies: TaskDependencies(follower: .numbered(9)))
     let waiting = TaskRecord.make(2, dependencies: TaskDependencies(on: [.numbered(9)]))
@@ -124,7 +126,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a task may wait for one that waits for a task that is just restarted`() {
+  @Test mutating func `a task may depend on a dependent of a task restarted in the same write`() {
     insert(1)
     insert(2, after: [1])
     let lease = table.claim(1)[0].lease
@@ -136,18 +138,18 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `of many tasks that have failed before, the first are noted`() throws {
+  @Test mutating func `only the first of many failed dependencies are recorded`() throws {
     let numbers = 1...(TaskDependencies.mostFailures + 100)
     for number in numbers {
       insert(number)
       cancel(number)
     }
     insert(9_999, after: numbers, .allEnded)
-    let noted = try dependencies(9_999).failed.keys.sorted()
-    #expect(noted == numbers.prefix(TaskDependencies.mostFailures).map(TaskID.numbered))
+    let recorded = try dependencies(9_999).failed.keys.sorted()
+    #expect(recorded == numbers.prefix(TaskDependencies.mostFailures).map(TaskID.numbered))
   }
 
-  @Test mutating func `what a new task says of others does not count`() throws {
+  @Test mutating func `the failures, cause and batch progress of a new task are ignored`() throws {
     insert(1)
     let dependencies = TaskDependencies(
       on: [.numbered(1)],
@@ -162,7 +164,7 @@ import Testing
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a task that has ended counts for a follower that comes after it`() throws {
+  @Test mutating func `a finished member counts for a follower that is inserted later`() throws {
     var ended = TaskRecord.make(1, dependencies: TaskDependencies(follower: .numbered(9)))
     ended.state = .succeeded
     ended.finishedDate = .seconds(1)

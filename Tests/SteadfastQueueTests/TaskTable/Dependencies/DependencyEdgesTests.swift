@@ -6,7 +6,7 @@ import Testing
 @Suite struct DependencyEdgesTests {
   private func id(_ number: Int) -> TaskID { TaskID(high: 7, low: UInt64(number)) }
 
-  @Test func `those that name a task are listed in the order in which they came`() {
+  @Test func `the dependents of a task are in the order in which they were added`() {
     var edges = DependencyEdges()
     for slot in [5, 900, 2] { edges.add(from: slot, to: id(1)) }
     edges.add(from: 2, to: id(2))
@@ -20,7 +20,7 @@ import Testing
     #expect(edges.isEmpty)
   }
 
-  @Test func `a slot that is used again has nothing of the task before`() {
+  @Test func `a slot that is reused has no edges of its previous task`() {
     var edges = DependencyEdges()
     edges.add(from: 3, to: id(1))
     edges.addOpen(1, to: 3)
@@ -31,7 +31,7 @@ import Testing
     #expect(edges.slots(naming: id(2)) == [3])
   }
 
-  @Test func `a count of those that have not ended never falls below zero`() {
+  @Test func `the number of open dependencies is never negative`() {
     var edges = DependencyEdges()
     edges.addOpen(-1, to: 1)
     #expect(edges.openCount(of: 1) == 0)

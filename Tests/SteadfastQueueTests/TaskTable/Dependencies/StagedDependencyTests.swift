@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is decided about tasks that wait for others while changes are on their way into a file.
+/// Decisions about tasks with dependencies while staged changes are being written to a file.
 @Suite struct StagedDependencyTests {
   private var table = TaskTable()
   private var lines: [JournalEntry] = []
@@ -28,7 +28,7 @@ import Testing
     try perform(.insert(record, onDuplicate: .keep))
   }
 
-  /// Stages a change, and makes its line.
+  /// Stages a change, and adds its line.
   private mutating func stage(_ change: TaskChange) throws -> ChangeOutcome {
     let staged = table.stage(change)
     if staged.isKept {
@@ -55,7 +55,7 @@ import Testing
 
   private func state(_ number: Int) -> TaskState? { table.record(of: .numbered(number))?.state }
 
-  /// Compares the table with what reading the lines comes to.
+  /// Compares the table with the one that is read from the lines.
   private func checkLines() throws {
     var found = TaskTable()
     for (number, line) in lines.enumerated() {
@@ -70,7 +70,7 @@ import Testing
   }
 
   @Test
-  mutating func `a task whose key was held stays as it is, though the holder ends before`() throws {
+  mutating func `a task without its key stays cancelled even if the holder ends first`() throws {
     try insert(1)
     try insert(2, after: [1], key: "k")
     try perform(Self.cancel(1))
@@ -85,7 +85,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `no change takes a task that is released, and is cancelled along then`()
+  @Test mutating func `a released task rejects changes while a staged cancellation cascades`()
     throws
   {
     try insert(1)
@@ -106,7 +106,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  mutating func `no change takes a task that is restarted along, and is cancelled along then`(
+  mutating func `a restarted task rejects changes while a staged cancellation cascades`(
     retains: Bool
   ) throws {
     try insert(1)
@@ -128,7 +128,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `no change takes a task that gets another cause, and is removed along then`()
+  @Test mutating func `a cancelled task rejects changes while a staged removal cascades`()
     throws
   {
     try insert(1)
@@ -148,7 +148,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `no new task waits for one that is about to be removed`() throws {
+  @Test mutating func `a new task can't depend on a task whose removal is staged`() throws {
     try insert(1)
     try perform(Self.cancel(1))
     let first = try stage(.remove(.numbered(1)))
@@ -161,7 +161,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `no new task waits for one that is about to be cancelled along`() throws {
+  @Test mutating func `a new task can't depend on one that a staged cancellation cancels`() throws {
     try insert(1)
     try insert(2, after: [1])
     let first = try stage(Self.cancel(1))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// New tasks that name a task with which something is being done in a file.
+/// New tasks that depend on a task while a change to that task is being written to a file.
 @Suite struct UncertainDependencyTests: FlushSuite {
   let setting = FlushSetting()
 
@@ -16,7 +16,7 @@ import Testing
     .prune(.cancelled, endedBefore: nil, keepingLatest: count, now: .seconds(2))
   }
 
-  /// Stores changes, each after the one before.
+  /// Stores changes one after the other.
   private func store(_ changes: [TaskChange]) async throws {
     let core = core
     try await executor.runToEnd {
@@ -25,8 +25,9 @@ import Testing
     }
   }
 
-  /// Stores a change, and returns what becomes of a new task that names task 1 and is added while
-  /// the change is being flushed.
+  /// Stores a change, and inserts a task that depends on task 1 while the change is being flushed.
+  ///
+  /// - Returns: The outcome of the insertion.
   private func outcome(
     of rule: DependencyRule = .allEnded,
     addedDuring change: TaskChange
@@ -48,7 +49,7 @@ import Testing
   private let unmet = [ChangeOutcome.unmetDependency(.numbered(1))]
 
   @Test(arguments: [true, false])
-  func `a task waits for one whose end is being stored, unless that is not retained`(
+  func `a task can depend on a task whose end is being stored if the ended task is retained`(
     retains: Bool
   ) async throws {
     try await store([.insert(.make(1), onDuplicate: .keep)])
@@ -57,7 +58,7 @@ import Testing
   }
 
   @Test(arguments: [1, 0])
-  func `a pruning that is being stored refuses a task only if it removes the one that it names`(
+  func `a task is rejected during a pruning only if the pruning removes its dependency`(
     count: Int
   ) async throws {
     try await store([.insert(.make(1), onDuplicate: .keep), cancel(1, retains: true)])
@@ -65,14 +66,14 @@ import Testing
     #expect(outcome == (count == 1 ? done : unmet))
   }
 
-  @Test func `a task waits for one whose restart is being stored`() async throws {
+  @Test func `a task can depend on a task whose restart is being stored`() async throws {
     try await store([.insert(.make(1), onDuplicate: .keep), cancel(1, retains: true)])
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .seconds(2))
     let outcome = try await outcome(addedDuring: restart)
     #expect(outcome == done)
   }
 
-  @Test func `a task waits for one that is being cancelled along with another`() async throws {
+  @Test func `a task can depend on a task that a cascade is cancelling`() async throws {
     let dependencies = TaskDependencies(on: [.numbered(2)])
     try await store([
       .insert(.make(2), onDuplicate: .keep),
@@ -83,7 +84,7 @@ import Testing
     #expect(core.read { $0.record(of: .numbered(1))?.state } == .cancelled)
   }
 
-  @Test func `a task that needs a success is refused when the other one's end is stored`()
+  @Test func `a task that needs a success is rejected if its dependency was cancelled`()
     async throws
   {
     try await store([.insert(.make(1), onDuplicate: .keep)])
@@ -94,7 +95,7 @@ import Testing
     #expect(outcome == unmet)
   }
 
-  @Test func `a batch is refused that ends a task without trace, and adds one that names it`()
+  @Test func `a write that removes a task and adds a dependent of it is rejected`()
     async throws
   {
     try await store([.insert(.make(1), onDuplicate: .keep)])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that lose their roles to a new one, while changes are staged, and in a file.
+/// Expired tasks that lose their key roles to a new task, while changes are staged and in a file.
 @Suite struct DisplacingTests {
   var table = TaskTable()
 
@@ -21,13 +21,13 @@ import Testing
     table.record(of: .numbered(number))?.keyRole
   }
 
-  /// The tasks with the key, as look-ups find them.
+  /// The numbers of the tasks that a lookup by the key finds.
   private var numbers: [Int] {
     table.tasks(matching: TaskFilter(uniqueKeys: ["k"]), after: nil, limit: 9)
       .map { Int($0.id.low) }
   }
 
-  @Test mutating func `a task has its role again if the new one is not stored`() {
+  @Test mutating func `a displaced task regains its role if the new task is rolled back`() {
     insert(1)
     let staged = table.stage(Self.new)
     #expect(staged.outcome == .done)
@@ -43,7 +43,7 @@ import Testing
     #expect(table.claim(9, at: 100).numbers == [1, 3])
   }
 
-  @Test mutating func `a successor is the holder if that ends, and the new one is not stored`() {
+  @Test mutating func `a successor becomes the holder if the new task is rolled back`() {
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease
     insert(2)
@@ -56,7 +56,7 @@ import Testing
     #expect(table.claim(9, at: 99).numbers == [2])
   }
 
-  @Test mutating func `a task that is being updated or restarted keeps its key`() {
+  @Test mutating func `a task with a staged update or restart is not displaced`() {
     insert(1)
     for change in [
       TaskChange.update(.numbered(1), TaskUpdate(expiryDate: .seconds(200))),
@@ -69,7 +69,7 @@ import Testing
     #expect(table.stage(Self.new).outcome == .done)
   }
 
-  @Test mutating func `a task that follows the new one loses its role, too`() {
+  @Test mutating func `a follower of the new task loses its role too`() {
     insert(1)
     let dependencies = TaskDependencies(follower: .numbered(1))
     let new = TaskRecord.make(3, key: "k", created: 100, dependencies: dependencies)
@@ -79,7 +79,7 @@ import Testing
     #expect(table.claim(9, at: 100).numbers == [3])
   }
 
-  @Test mutating func `a restart that a key prevents names its holder, not the successor`() {
+  @Test mutating func `a restart prevented by a key reports the holder, not the successor`() {
     insert(1)
     table.insert(.make(2, key: "k", created: 100))
     _ = table.apply([.pause(.unclaimed(.numbered(1)))])
@@ -90,7 +90,7 @@ import Testing
     #expect(table.apply([restart]) == [.duplicate(of: .numbered(2))])
   }
 
-  @Test func `a file says the same of a task that has lost its role, compacted or not`() throws {
+  @Test func `a task that has lost its role is read the same from a compacted file`() throws {
     var lines: [JournalEntry] = [
       .addition(.make(1, key: "k", expires: .seconds(100)), .holder),
       .addition(.make(3, key: "k", created: 100), .holder),
@@ -118,12 +118,12 @@ import Testing
     }
   }
 
-  @Test func `a new task is refused by a file whose holder had not expired`() {
+  @Test func `reading a file rejects a new holder whose predecessor had not expired`() {
     var found = TaskTable()
     #expect(found.replay(.addition(.make(1, key: "k", expires: .seconds(101)), .holder)) == true)
     #expect(found.replay(.addition(.make(3, key: "k", created: 100), .holder)) == false)
     #expect(found.record(of: .numbered(1))?.keyRole == .holder)
-    // A line that earlier versions wrote says who the successor is.
+    // Earlier versions wrote lines that name the successor.
     #expect(found.replay(.addition(.make(4, key: "k", created: 101), .successor)) == true)
     #expect(found.record(of: .numbered(1))?.keyRole == .holder)
     #expect(found.brokenInvariants() == [])

@@ -3,22 +3,22 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys of tasks that are read from a file.
+/// The unique keys of tasks that are read from a file.
 extension UniqueKeyTests {
-  /// The table that is read from a file that has these lines.
+  /// Returns the table that is read from a file with these lines.
   func read(_ entries: [JournalEntry]) throws -> TaskTable {
     var text = try JournalText()
     for entry in entries { try text.add(entry) }
     return try JournalReader.readAsWritten(JournalSource(text.bytes)).table
   }
 
-  @Test func `a compacted file has every role, in whatever order its lines are`() throws {
+  @Test func `a compacted file has every key role, with its lines in any order`() throws {
     var table = TaskTable()
     table.insert(.make(1, key: "k"))
     _ = table.claim(1)
     table.insert(.make(2, key: "k"))
     for order in [[0, 1], [1, 0]] {
-      let kept = [1, 2].map { number in
+      let entries = [1, 2].map { number in
         let record = table.record(of: .numbered(number))!
         var waiting = record
         waiting.state = .waiting
@@ -26,11 +26,11 @@ extension UniqueKeyTests {
           KeptTask(record: waiting, position: UInt64(number), hasLostKey: false)
         )
       }
-      let found = try read(order.map { kept[$0] } + [.begin(.numbered(1))])
+      let found = try read(order.map { entries[$0] } + [.begin(.numbered(1))])
       #expect(found.record(of: .numbered(2))?.keyRole == .successor)
       #expect(found.brokenInvariants() == [])
     }
-    // A successor whose holder is lost is the holder.
+    // A successor without a holder becomes the holder.
     let alone = JournalEntry.task(
       KeptTask(record: table.record(of: .numbered(2))!, position: 1, hasLostKey: false)
     )
@@ -39,8 +39,8 @@ extension UniqueKeyTests {
     #expect(found.claim(1).numbers == [2])
   }
 
-  @Test func `what earlier versions wrote keeps its meaning`() throws {
-    // A task that has ended held its key there, for every name.
+  @Test func `files of earlier versions are read with their original meaning`() throws {
+    // In earlier versions, a finished task held its key, for tasks of every name.
     let replacing = TaskChange.insert(.make(3, key: "k"), onDuplicate: .replace)
     var found = TaskTable()
     for entry: JournalEntry in [

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys while changes are staged that are not committed yet.
+/// Unique keys while staged changes are not committed yet.
 @Suite struct UniqueKeyTests {
   var table = TaskTable()
 
@@ -16,7 +16,7 @@ import Testing
     table.record(of: .numbered(number))?.keyRole
   }
 
-  @Test mutating func `a task that is added while the holder's end is staged takes its place`()
+  @Test mutating func `a task that is added while the holder's end is staged becomes the holder`()
     throws
   {
     let lease = begin()
@@ -24,7 +24,7 @@ import Testing
     let end = table.stage(success)
     let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
     #expect(addition.outcome == .done)
-    // A third one is not added: the second is there already.
+    // A third task is a duplicate of the second.
     #expect(
       table.stage(.insert(.make(3, key: "k"), onDuplicate: .keep)).outcome
         == .duplicate(of: .numbered(2))
@@ -47,7 +47,7 @@ import Testing
     #expect(found.brokenInvariants() == [])
   }
 
-  @Test mutating func `a successor that is not stored leaves no trace`() {
+  @Test mutating func `a successor that is rolled back leaves no trace`() {
     let lease = begin()
     let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
     table.rollBack(addition)
@@ -57,7 +57,7 @@ import Testing
     #expect(table.claim(9, at: 1).numbers == [1])
   }
 
-  @Test mutating func `a successor that is superseding when neither is stored leaves no trace`() {
+  @Test mutating func `a rollback of a successor and of its superseding leaves no trace`() {
     let lease = begin()
     let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
     let retry = TaskChange.retry(lease, availableDate: .seconds(1), retryCount: 1, failure: nil)
@@ -82,7 +82,7 @@ import Testing
     #expect(table.count(matching: .unfinished) == 1)
   }
 
-  @Test mutating func `a retry beside a change of the successor leaves both tasks waiting`() throws
+  @Test mutating func `a retry during a change of the successor leaves both tasks waiting`() throws
   {
     let lease = begin()
     table.insert(.make(2, key: "k"))
@@ -108,7 +108,7 @@ import Testing
     #expect(table.claim(9, at: 1).numbers == [1])
   }
 
-  @Test mutating func `a superseded task and its successor are left alone until that is stored`()
+  @Test mutating func `a staged superseding protects both tasks from other changes`()
     throws
   {
     let lease = begin()
@@ -137,7 +137,7 @@ import Testing
     #expect(table.claim(9, at: 9).numbers == [2])
   }
 
-  @Test mutating func `a task in doubt is not replaced, and the whole batch is refused`() {
+  @Test mutating func `a task with a staged change is not replaced, and the batch is rejected`() {
     table.insert(.make(1, key: "k"))
     let pause = table.stage(.pause(.unclaimed(.numbered(1))))
     let results = table.stage([
@@ -150,7 +150,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a restart takes the key when it is staged`() {
+  @Test mutating func `a restart acquires the key as soon as it is staged`() {
     let lease = begin()
     let failure = TaskFailure(reason: "no", date: .seconds(3))
     _ = table.apply([.abandon(lease, failure: failure, retains: true)])
@@ -164,7 +164,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `the task that stands longest for new ones counts`() {
+  @Test mutating func `the ended task with the latest unique period deduplicates new ones`() {
     for number in 1...3 {
       let window = [60.0, 90, 30][number - 1]
       table.insert(.make(number, key: "k", uniqueFor: window), onDuplicate: .replace)
@@ -187,8 +187,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a task that is stored as one that has succeeded stands for new ones`() throws
-  {
+  @Test mutating func `a task that is inserted as succeeded deduplicates new tasks`() throws {
     var old = TaskRecord.make(1, key: "k", uniqueFor: 60)
     old.state = .succeeded
     old.finishedDate = .seconds(1)
@@ -201,7 +200,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a pruning by age passes over a task that stands for new ones`() {
+  @Test mutating func `a pruning skips tasks that still deduplicate new ones`() {
     for number in 1...4 {
       let window = number.isMultiple(of: 2) ? nil : 60.0
       table.insert(.make(number, key: "key \(number)", uniqueFor: window))
@@ -226,7 +225,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test func `what a pruning may remove no more, because the clock went back, does not count`() {
+  @Test func `tasks that a pruning can't remove don't count towards its limit`() {
     var table = TaskTable()
     for number in 1...3 {
       let window = number == 2 ? 90.0 : nil
@@ -237,7 +236,7 @@ import Testing
     func prune(at now: Double, keeping count: Int) -> TaskChange {
       .prune(.succeeded, endedBefore: nil, keepingLatest: count, now: .seconds(now))
     }
-    // At 100 s, the second task stands for no others any more; at 50 s it does again.
+    // At 100 s, the second task no longer deduplicates others; at 50 s it does again.
     _ = table.apply([prune(at: 100, keeping: 3)])
     _ = table.apply([prune(at: 50, keeping: 2)])
     #expect(table.count(matching: TaskFilter()) == 3)

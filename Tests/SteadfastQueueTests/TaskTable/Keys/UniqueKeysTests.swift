@@ -4,10 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The roles of the tasks of several names that share a key.
+/// The roles of tasks with the same key and different names.
 @Suite struct UniqueKeysTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
-  func `random roles are found by their key and their name`(seed: UInt64) {
+  func `random roles are found by key and name`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
     var (keys, expected) = (UniqueKeys(), [String: [Int: [Int?]]]())
@@ -39,7 +39,7 @@ import Testing
     #expect(successors.sorted() == alone.sorted())
   }
 
-  @Test func `when a task that stands for others leaves, the next one of its name does`()
+  @Test func `when a task that deduplicates others is removed, another task of its name does`()
     throws
   {
     var table = TaskTable()

@@ -23,7 +23,7 @@ private struct Letter: TaskPayload, Equatable {
   }
 }
 
-/// The payload of a task that is looked up.
+/// Decoding the payload of a record.
 @Suite struct RecordPayloadTests {
   private func record(_ json: String, version: Int = 2, name: String = "Letter") -> TaskRecord {
     TaskRecord(
@@ -35,7 +35,7 @@ private struct Letter: TaskPayload, Equatable {
     )
   }
 
-  @Test func `a dead letter gives its payload as the payload's type`() async throws {
+  @Test func `the payload of a dead letter can be decoded as its type`() async throws {
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(at: folder.appending(path: "tasks"))
       let queue = TaskQueue(persistence: store, clock: VirtualClock())
@@ -51,7 +51,7 @@ private struct Letter: TaskPayload, Equatable {
     }
   }
 
-  @Test func `a payload of an earlier version, and of a former name, is read by its type`() throws {
+  @Test func `a payload of an earlier version and a former name can be decoded`() throws {
     let old = record(#"{"body":"hello"}"#, version: 1, name: "OldLetter")
     #expect(try old.payload(as: Letter.self) == Letter(text: "hello"))
   }
@@ -61,7 +61,7 @@ private struct Letter: TaskPayload, Equatable {
     (#"{"text":"secret"}"#, 3, "Letter", "version 3"),
     (#"{"text":"secret"}"#, 2, "Postcard", "'Postcard'"),
   ])
-  func `reading another type's payload throws an error that does not show it`(
+  func `decoding another type's payload throws an error that does not contain the payload`(
     _ json: String,
     _ version: Int,
     _ name: String,

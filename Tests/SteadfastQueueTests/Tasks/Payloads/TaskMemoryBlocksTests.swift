@@ -4,11 +4,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Bytes under names in as many pieces of memory as they need.
+/// Named values in as many blocks of memory as they need.
 @Suite struct TaskMemoryBlocksTests {
   private let maxLength = TaskMemoryBlocks.maxLength
 
-  /// What is wrong with the blocks of a memory; empty if nothing is.
+  /// The broken invariants of a memory's blocks.
   private func problems(of memory: TaskMemory) -> [String] {
     let blocks = memory.blocks.all
     var problems: [String] = []
@@ -25,9 +25,9 @@ import Testing
     return problems
   }
 
-  /// How many bytes are in blocks that are new or changed, in all, when this many names are set.
+  /// The total size of the blocks that are new or changed while this many names are set.
   ///
-  /// The names are set in the order that a step of this width through them gives.
+  /// Each next name is `step` positions further, cyclically.
   private func bytesWritten(_ count: Int, step: Int) -> Int {
     var memory = TaskMemory()
     var (written, before) = (0, Set<TaskMemoryBlock>())
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(arguments: [1, 77, -1])
-  func `a change writes about one block, however many names there are`(step: Int) {
+  func `a change writes about one block, regardless of the number of names`(step: Int) {
     let (few, many) = (100, 200)
     let step = step < 0 ? many - 1 : step
     let written = bytesWritten(many, step: step)
@@ -51,7 +51,7 @@ import Testing
     #expect(written <= 3 * bytesWritten(few, step: step))
   }
 
-  @Test func `a few names share one block, and it is changed in place`() {
+  @Test func `a few names share one block, which is changed in place`() {
     var memory = TaskMemory()
     for number in 0..<20 { memory["step:\(number)"] = [UInt8](repeating: 7, count: 100) }
     #expect(memory.blocks.all.count == 1)
@@ -64,7 +64,7 @@ import Testing
     #expect(copy["step:7"]?.first == 8 && memory["step:7"] == nil)
   }
 
-  /// Where the first block is in memory.
+  /// The address of the first block.
   private func address(of memory: TaskMemory) -> Int? {
     unsafe memory.blocks.all.first?.bytes.withUnsafeBytes { bytes in
       unsafe bytes.baseAddress.map { Int(bitPattern: $0) }
@@ -72,7 +72,7 @@ import Testing
   }
 
   @Test(arguments: ["a", "zzzzzzzz"])
-  func `a long value has a block to itself, and no small change copies it`(name: String) {
+  func `a long value has its own block, which small changes don't copy`(name: String) {
     for length in [maxLength / 2 + 1, maxLength - 60, 100 * maxLength] {
       var memory = TaskMemory()
       let value = [UInt8](repeating: 1, count: length)
@@ -88,7 +88,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
-  func `random changes among many blocks leave what they leave in a dictionary`(seed: UInt64) {
+  func `random changes to many blocks have the same result as in a dictionary`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
     var (memory, expected) = (TaskMemory(), [String: [UInt8]]())
@@ -103,7 +103,7 @@ import Testing
     #expect(problems(of: memory) == [])
     #expect(Set(memory.names) == Set(expected.keys))
     for (name, value) in expected { #expect(memory[name] == value) }
-    // Which blocks there are shows nowhere.
+    // The division into blocks has no visible effect.
     var other = TaskMemory()
     for (name, value) in expected { other[name] = value }
     #expect(other == memory && other.hashValue == memory.hashValue)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Bytes under names in one piece of memory.
+/// Named values in one block of memory.
 @Suite struct TaskMemoryTests {
-  @Test func `a memory has what was set last under each name`() {
+  @Test func `a memory returns the last value of each name`() {
     var memory = TaskMemory()
     #expect(memory.isEmpty && memory.size == 0 && memory.names == [])
     #expect(memory["a"] == nil)
@@ -25,7 +25,7 @@ import Testing
     #expect(memory.isEmpty && memory == TaskMemory())
   }
 
-  @Test func `names are the same only if their bytes are`() {
+  @Test func `names are equal only if their bytes are`() {
     var memory = TaskMemory()
     let names = ["\u{e9}", "e\u{301}", "a", "A", "a ", "\0", "", "\u{10ffff}"]
     for (number, name) in names.enumerated() { memory[name] = [UInt8(number)] }
@@ -33,7 +33,7 @@ import Testing
     #expect(memory.names.count == names.count)
   }
 
-  @Test func `names and values may be as long as they may be`() {
+  @Test func `names and values may have their maximum lengths`() {
     var memory = TaskMemory()
     let name = String(repeating: "n", count: 65_535)
     let value = [UInt8](repeating: 7, count: 1 << 17)
@@ -43,7 +43,7 @@ import Testing
     #expect(memory.size == 3 * (65_535 + 1 << 17))
   }
 
-  @Test func `a description tells how much is remembered, and never what`() {
+  @Test func `a description contains the number of names and bytes, but no names or values`() {
     var memory = TaskMemory()
     #expect("\(memory)" == "0 names, 0 bytes")
     memory["secret"] = [1]
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 20)))
-  func `random changes leave what they leave in a dictionary`(seed: UInt64) {
+  func `random changes have the same result as in a dictionary`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
     var (memory, expected) = (TaskMemory(), [String: [UInt8]]())
@@ -69,7 +69,7 @@ import Testing
     var found: [String: [UInt8]] = [:]
     memory.forEach { found[$0] = $1 }
     #expect(found == expected)
-    // The order in which names were set shows nowhere.
+    // The order in which names were set has no visible effect.
     var other = TaskMemory()
     for (name, value) in expected { other[name] = value }
     #expect(other == memory && other.hashValue == memory.hashValue)

@@ -12,7 +12,7 @@ private enum Mail {
   }
 }
 
-/// The name under which a task is stored unless its type says another.
+/// The default names of tasks, which are those of their payload types.
 @Suite struct TypeNameTests {
   @Test(arguments: [
     ("App.PostComment", "PostComment"),
@@ -36,8 +36,8 @@ private enum Mail {
     ("Bare", "Bare"),
     ("", ""),
   ])
-  func `a name has no parts that differ in the next build`(_ name: String, _ kept: String) {
-    #expect(TypeName.withoutModules(name) == kept)
+  func `a name has no parts that differ between builds`(_ name: String, _ expected: String) {
+    #expect(TypeName.withoutModules(name) == expected)
   }
 
   @Test func `an error names a type with its module, and without addresses`() {
@@ -60,7 +60,7 @@ private enum Mail {
     #expect(Mail.Box<[Note]>.Lid.taskName == "Mail.Box<Array<Note>>.Lid")
   }
 
-  @Test func `many threads that ask for a name at once get the same one`() async {
+  @Test func `concurrent threads get the same name for a type`() async {
     let names = TypeNames()
     let found = await withTaskGroup(of: [String].self) { group in
       for _ in 0..<8 {

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is reported about a payload that can't be read, and stored with the task.
+/// The error text for a payload that can't be decoded, which is stored with the task.
 @Suite struct UndecodablePayloadTests {
   private struct Grant: Codable {
     var level: Int
@@ -21,7 +21,7 @@ import Foundation
     var free = Free(names: [])
   }
 
-  /// A type with keys that are data.
+  /// A type whose coding keys are data.
   private struct Free: Codable {
     struct Key: CodingKey {
       var stringValue: String
@@ -72,9 +72,9 @@ import Foundation
     ("[]", "it is not of type Dictionary<String, Any>"),
     ("{", "it can't be read"),
   ])
-  func `only keys of the program are told, no data`(json: String, text: String) throws {
-    let told = try #require(problem(json))
-    #expect(told == text)
-    for datum in ["alice", "example", "4711", "high"] { #expect(!told.contains(datum)) }
+  func `the error contains keys of the program but no data`(json: String, text: String) throws {
+    let found = try #require(problem(json))
+    #expect(found == text)
+    for datum in ["alice", "example", "4711", "high"] { #expect(!found.contains(datum)) }
   }
 }
