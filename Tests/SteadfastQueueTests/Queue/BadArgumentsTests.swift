@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What happens with numbers, dates and texts that make little or no sense.
+/// How a queue handles numbers, dates and texts that make little or no sense.
 @Suite(.virtualTime) struct BadArgumentsTests {
   private let clock: VirtualClock
 
@@ -18,11 +18,11 @@ import Foundation
 
   private static let never = Date(timeIntervalSince1970: .nan)
 
-  // MARK: Refused
+  // MARK: Rejected
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> EnqueuedTask
 
-  /// Options of a new task, each with the word that names it.
+  /// Calls with an invalid option, each with the name of the option.
   private static let options: [(String, Enqueuing)] = [
     ("maxRetries", { try await $0.enqueue(Note("a"), maxRetries: -1) }),
     ("availableDate", { try await $0.enqueue(Note("a"), availableDate: BadArgumentsTests.never) }),
@@ -63,7 +63,7 @@ import Foundation
   ]
 
   @Test(arguments: BadArgumentsTests.options.indices)
-  func `an option of a new task that makes no sense is refused, and adds nothing`(
+  func `an invalid option is rejected, and no task is added`(
     index: Int
   ) async throws {
     let (word, enqueue) = Self.options[index]
@@ -76,7 +76,7 @@ import Foundation
 
   private typealias Change = @Sendable (inout TaskQueueConfiguration) -> Void
 
-  /// Changes of the configuration, each with the word that names it.
+  /// Invalid changes of the configuration, each with the name of the property.
   private static let changes: [(String, Change)] = [
     ("maxConcurrentTasks", { $0.maxConcurrentTasks = 0 }),
     ("maxConcurrentTasks", { $0.maxConcurrentTasks = .min }),
@@ -91,7 +91,7 @@ import Foundation
   ]
 
   @Test(arguments: BadArgumentsTests.changes.indices)
-  func `a configuration that makes no sense is refused by whatever the queue is asked first`(
+  func `the first call on a queue with an invalid configuration fails`(
     index: Int
   ) async throws {
     let (word, change) = Self.changes[index]
@@ -109,10 +109,10 @@ import Foundation
     }
   }
 
-  // MARK: Taken for the nearest that makes sense
+  // MARK: Clamped
 
   @Test(arguments: [(Int.min, 0), (-1, 0), (0, 0), (1, 1), (Int.max, 2)])
-  func `a page of a negative length is empty`(limit: Int, count: Int) async throws {
+  func `a page with a negative limit is empty`(limit: Int, count: Int) async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     #expect(try await queue.tasks(limit: limit).count == count)
@@ -131,7 +131,7 @@ import Foundation
   }
 
   @Test(arguments: [Duration.seconds(Int64.min), .seconds(-1), .zero])
-  func `a snooze of negative length leads to another attempt at once`(
+  func `a snooze of negative length retries at once`(
     duration: Duration
   ) async throws {
     let queue = TaskQueue(clock: clock)
@@ -147,7 +147,7 @@ import Foundation
   }
 
   @Test(arguments: [(-Double.infinity, 0.0), (-1, 0), (2, 1), (.infinity, 1)])
-  func `progress is limited to its bounds`(reported: Double, told: Double) async throws {
+  func `progress is clamped to 0...1`(reported: Double, expected: Double) async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { _, context in
       context.report(progress: .nan)
@@ -158,14 +158,14 @@ import Foundation
     try await queue.runAvailable()
     for await event in events {
       guard case .progressed(_, let fraction) = event else { continue }
-      #expect(fraction == told)
+      #expect(fraction == expected)
       break
     }
   }
 
-  // MARK: Taken as they are
+  // MARK: Accepted
 
-  @Test func `texts may be blank, and numbers and dates as great as they get`() async throws {
+  @Test func `blank texts and extreme numbers and dates are accepted`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)
@@ -202,7 +202,7 @@ import Foundation
     }
   }
 
-  @Test func `a snooze, a retry and a shutdown may be as far away as a date can be`() async throws {
+  @Test func `a snooze, a retry and a shutdown may lie in the farthest future`() async throws {
     let queue = TaskQueue(clock: clock)
     let huge = Duration.seconds(Int64.max)
     await queue.register(Note.self) { note, _ in

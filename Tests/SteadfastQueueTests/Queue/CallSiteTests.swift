@@ -4,7 +4,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// The calls that the documentation shows, with what a user sees of the module and no more.
+/// The calls that the documentation shows, with the public interface only.
 @Suite struct CallSiteTests {
   struct PostComment: TaskPayload { var text: String }
 
@@ -12,12 +12,12 @@ import Testing
     func perform(in context: TaskContext) async throws {}
   }
 
-  @Test func `a queue is named default unless it is named`() {
+  @Test func `a queue is named default unless it has another name`() {
     #expect(TaskQueue().name == "default")
     #expect(TaskQueue(name: "uploads").name == "uploads")
   }
 
-  @Test func `a queue over a file, as the documentation shows it`() async throws {
+  @Test func `a queue stored in a file, as the documentation shows it`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "uploads")
       let clock = VirtualClock()
@@ -65,7 +65,7 @@ import Testing
     }
   }
 
-  @Test func `what can be chosen for a task, as the documentation shows it`() async throws {
+  @Test func `the options of a task, as the documentation shows them`() async throws {
     let queue = TaskQueue()
     let photos = ["a", "b"].map(PostComment.init)
     try await queue.enqueue(PostComment(text: "t"), usesBackoff: false)
@@ -77,7 +77,7 @@ import Testing
     #expect(try await queue.count == 6)
   }
 
-  @Test func `a queue in memory needs nothing`() async throws {
+  @Test func `a queue in memory needs no arguments`() async throws {
     let queue = TaskQueue()
     await queue.register(Sync.self)
     try await queue.enqueue(Sync())

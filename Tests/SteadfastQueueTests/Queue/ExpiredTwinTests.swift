@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys of tasks whose expiry dates have come.
+/// Unique keys of tasks that have expired.
 @Suite(.virtualTime) struct ExpiredTwinTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -13,7 +13,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Why a task has no attempt before its expiry date.
+  /// The reason why a task isn't attempted before its expiry date.
   enum Reason: CaseIterable {
     case queueIsPaused, queueDoesNotRun, conditionIsUnmet, taskIsPaused, taskIsSuspended
   }
@@ -50,14 +50,14 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases, Reason.allCases)
-  func `a task that has expired while it waited keeps no new one out`(
+  func `a task that expired while it waited doesn't block a new one`(
     kind: StoreKind,
     reason: Reason
   ) async throws {
     for policy in Self.policies {
       try await kind.withStore { store in
         let queue = await queue(store)
-        // The queue runs while the task expires, or only afterwards.
+        // The queue runs while the task expires, or starts only afterwards.
         let runsLater = [.queueDoesNotRun, .taskIsSuspended].contains(reason)
         let early = runsLater ? try await expiredAndNew(queue, reason, policy) : nil
         try await withRunning(queue) {
@@ -79,7 +79,7 @@ import Testing
     #expect(log.entries == Self.policies.map { _ in "new" })
   }
 
-  /// Adds a task that has no attempt, or is suspended, until it has expired, and then another one.
+  /// Adds a task that isn't attempted, or is suspended, until it expires, and then another task.
   private func expiredAndNew(
     _ queue: TaskQueue,
     _ reason: Reason,
@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a successor that has expired keeps no new one out`(kind: StoreKind) async throws {
+  func `an expired successor doesn't block a new one`(kind: StoreKind) async throws {
     for policy in [UniquePolicy.keep, .replace] {
       try await kind.withStore { store in
         let queue = await queue(store)
@@ -124,7 +124,8 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that is performed beyond its expiry date keeps its key`(kind: StoreKind) async throws
+  func `a task that is still running after its expiry date retains its key`(kind: StoreKind)
+    async throws
   {
     try await kind.withStore { store in
       let queue = await queue(store)
@@ -147,7 +148,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a successor that will have expired by the retry does not supersede the holder`(
+  func `a successor that expires before the holder's retry doesn't supersede the holder`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -168,7 +169,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what has expired is neither updated nor restarted beside the task that has its key`(
+  func `an expired task can't be updated or restarted while another task has its key`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -181,7 +182,7 @@ import Testing
       #expect(error?.code == .duplicate)
       #expect(error?.message.contains("\(new.id)") == true)
       try await new.cancel()
-      // Nothing has the key now.
+      // No other task has the key now.
       #expect(try await queue.retry(old.id))
       let second = try await queue.enqueue(Note("new"), uniqueKey: "k")
       #expect(second.id == old.id)
@@ -192,7 +193,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `of two tasks with a key, one is performed, though a clock says that neither has expired`(
+  func `only one of two tasks with a key is performed, even if by one clock neither has expired`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Order keys, as callers of a queue see them.
+/// Order keys, as seen by callers of a queue.
 @Suite(.virtualTime) struct OrderKeyTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -35,7 +35,9 @@ import Testing
   private let inOrder = TaskOptions(orderKey: "document 7")
 
   @Test(arguments: StoreKind.allCases)
-  func `tasks of a key are performed one at a time, beside others`(kind: StoreKind) async throws {
+  func `tasks with the same order key run one at a time, concurrently with others`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] note, context in
         try await clock.sleep(for: .seconds(10))
@@ -48,23 +50,23 @@ import Testing
         tasks.append(try await queue.enqueue(Note("other")))
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
       }
-      // The second one fails at 20 s, and holds up the third one until its retry has succeeded.
+      // The second task fails at 20 s, and blocks the third one until its retry succeeds.
       #expect(Set(log.entries.prefix(2)) == ["0 1", "0 other"])
       #expect(log.entries.dropFirst(2) == ["10 2", "80 2", "90 3"])
     }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that holds its order is a dead letter, and holds up the others`(
+  func `a failed task that blocks its order becomes a dead letter, and blocks the others`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
       let queue = await queue(store) { note, context in
         if note.text == "1" { throw TaskAbandoned("no such document") }
       }
-      let holding = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
+      let blocking = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
       try await withRunning(queue) {
-        let first = try await queue.enqueue(Note("1"), options: holding)
+        let first = try await queue.enqueue(Note("1"), options: blocking)
         let second = try await queue.enqueue(Note("2"), options: inOrder)
         #expect(try await first.outcome() == .abandoned(reason: "no such document"))
         try await queue.waitUntilIdle()
@@ -82,7 +84,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a cancelled task makes room, and one that is restarted has its old place`(
+  func `a cancelled task unblocks the next, and a restarted task regains its position`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -111,17 +113,17 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that is removed holds up nothing, whatever it does`(kind: StoreKind) async throws {
+  func `a removed task blocks nothing, in any state`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] note, _ in
         if note.text == "1" { try await clock.sleep(for: .seconds(100)) }
       }
-      let holding = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
+      let blocking = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
       let notes = ["1", "2", "3", "4"].map { Note($0) }
-      let tasks = try await queue.enqueue(contentsOf: notes, options: holding)
+      let tasks = try await queue.enqueue(contentsOf: notes, options: blocking)
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(1))
-        // One that runs, one that waits, and one that is paused.
+        // A running, a waiting and a paused task.
         try await queue.pause(tasks[2].id)
         #expect(try await queue.remove(tasks[1].id))
         #expect(try await queue.remove(tasks[0].id))
@@ -133,7 +135,7 @@ import Testing
     }
   }
 
-  @Test func `an empty order key is refused`() async throws {
+  @Test func `an empty order key is rejected`() async throws {
     let queue = await queue(InMemoryStore())
     let error = await queueError {
       try await queue.enqueue(Note("1"), options: TaskOptions(orderKey: ""))
@@ -142,7 +144,7 @@ import Testing
     #expect(error?.message.contains("orderKey is empty") == true)
   }
 
-  @Test func `each payload chooses the key of its task`() async throws {
+  @Test func `each payload provides the order key of its task`() async throws {
     struct Edit: TaskPayload {
       var document: String
       var options: TaskOptions { TaskOptions(orderKey: document) }
@@ -159,7 +161,7 @@ import Testing
     var keys: [String?] = []
     for task in several + batch.tasks { keys.append(try await task.record()?.orderKey) }
     #expect(keys == ["b", "c", "d"])
-    // Without a key there is nothing to hold.
+    // Without a key, there is no order to block.
     let other = try await queue.enqueue(Note("1"), options: TaskOptions(blocksOrderOnFailure: true))
     #expect(try await other.record()?.blocksOrderOnFailure == false)
   }

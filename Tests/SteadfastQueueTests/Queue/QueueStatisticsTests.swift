@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct QueueStatisticsTests {
-  @Test func `printed times have as many digits as a reader can use`() {
+  @Test func `printed times are rounded`() {
     var times = QueueStatistics.Times()
     #expect("\(times)" == "0.0 ms on average, 0.0 ms at most")
     times.add(.nanoseconds(70_784))

@@ -5,11 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Many callers that replace the task of one key at the same time.
+/// Concurrent replacements of the task with a unique key.
 @Suite(.virtualTime) struct ReplaceTests {
-  @Test func `a task takes over what each of many callers adds`() async throws {
+  @Test func `replacements by many concurrent callers update a single task`() async throws {
     let clock = try #require(VirtualTime.current).clock
-    let queue = TaskQueue(persistence: DoubtfulStore(clock), clock: clock)
+    let queue = TaskQueue(persistence: SlowReplacingStore(clock), clock: clock)
     let count = 1_200
     try await withThrowingTaskGroup(of: EnqueuedTask.self) { group in
       for number in 0..<count {
@@ -26,7 +26,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `what a task has taken over is told before its attempt begins`() async throws {
+  @Test func `the event of a replacement precedes that of the attempt`() async throws {
     let clock = try #require(VirtualTime.current).clock
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -49,11 +49,11 @@ import Testing
   }
 }
 
-/// A store in which a task whose key is being taken is in doubt for a second.
-private final class DoubtfulStore: ForwardingStore {
+/// A store that takes a second to replace a task, and reports a duplicate during that time.
+private final class SlowReplacingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let clock: VirtualClock
-  private let inDoubt = Mutex<TaskID?>(nil)
+  private let replacing = Mutex<TaskID?>(nil)
 
   init(_ clock: VirtualClock) { self.clock = clock }
 
@@ -61,14 +61,14 @@ private final class DoubtfulStore: ForwardingStore {
     guard case .insert(let record, .replace) = batch.first else {
       return try await base.apply(batch, durability: durability)
     }
-    let other = inDoubt.withLock { inDoubt -> TaskID? in
-      guard inDoubt == nil else { return inDoubt }
-      inDoubt = record.id
+    let other = replacing.withLock { replacing -> TaskID? in
+      guard replacing == nil else { return replacing }
+      replacing = record.id
       return nil
     }
     try? await clock.sleep(for: .seconds(1))
     if let other { return [.duplicate(of: other)] }
-    defer { inDoubt.withLock { $0 = nil } }
+    defer { replacing.withLock { $0 = nil } }
     return try await base.apply(batch, durability: durability)
   }
 }

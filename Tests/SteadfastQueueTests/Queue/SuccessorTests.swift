@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys, as callers of a queue see them.
+/// Unique keys, as seen by callers of a queue.
 @Suite(.virtualTime) struct SuccessorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -32,7 +32,9 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what comes during an attempt is performed after it, once`(kind: StoreKind) async throws {
+  func `duplicates added during an attempt are performed once, after it`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(10)) }
       let policies: [UniquePolicy] = [.keep, .keep, .replace, .join]
@@ -58,7 +60,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that fails is superseded, and its outcome is that of its successor`(
+  func `a failed task is superseded, and has the outcome of its successor`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -78,7 +80,7 @@ import Testing
         #expect(try await new.outcome() == .succeeded)
         #expect(try await outcome == .succeeded)
         try await value
-        // A caller that comes later gets the same outcome.
+        // A later caller gets the same outcome.
         #expect(try await old.outcome() == .succeeded)
         #expect(try await old.record() == nil)
         for await event in events {
@@ -92,7 +94,7 @@ import Testing
     }
   }
 
-  @Test func `a look-up of a successor does not wait for a caller that waits for the same ends`()
+  @Test func `the lookup of a successor doesn't wait for a caller that waits for the same results`()
     async throws
   {
     let queue = await queue(LateAnswers(clock: clock)) { [clock] note, _ in
@@ -100,14 +102,14 @@ import Testing
       throw Refusal()
     }
     try await withRunning(queue) {
-      // While the end of the early one is stored, from 9 to 14 s, the ends of the others gather.
+      // From 9 to 14 s, the early task's result is being stored, and the other results accumulate.
       let early = try await queue.enqueue(Note("early"))
       let holder = try await queue.enqueue(Note("holder"), uniqueKey: "k")
       let other = try await queue.enqueue(Note("other"))
       try await clock.sleep(for: .seconds(1))
       let successor = try await queue.enqueue(Note("successor"), uniqueKey: "k")
       async let outcome = holder.outcome()
-      // Their ends are stored at 14 s, and answered at 19 s.
+      // The other results are stored at 14 s, and answered at 19 s.
       try await clock.sleep(for: .seconds(14))
       let both = TaskFilter(ids: [other.id, successor.id])
       #expect(try await queue.cancel(matching: both) == 2)
@@ -118,7 +120,9 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a chain of successors has the outcome of the last one`(kind: StoreKind) async throws {
+  func `all tasks in a chain of successors have the outcome of the last one`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] note, _ in
         try await clock.sleep(for: .seconds(10))
@@ -126,7 +130,7 @@ import Testing
       }
       try await withRunning(queue) {
         var tasks: [EnqueuedTask] = []
-        // The second one waits until 70 s, when the first one would be tried again.
+        // The second task waits until 70 s, the date of the first one's retry.
         for (number, date) in [(1, 0.0), (2, 1), (3, 75)] {
           try await clock.sleep(for: .seconds(date) - clock.now.offset)
           tasks.append(try await queue.enqueue(Note("\(number)"), uniqueKey: "k"))
@@ -137,7 +141,7 @@ import Testing
     }
   }
 
-  @Test func `callers learn the outcome of a successor that ended before they knew of it`()
+  @Test func `a caller's wait ends even if the successor ended before the queue knew of it`()
     async throws
   {
     let base = InMemoryStore()
@@ -150,7 +154,7 @@ import Testing
       let old = try await queue.enqueue(Note("old"), uniqueKey: "k")
       try await clock.sleep(for: .seconds(1))
       let id = try await queue.enqueue(Note("new"), uniqueKey: "k").id
-      // The queue hears of the supersession when the successor is gone already.
+      // When the queue learns of the supersession, the successor has already been removed.
       store.inject(.hang, .afterEffect) { $0.changes.contains("retry") }
       try await clock.sleep(for: .seconds(10))
       let other = TaskChange.cancel(.unclaimed(id), at: clock.date, retains: false)
@@ -160,7 +164,7 @@ import Testing
       store.letGo()
       do {
         _ = try await outcome
-        Issue.record("the outcome of a task that is gone is known")
+        Issue.record("a removed task has an outcome")
       } catch let error as TaskQueueError {
         #expect(error.code == .unknownTask)
       }
@@ -168,10 +172,10 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a pass performs a successor that is available too`(kind: StoreKind) async throws {
+  func `a pass also performs an available successor`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store)
-      // As after a crash: the holder and its successor both wait.
+      // The holder and its successor both wait, as they do after a crash.
       let first = try await queue.enqueue(Note("first"), uniqueKey: "k")
       let claim = try await store.claim(
         ClaimRequest(limit: 1, names: [Note.taskName: 1], now: clock.date)
@@ -185,7 +189,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a queue is idle when the successor has ended`(kind: StoreKind) async throws {
+  func `a queue is idle only after the successor has ended`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(1)) }
       try await withRunning(queue) {
@@ -199,8 +203,7 @@ import Testing
     }
   }
 
-  @Test func `changes that come one after the other are one task, at the latest date`() async throws
-  {
+  @Test func `repeated replacements delay a single task up to its maximum delay`() async throws {
     let queue = await queue(InMemoryStore())
     try await withRunning(queue) {
       for number in 1...40 {
@@ -218,7 +221,10 @@ import Testing
     #expect(log.entries == ["30 30", "42 40"])
   }
 
-  @Test func `a task stands for others for its time, and is retained so long`() async throws {
+  @Test
+  func `a task with uniqueFor remains the duplicate of others for that time, and is retained`()
+    async throws
+  {
     let queue = await queue(InMemoryStore())
     let options = TaskOptions(uniqueFor: .seconds(60))
     try await withRunning(queue) {
@@ -236,7 +242,7 @@ import Testing
     #expect(log.entries == ["0 1", "0 3", "61 4"])
   }
 
-  @Test func `a dead letter keeps nothing out, and is not restarted beside another task`()
+  @Test func `a dead letter doesn't block a new task, and can't be restarted while that exists`()
     async throws
   {
     let queue = await queue(InMemoryStore()) { note, _ in
@@ -254,7 +260,7 @@ import Testing
     #expect(try await queue.retry(matching: .deadLetters) == 1)
   }
 
-  @Test func `options that make no sense together are refused`() async throws {
+  @Test func `invalid combinations of options are rejected`() async throws {
     let queue = await queue(InMemoryStore())
     for options in [
       TaskOptions(uniqueFor: .seconds(-1)), TaskOptions(maxDelay: .seconds(-1)),
@@ -277,7 +283,7 @@ import Testing
   }
 }
 
-/// A store that stores ends of attempts at once, and answers five seconds later.
+/// A store that stores retries at once, but answers five seconds later.
 private struct LateAnswers: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let clock: VirtualClock
@@ -285,7 +291,7 @@ private struct LateAnswers: ForwardingStore {
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     let outcomes = try await base.apply(batch, durability: durability)
     let isEnd = batch.contains { if case .retry = $0 { true } else { false } }
-    // A cancelled caller waits no longer.
+    // A cancelled caller stops waiting.
     if isEnd { try? await clock.sleep(for: .seconds(5)) }
     return outcomes
   }

@@ -3,12 +3,12 @@ import SteadfastQueue
 import SteadfastTesting
 import Testing
 
-/// Where the options of a new task come from.
+/// The precedence of a new task's options.
 @Suite struct TaskOptionsTests {
   private let clock = VirtualClock()
 
-  /// A payload whose type chooses everything.
-  private struct Choosy: TaskPayload {
+  /// A payload whose type sets all options.
+  private struct FullyConfigured: TaskPayload {
     static let expiryDate = Date(timeIntervalSince1970: 4_000_000_000)
 
     var key: String?
@@ -29,7 +29,7 @@ import Testing
     var uniqueKey: String? { key }
   }
 
-  private static let everything = TaskOptions(
+  private static let allOptions = TaskOptions(
     availableDate: Date(timeIntervalSince1970: 3_000_000_000),
     expiryDate: Date(timeIntervalSince1970: 5_000_000_000),
     maxRetries: 2,
@@ -48,7 +48,7 @@ import Testing
     try #require(try await queue.tasks().first { $0.id == task.id })
   }
 
-  @Test func `a task without options has the defaults that the properties name`() async throws {
+  @Test func `a task without options has the documented defaults`() async throws {
     let queue = queue()
     let task = try await record(try await queue.enqueue(Note("a")), in: queue)
     #expect(task.availableDate == task.createdDate)
@@ -61,41 +61,41 @@ import Testing
     #expect(task.uniqueKey == nil)
   }
 
-  @Test func `the queue's defaults fill the options that nothing else chooses`() async throws {
-    let queue = queue(Self.everything)
+  @Test func `the queue's defaults apply to options that aren't set elsewhere`() async throws {
+    let queue = queue(Self.allOptions)
     let task = try await record(try await queue.enqueue(Note("a")), in: queue)
-    #expect(task.availableDate == Self.everything.availableDate)
+    #expect(task.availableDate == Self.allOptions.availableDate)
     #expect(task.maxRetries == 2)
     #expect(task.priority == .low)
     #expect(task.timeLimit == .seconds(2))
-    #expect(task.expiryDate == Self.everything.expiryDate)
+    #expect(task.expiryDate == Self.allOptions.expiryDate)
     #expect(task.tags == ["call"])
   }
 
   @Test func `the payload's type takes precedence over the queue`() async throws {
-    let queue = queue(Self.everything)
-    let task = try await record(try await queue.enqueue(Choosy()), in: queue)
+    let queue = queue(Self.allOptions)
+    let task = try await record(try await queue.enqueue(FullyConfigured()), in: queue)
     #expect(task.availableDate == task.createdDate + 60)
     #expect(task.maxRetries == 1)
     #expect(!task.usesBackoff)
     #expect(task.priority == .high)
     #expect(task.timeLimit == .seconds(1))
-    #expect(task.expiryDate == Choosy.expiryDate)
+    #expect(task.expiryDate == FullyConfigured.expiryDate)
     #expect(task.tags == ["type", "call"])
   }
 
   @Test func `the options of the call take precedence over the payload's type`() async throws {
     let queue = queue()
-    let single = try await queue.enqueue(Choosy(), options: Self.everything)
-    let several = try await queue.enqueue(contentsOf: [Choosy()], options: Self.everything)
+    let single = try await queue.enqueue(FullyConfigured(), options: Self.allOptions)
+    let several = try await queue.enqueue(contentsOf: [FullyConfigured()], options: Self.allOptions)
     for task in [single] + several {
       let task = try await record(task, in: queue)
-      #expect(task.availableDate == Self.everything.availableDate)
+      #expect(task.availableDate == Self.allOptions.availableDate)
       #expect(task.maxRetries == 2)
       #expect(task.usesBackoff)
       #expect(task.priority == .low)
       #expect(task.timeLimit == .seconds(2))
-      #expect(task.expiryDate == Self.everything.expiryDate)
+      #expect(task.expiryDate == Self.allOptions.expiryDate)
       #expect(task.tags == ["type", "call"])
     }
   }
@@ -103,12 +103,12 @@ import Testing
   @Test func `a labelled argument takes precedence over the options of the call`() async throws {
     let queue = queue()
     let task = try await queue.enqueue(
-      Choosy(),
+      FullyConfigured(),
       delay: .seconds(5),
       maxRetries: .alwaysRetry,
       usesBackoff: false,
       priority: 7,
-      options: Self.everything
+      options: Self.allOptions
     )
     let found = try await record(task, in: queue)
     #expect(found.availableDate == found.createdDate + 5)
@@ -144,7 +144,7 @@ import Testing
     #expect(try await queue.count == 4)
   }
 
-  @Test func `untyped tasks take options, and the queue's defaults`() async throws {
+  @Test func `untyped tasks accept options, and have the queue's defaults`() async throws {
     let queue = queue(TaskOptions(priority: .high, tags: ["queue"]))
     let task = try await queue.enqueue(name: "any", 1, options: TaskOptions(maxRetries: 3))
     let found = try await record(task, in: queue)
@@ -153,14 +153,14 @@ import Testing
     #expect(found.tags == ["queue"])
   }
 
-  @Test func `a date of the call takes the place of the type's delay`() async throws {
+  @Test func `a date of the call overrides the type's delay`() async throws {
     let queue = queue()
-    let task = try await queue.enqueue(Choosy(), availableDate: clock.date + 1)
+    let task = try await queue.enqueue(FullyConfigured(), availableDate: clock.date + 1)
     let found = try await record(task, in: queue)
     #expect(found.availableDate == found.createdDate + 1)
   }
 
-  @Test(.virtualTime) func `a delay counts from when the task is enqueued`() async throws {
+  @Test(.virtualTime) func `a delay starts when the task is enqueued`() async throws {
     let time = try #require(VirtualTime.current)
     let queue = TaskQueue(clock: time.clock)
     await queue.register(Note.self) { _, _ in }
@@ -175,7 +175,7 @@ import Testing
     #expect(attempts == [0, 0, 1])
   }
 
-  @Test func `a delay and a date together are an error that names both`() async throws {
+  @Test func `giving both a delay and a date throws an error that names both`() async throws {
     let queue = queue()
     let both = TaskOptions(availableDate: clock.date, delay: .seconds(1))
     let calls: [() async throws -> Void] = [
@@ -196,7 +196,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a negative delay is refused`() async throws {
+  @Test func `a negative delay is rejected`() async throws {
     let queue = queue()
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note("a"), delay: .seconds(-1))
@@ -205,35 +205,35 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a payload's own key makes a second task a duplicate, as its type says`() async throws
-  {
+  @Test func `a payload's own unique key and policy apply to duplicates`() async throws {
     let queue = queue()
-    try await queue.enqueue(Choosy(key: "k"))
+    try await queue.enqueue(FullyConfigured(key: "k"))
     let error = await #expect(throws: TaskQueueError.self) {
-      try await queue.enqueue(Choosy(key: "k"))
+      try await queue.enqueue(FullyConfigured(key: "k"))
     }
     #expect(error?.code == .duplicate)
-    let kept = try await queue.enqueue(Choosy(key: "k"), onDuplicate: .keep)
+    let kept = try await queue.enqueue(FullyConfigured(key: "k"), onDuplicate: .keep)
     #expect(!kept.isNew)
-    let other = try await queue.enqueue(Choosy(key: "k"), uniqueKey: "another")
+    let other = try await queue.enqueue(FullyConfigured(key: "k"), uniqueKey: "another")
     #expect(other.isNew)
     #expect(try await queue.tasks().map(\.uniqueKey) == ["k", "another"])
   }
 
-  @Test func `payloads of one call have their own keys, unless the call gives others`() async throws
+  @Test func `the payloads of a call have their own unique keys, unless the call provides others`()
+    async throws
   {
     let queue = queue()
-    try await queue.enqueue(contentsOf: [Choosy(key: "a"), Choosy(key: nil)])
-    try await queue.enqueue(contentsOf: [Choosy(key: "c")]) { _ in "d" }
+    try await queue.enqueue(contentsOf: [FullyConfigured(key: "a"), FullyConfigured(key: nil)])
+    try await queue.enqueue(contentsOf: [FullyConfigured(key: "c")]) { _ in "d" }
     #expect(try await queue.tasks().map(\.uniqueKey) == ["a", nil, "d"])
   }
 
-  @Test func `an empty name, key or tag is refused, and adds nothing`() async throws {
+  @Test func `an empty name, key or tag is rejected, and adds nothing`() async throws {
     let queue = queue()
     let calls: [(String, () async throws -> Void)] = [
       ("name of a task is empty", { try await queue.enqueue(name: "") }),
       ("uniqueKey is empty", { try await queue.enqueue(Note("a"), uniqueKey: "") }),
-      ("uniqueKey is empty", { try await queue.enqueue(Choosy(key: "")) }),
+      ("uniqueKey is empty", { try await queue.enqueue(FullyConfigured(key: "")) }),
       ("uniqueKey is empty", { try await queue.enqueue(name: "a", uniqueKey: "") }),
       ("uniqueKey is empty", { try await queue.enqueue(contentsOf: [Note("a")]) { _ in "" } }),
       ("tags is empty", { try await queue.enqueue(Note("a"), options: TaskOptions(tags: [""])) }),

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls that concern many tasks at once.
+/// Calls that affect many tasks at once.
 @Suite struct TaskPagesTests {
-  /// A store in which another caller enqueues a task whenever tasks are listed.
+  /// A store that runs an action, such as enqueueing tasks, whenever tasks are listed.
   private final class BusyStore: ForwardingStore {
     let base: any Persistence = InMemoryStore()
     let batches = Log<Int>()
@@ -38,26 +38,29 @@ import Testing
 
   init() { queue = TaskQueue(persistence: store) }
 
-  @Test func `cancelling all takes those that are there, and does not run after newcomers`()
+  @Test func `cancelling all affects only existing tasks, even if others are constantly added`()
     async throws
   {
     let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
-    let newcomers = Log<TaskID>()
+    let addedLater = Log<TaskID>()
     store.whenever { [queue] in
-      guard newcomers.entries.count < 20_000 else { return }
+      guard addedLater.entries.count < 20_000 else { return }
       for task in try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") }) {
-        newcomers.add(task.id)
+        addedLater.add(task.id)
       }
     }
     #expect(try await queue.cancelAll() == 2_500)
     store.whenever(nil)
     for task in [tasks[0], tasks[2_499]] { #expect(try await task.outcome() == .cancelled) }
     let left = try await queue.tasks(limit: .max).map(\.id)
-    #expect(left == newcomers.entries)
+    #expect(left == addedLater.entries)
     #expect(!left.isEmpty)
   }
 
-  @Test func `tasks whose identities are of any time are reached, beside newcomers`() async throws {
+  @Test
+  func `cancelling all reaches tasks with IDs of any date, even if others are constantly added`()
+    async throws
+  {
     let later = Date().addingTimeInterval(400 * 86_400)
     var generator = TaskIDGenerator(.seeded(3))
     let ids =
@@ -74,7 +77,7 @@ import Testing
     }
     _ = try await store.apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
     #expect(try await queue.cancelAll() == ids.count)
-    // Without the last two, the greatest is searched for.
+    // Without the last two IDs, the call has to search for the greatest one.
     let some = records.filter { $0.id.high < .max }
     _ = try await store.apply(some.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
     store.whenever { [queue] in
@@ -86,7 +89,7 @@ import Testing
     #expect(try await queue.count(matching: TaskFilter(ids: Set(ids))) == 0)
   }
 
-  @Test func `many tasks are changed a few at a time`() async throws {
+  @Test func `many tasks are changed in batches`() async throws {
     try await queue.enqueue(
       contentsOf: (0..<5_000).map { Note("\($0)") },
       options: TaskOptions(tags: ["all"])
@@ -99,7 +102,10 @@ import Testing
     #expect(try await queue.count(matching: TaskFilter()) == 0)
   }
 
-  @Test func `all tasks are listed, beside newcomers, unless there is a limit`() async throws {
+  @Test
+  func `all existing tasks are listed without a limit, even if others are constantly added`()
+    async throws
+  {
     let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
     store.whenever { [queue] in
       guard try await queue.count < 20_000 else { return }
@@ -113,7 +119,7 @@ import Testing
     #expect(rest.first?.id == tasks[2_499].id)
   }
 
-  /// A store that returns at most ten tasks, whatever it is asked for.
+  /// A store that returns at most ten tasks, whatever the limit.
   private struct TersePages: ForwardingStore {
     let base: any Persistence = InMemoryStore()
 
@@ -126,7 +132,7 @@ import Testing
     }
   }
 
-  @Test func `a page that is shorter than asked for is not taken for the last one`() async throws {
+  @Test func `a page shorter than its limit isn't assumed to be the last`() async throws {
     let queue = TaskQueue(persistence: TersePages())
     let tasks = try await queue.enqueue(contentsOf: (0..<35).map { Note("\($0)") })
     #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Payloads that no store can hold, outside of virtual time, which encodes all payloads.
+/// Payloads that can't be stored, tested in real time because virtual time encodes all payloads.
 @Suite struct UnstorablePayloadTests {
   private static func nested(_ depth: Int) -> JSONValue {
     (0..<depth).reduce(.null) { value, number in
@@ -17,7 +17,7 @@ import Testing
   ]
 
   @Test(arguments: [StoreKind.memory, .file])
-  func `JSON that can't be stored is refused, whatever the store`(kind: StoreKind) async throws {
+  func `JSON that can't be stored is rejected by every store`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store)
       for value in Self.values {

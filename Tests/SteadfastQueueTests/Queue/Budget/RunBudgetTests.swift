@@ -9,7 +9,7 @@ import Testing
     return RunBudget(deadline: .seconds(30), times: known)
   }
 
-  @Test func `there is room for what is expected to end before the deadline`() {
+  @Test func `the budget admits tasks that are expected to end before the deadline`() {
     var budget = budget(["a": 10, "b": 20])
     let room = ["a": 3, "b": 3, "new": 3]
     #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
@@ -19,19 +19,20 @@ import Testing
   }
 
   @Test(arguments: [30, 31])
-  func `from the deadline on, there is no room, which says nothing of any name`(now: Int) {
+  func `from the deadline on, no task is admitted, and no name is marked as too long`(now: Int) {
     var budget = budget(["a": 0, "b": 20])
     let none = ["a": 0, "b": 0, "new": 0]
     #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
     #expect(budget.tooLong.isEmpty)
   }
 
-  @Test func `an attempt that is cut short counts twice its time, or the average if longer`() {
+  @Test
+  func `an attempt that is cut short counts as twice its time, but at least as the average`() {
     var budget = budget(["a": 8, "b": 1])
     for name in ["a", "b", "new"] {
       budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
     }
-    // These end by themselves, or are cut short before the deadline.
+    // These attempts end without being cut short, or are cut short before the deadline.
     budget.note(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
     budget.note(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
     #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])

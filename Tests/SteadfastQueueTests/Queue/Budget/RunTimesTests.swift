@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RunTimesTests {
-  @Test func `times are the same after they were written and read`() throws {
+  @Test func `times survive being written and read`() throws {
     var times = RunTimes()
     for seconds in [1, 2, 3, 4] { times.add(.seconds(seconds), of: "a") }
     times.add(.milliseconds(1), of: "é\"")
@@ -13,11 +13,11 @@ import Testing
   }
 
   @Test(arguments: ["", "[]", "{\"a\":1}", "{\"a\":[]}", "{\"a\":[\"x\"]}"])
-  func `bytes that make no sense are none`(text: String) {
+  func `invalid bytes are read as no times`(text: String) {
     #expect(RunTimes(Array(text.utf8)).average(of: "a") == nil)
   }
 
-  @Test func `when there is no room, some names are left out`() throws {
+  @Test func `names that exceed the size limit are left out`() throws {
     var times = RunTimes()
     for index in 8..<12 { times.add(.seconds(1), of: "name \(index)") }
     let full = try times.bytes().count

@@ -40,12 +40,14 @@ private struct Other: TaskPayload { var seconds: Int }
     return queue
   }
 
-  @Test func `what can't be expected to end in time is left out, unharmed`() async throws {
+  @Test func `a task that isn't expected to end in time is skipped, and stays as it was`()
+    async throws
+  {
     let queue = await queue()
     for _ in 1...4 { try await queue.enqueue(Job(seconds: 9)) }
     let other = try await queue.enqueue(Other(seconds: 2))
     #expect(try await queue.run(within: .seconds(30)) == 4)
-    // Three of 9 s leave 3 s: too little for the fourth, and enough for the other.
+    // Three jobs of 9 s leave 3 s: too little for the fourth, but enough for the other task.
     #expect(log.entries == ["job 9", "job 9", "job 9", "other 2"])
     #expect(clock.now.offset == .seconds(29))
     #expect(try await other.outcome() == .succeeded)
@@ -55,7 +57,8 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `an attempt that overruns is cancelled, and its task released unharmed`() async throws
+  @Test func `an attempt that overruns is cancelled, and its task is released without a penalty`()
+    async throws
   {
     let queue = await queue(workers: 2)
     let task = try await queue.enqueue(Job(seconds: 100))
@@ -73,13 +76,13 @@ private struct Other: TaskPayload { var seconds: Int }
         break
       }
     }
-    // The queue is as usable as before.
+    // The queue remains usable.
     #expect(try await queue.runAvailable() == 1)
     #expect(log.entries == ["other 1", "job 100"])
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `averages outlast the process`(kind: StoreKind) async throws {
+  func `averages persist across processes`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await queue(store)
       try await first.enqueue(Job(seconds: 20))
@@ -110,7 +113,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(log.entries == ["default", "slow", "other", "default", "other"])
   }
 
-  @Test func `a name that is too long for the whole time is tried again in the fourth run`()
+  @Test func `a name whose tasks never fit is retried in the fourth run`()
     async throws
   {
     let queue = await queue()
@@ -122,13 +125,13 @@ private struct Other: TaskPayload { var seconds: Int }
     var counts: [Int] = []
     for _ in 1...4 { counts.append(try await queue.run(within: .seconds(10))) }
     #expect(counts == [0, 0, 0, 1])
-    // While none of its tasks wait, nothing is forgotten.
+    // Runs count only while tasks of the name wait, so its average remains.
     for _ in 1...4 { #expect(try await queue.run(within: .seconds(1)) == 0) }
     try await queue.enqueue(Job(seconds: 5))
     #expect(try await queue.run(within: .seconds(4)) == 0)
   }
 
-  @Test func `cancelling the call cancels its attempts, which don't count for the average`()
+  @Test func `cancelling the call cancels its attempts, and they don't count for the average`()
     async throws
   {
     let queue = await queue()
@@ -144,14 +147,14 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-  func `without time, nothing is performed`(budget: Duration) async throws {
+  func `a run without time performs nothing`(budget: Duration) async throws {
     let queue = await queue()
     try await queue.enqueue(Job(seconds: 0))
     #expect(try await queue.run(within: budget) == 0)
     #expect(try await queue.count == 1)
   }
 
-  @Test func `another run is refused, and leaves the first one its time`() async throws {
+  @Test func `a second run is rejected, and doesn't shorten the first one`() async throws {
     let queue = await queue()
     try await queue.enqueue(Job(seconds: 100))
     async let first = queue.run(within: .seconds(30))
@@ -162,7 +165,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(clock.now.offset == .seconds(30))
   }
 
-  @Test func `a store that fails to keep the averages fails the run`() async throws {
+  @Test func `the run fails if the averages can't be stored`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Job(seconds: 1))
@@ -176,7 +179,8 @@ private struct Other: TaskPayload { var seconds: Int }
 
   private struct Broken: Error {}
 
-  @Test func `when its time is up, the queue waits for its store as before`() async throws {
+  @Test func `after a run with limited time, the queue waits for its store as before`() async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Job(seconds: 100))
@@ -186,7 +190,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.statistics.storeRetries == 2)
   }
 
-  /// Expects that a run of 10 s ends in time although its store is gone, which it is for longer.
+  /// Expects that a run of 10 s ends in time although its store is unavailable for longer.
   private func expectEnd(of queue: TaskQueue, on store: FaultInjectingStore, attempts: Int) async {
     await withTaskGroup { group in
       group.addTask {
@@ -204,9 +208,10 @@ private struct Other: TaskPayload { var seconds: Int }
     store.restore()
   }
 
-  /// The store is opened, the averages are read, and then, before the first claim, what is paused.
+  /// The run opens the store, reads the averages, and reads the pause before its first claim.
   @Test(arguments: 0...2)
-  func `the time includes what the queue looks after before its tasks`(calls: Int) async throws {
+  func `the time includes the calls to the store before the first attempt`(calls: Int) async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Job(seconds: 0))
@@ -216,7 +221,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.run(within: .seconds(10)) == 1)
   }
 
-  @Test func `the time includes what the queue keeps after its tasks`() async throws {
+  @Test func `the time includes the calls to the store after the last attempt`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Job(seconds: 1))
@@ -225,7 +230,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `an error of the store is thrown, also if it is that of a time limit of its own`()
+  @Test func `an error of the store is thrown, even its own timeout error`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -234,7 +239,7 @@ private struct Other: TaskPayload { var seconds: Int }
     await #expect(throws: TimeoutError.self) { try await queue.run(within: .seconds(10)) }
   }
 
-  @Test func `a name whose attempt was cut short late is not begun that late again`() async throws {
+  @Test func `a task whose attempt was cut short doesn't start that late again`() async throws {
     let queue = await queue()
     try await queue.enqueue(Job(seconds: 20))
     var counts: [Int] = []

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a queue does with tasks that it has claimed ahead of its workers.
+/// How a queue handles tasks that it claims before a worker is idle.
 @Suite struct ClaimBatchTests {
-  /// A store of which a claim hands out many tasks.
+  /// A store that hands out many tasks per claim.
   private struct BatchStore: ForwardingStore {
     let base: any Persistence
     var claimBatch = 64
@@ -25,7 +25,9 @@ import Testing
 
   init() { store = BatchStore(base: InMemoryStore()) }
 
-  /// A queue whose attempts took no time so far, and that performs a task until it is told.
+  /// Runs a queue whose previous attempts took no time.
+  ///
+  /// Its slow tasks wait until the gate opens.
   private func withQueue(
     over store: BatchStore? = nil,
     workers: Int = 2,
@@ -61,7 +63,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `short tasks are claimed many at a time, and each is performed once`() async throws {
+  func `short tasks are claimed in batches, and each is performed once`() async throws {
     try await withQueue { queue, _ in
       try await queue.enqueue(contentsOf: (1...200).map { Note("\($0)") })
       try await queue.waitUntilIdle()
@@ -72,7 +74,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `a file hands out many at a time, which count as interrupted when the process ends`()
+  func `a file hands out a batch, whose tasks count as interrupted when the process ends`()
     async throws
   {
     let time = try VirtualTime.required
@@ -99,7 +101,9 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `tasks that no worker begins in time are released, in their places`() async throws {
+  func `prefetched tasks that no worker starts in time are released, and retain their order`()
+    async throws
+  {
     let time = try VirtualTime.required
     try await withQueue { queue, _ in
       let slow = try await queue.enqueue(contentsOf: ["slow 1", "slow 2"].map(Note.init))
@@ -116,7 +120,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `a task that was claimed ahead is cancelled, paused and put off at once`() async throws {
+  func `a prefetched task is cancelled, paused and rescheduled at once`() async throws {
     let time = try VirtualTime.required
     try await withQueue { queue, _ in
       let tasks = try await queue.enqueue(
@@ -136,7 +140,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `a pause releases what was claimed ahead, and the next one need not wait for it`()
+  func `a pause releases prefetched tasks, and the next pause doesn't wait for them`()
     async throws
   {
     let time = try VirtualTime.required
@@ -149,7 +153,7 @@ import Testing
       #expect(try await stored(ids, as: .waiting) == 3)
       await queue.resume()
       gate.resumeAll(with: .success(()))
-      // It owes an attempt, and claims no more than it begins.
+      // The queue must start an attempt before it pauses again, and claims only what it starts.
       await queue.pause()
       await time.advance(by: .zero)
       #expect(try await stored(ids, as: .running) <= 2)
@@ -160,7 +164,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `beside a task that was interrupted, none stays claimed that does not begin`() async throws {
+  func `next to an interrupted task, prefetched tasks are released`() async throws {
     let time = try VirtualTime.required
     try await withQueue { queue, gate in
       await queue.pause()
@@ -179,7 +183,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [0, 1])
-  func `where an interruption or two end a task, none is claimed ahead`(limit: Int) async throws {
+  func `a queue that tolerates at most one interruption doesn't prefetch`(limit: Int) async throws {
     try await withQueue(maxInterruptions: .atMost(limit)) { queue, _ in
       try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
       try await queue.waitUntilIdle()
@@ -188,7 +192,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `with a rate limit, or limited time, only tasks that begin are claimed`() async throws {
+  func `with a rate limit or limited time, the queue doesn't prefetch`() async throws {
     try await withQueue(limits: [.atMost(1_000, per: .seconds(1))]) { queue, _ in
       try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
       try await queue.waitUntilIdle()
@@ -207,7 +211,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `what was claimed ahead is released when the run ends`() async throws {
+  func `prefetched tasks are released when the run ends`() async throws {
     let time = try VirtualTime.required
     await #expect(throws: TaskQueueError.self) {
       try await withQueue { queue, _ in

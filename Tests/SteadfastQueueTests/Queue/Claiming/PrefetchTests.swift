@@ -3,13 +3,13 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct PrefetchTests {
-  @Test func `without a batch, a claim is for idle workers only`() {
+  @Test func `a store without batches hands out tasks for idle workers only`() {
     var ahead = Prefetch(batch: 0)
     ahead.note(.microseconds(1))
     #expect(ahead.limit(idle: 3, workers: 8) == 3)
   }
 
-  @Test func `nothing is claimed ahead before an attempt was measured`() {
+  @Test func `nothing is prefetched before an attempt was measured`() {
     #expect(Prefetch(batch: 64).limit(idle: 1, workers: 8) == 1)
   }
 
@@ -17,19 +17,22 @@ import Testing
     (Duration.zero, 64), (.microseconds(1), 64), (.milliseconds(1), 64), (.milliseconds(2), 40),
     (.milliseconds(5), 16), (.milliseconds(9), 8), (.milliseconds(11), 3), (.seconds(3600), 3),
   ])
-  func `as much is claimed as is performed in ten milliseconds`(took: Duration, limit: Int) {
+  func `a claim asks for the tasks that workers perform within ten milliseconds`(
+    took: Duration,
+    limit: Int
+  ) {
     var ahead = Prefetch(batch: 64)
     ahead.note(took)
     #expect(ahead.limit(idle: 3, workers: 8) == limit)
   }
 
-  @Test func `a batch for fewer tasks than there are idle workers changes nothing`() {
+  @Test func `a batch smaller than the number of idle workers has no effect`() {
     var ahead = Prefetch(batch: 4)
     ahead.note(.zero)
     #expect(ahead.limit(idle: 8, workers: 8) == 8)
   }
 
-  @Test func `one long attempt among short ones ends it, and short ones begin it again`() {
+  @Test func `one long attempt stops prefetching, and short attempts restart it`() {
     var ahead = Prefetch(batch: 64)
     for _ in 0..<100 { ahead.note(.microseconds(100)) }
     ahead.note(.seconds(1))
@@ -38,21 +41,21 @@ import Testing
     #expect(ahead.limit(idle: 1, workers: 8) == 64)
   }
 
-  @Test func `tasks that have waited too long end it`() {
+  @Test func `tasks that have waited too long stop prefetching`() {
     var ahead = Prefetch(batch: 64)
     ahead.note(.zero)
     ahead.waitedTooLong()
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
   }
 
-  @Test func `beside a task that was interrupted, none is claimed ahead`() {
+  @Test func `next to an interrupted task, nothing is prefetched`() {
     var ahead = Prefetch(batch: 64)
     ahead.note(.zero)
     var interrupted = Claim.numbered(1, 2)
     interrupted.tasks[1].record.interruptionCount = 1
     ahead.claimed(interrupted.tasks)
     #expect(ahead.limit(idle: 2, workers: 8) == 2)
-    // A claim that finds nothing says nothing of the tasks that wait.
+    // An empty claim says nothing about the waiting tasks.
     ahead.claimed([])
     #expect(ahead.limit(idle: 2, workers: 8) == 2)
     ahead.claimed(Claim.numbered(3).tasks)
@@ -68,7 +71,7 @@ import Testing
     return machine
   }
 
-  @Test func `a worker begins what was claimed ahead before it claims again`() {
+  @Test func `a worker starts prefetched tasks before it claims again`() {
     var machine = machine()
     #expect(machine.next().summary == "claim 64")
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
@@ -83,19 +86,20 @@ import Testing
     #expect(machine.next().summary == "claim 64")
   }
 
-  @Test func `a request for a task that was claimed ahead does not wait for a worker`() {
+  @Test func `a command for a prefetched task doesn't wait for a worker`() {
     var machine = machine(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
     #expect(machine.request(.cancel, of: .numbered(3)) == .claimedAhead)
-    let taken = machine.takeUnbegun { $0.id == .numbered(3) }
-    #expect(taken.map(\.record.id) == [.numbered(3)])
-    // It is on its way into the store, which does not take long.
+    let unbegun = machine.takeUnbegun { $0.id == .numbered(3) }
+    #expect(unbegun.map(\.record.id) == [.numbered(3)])
+    // The task is being released, which takes little time.
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
   }
 
-  @Test func `tasks that no worker begins are taken, and less is claimed after them`() {
+  @Test func `tasks that no worker starts in time are released, and the next claim asks for fewer`()
+  {
     var machine = machine(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
@@ -107,7 +111,7 @@ import Testing
     #expect(machine.takeOverdue(ofClaim: 2).isEmpty)
   }
 
-  @Test func `beside a task that was interrupted, only as many stay as there are idle workers`() {
+  @Test func `next to an interrupted task, only one task per idle worker stays claimed`() {
     var machine = machine()
     _ = machine.next()
     var claim = Claim.numbered(1, 2, 3, 4)
@@ -121,7 +125,7 @@ import Testing
     #expect(machine.next().summary == "claim 1")
   }
 
-  @Test func `what a pause owes an attempt is claimed for idle workers only`() {
+  @Test func `the first claim after a pause that released tasks is for idle workers only`() {
     var machine = machine()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose claim has run out before a worker begins them.
+/// Tasks whose lease expires before a worker starts them.
 @Suite(.virtualTime) struct RunOutClaimTests {
   private let clock: VirtualClock
   private let store = SharedStore(
@@ -33,14 +33,14 @@ import Testing
     return queue
   }
 
-  /// A process whose first claim that finds something is answered after some time.
+  /// A process whose first claim is answered after a delay.
   private func process(claimingFor seconds: Int) -> FaultInjectingStore {
     let slow = FaultInjectingStore(store.process())
     slow.inject(.delay(.seconds(seconds), on: clock), .afterEffect) { $0.kind == .claim }
     return slow
   }
 
-  /// Runs a queue, whose store is slow, and another one, which performs the task in its place.
+  /// Runs a queue with a slow store, and expects that another queue performs its task instead.
   private func expectTakeover(from slow: some Persistence, limits: [RateLimit]) async throws {
     let (a, b) = (await queue("a", slow, limits: limits), await queue("b", store.process()))
     let task = try await b.enqueue(Note("1"))
@@ -52,23 +52,25 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a task is not begun when its claim has run out before the answer came`(isLimited: Bool)
+  func `a task doesn't start if its lease expires before the claim is answered`(isLimited: Bool)
     async throws
   {
     let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
     try await expectTakeover(from: process(claimingFor: 70), limits: limits)
   }
 
-  @Test func `a task is not begun when its claim has run out while its start was counted`()
+  @Test func `a task doesn't start if its lease expires while its start is being counted`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
-    // The claim is answered in time, and what stores the start is not.
+    // The claim is answered in time, but the call that stores the start isn't.
     slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
     try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
 
-  @Test func `a pass performs a task all the same, if no other queue has taken it`() async throws {
+  @Test func `a pass performs a task with an expired lease unless another queue has claimed it`()
+    async throws
+  {
     let a = await queue("a", process(claimingFor: 70))
     let task = try await a.enqueue(Note("1"))
     await a.register(Note.self) { [log] note, context in
@@ -79,7 +81,7 @@ import Testing
     #expect(try await !a.contains(task.id))
   }
 
-  @Test func `a request for a task that is being put back is carried out`() async throws {
+  @Test func `a command for a task that is being released is carried out`() async throws {
     let slow = process(claimingFor: 70)
     slow.inject(.delay(.seconds(5), on: clock), .afterEffect) { $0.changes.contains("release") }
     let a = await queue("a", slow)
@@ -101,7 +103,7 @@ import Testing
 
   // MARK: In the machine
 
-  @Test func `a worker puts back what it finds when the claim has run out, and claims again`() {
+  @Test func `a worker releases tasks with an expired lease, and claims again`() {
     var machine = WorkMachine(workers: 2)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
     machine.ahead.note(.zero)
@@ -115,12 +117,12 @@ import Testing
     machine.hasPutBack()
     #expect(machine.performing == 1)
     #expect(machine.next(at: .seconds(61)).summary == "claim 64")
-    // A claim that does not run out follows.
+    // The next claim doesn't expire.
     _ = machine.claimed(.numbered(4), now: .seconds(0))
     #expect(machine.next(at: .seconds(1000)).summary == "perform 4")
   }
 
-  @Test func `a pass does not end while a worker puts tasks back`() {
+  @Test func `a pass doesn't end while a worker releases tasks`() {
     var machine = WorkMachine.running(.pass(cutoff: .seconds(0)))
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: .seconds(0), until: .seconds(60))

@@ -4,10 +4,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Workers are woken by signals, which add nothing to one that no worker has followed yet.
+/// Signals that wake workers.
+///
+/// Signals don't add up: another one has no effect until a worker wakes.
 @Suite struct WakeUpTests {
   @Test(.virtualTime)
-  func `a task that comes while a worker is woken for another one is performed beside them`()
+  func `a task added while a worker wakes up for another one is performed at the same time`()
     async throws
   {
     let queue = TaskQueue(
@@ -22,13 +24,13 @@ import Testing
       case "warm-up": break
       case "late": isThere.resumeAll(with: .success(()))
       default:
-        // The second worker was woken for the second task, and has not looked yet.
+        // The second worker was woken for the second task, but hasn't claimed it yet.
         if note.text == "first" { try await queue.enqueue(Note("late")) }
         try await isThere.wait { log.entries.contains("late") ? .success(()) : nil }
       }
     }
     try await withRunning(queue) {
-      // Now all workers wait, none of them for a claim.
+      // Now all workers wait, and none waits for a claim.
       _ = try await queue.enqueue(Note("warm-up")).outcome()
       try await VirtualTime.required.advance(by: .zero)
       try await queue.enqueue(contentsOf: [Note("first"), Note("second")])

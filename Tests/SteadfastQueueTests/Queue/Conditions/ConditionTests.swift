@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that wait for conditions, as callers of a queue see them.
+/// Tasks that wait for conditions, as seen by callers of a queue.
 @Suite(.virtualTime) struct ConditionTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -41,7 +41,7 @@ import Testing
   private let wifi = TaskOptions(conditions: ["wifi"])
 
   @Test(arguments: StoreKind.allCases)
-  func `a task waits until its conditions hold, and costs no attempt`(
+  func `a task waits until its conditions hold, without using up attempts`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -67,7 +67,7 @@ import Testing
     }
   }
 
-  @Test func `an attempt goes on when a condition ends, and no other begins`() async throws {
+  @Test func `an attempt continues when its condition ends, but no other starts`() async throws {
     let queue = await queue(lasting: 10)
     await queue.setCondition("wifi", holds: true)
     try await withRunning(queue) {
@@ -82,7 +82,7 @@ import Testing
     #expect(log.entries == ["0 1"])
   }
 
-  @Test func `a pass of a queue waits until a monitor has told its condition`() async throws {
+  @Test func `a pass waits until a monitor reports its condition`() async throws {
     let queue = await queue()
     await queue.register(StubMonitor([true]), for: "wifi")
     try await queue.enqueue(Note("1"), options: wifi)
@@ -90,7 +90,7 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
-  @Test func `a pass of a queue waits for a monitor that takes a second`() async throws {
+  @Test func `a pass waits for a monitor that takes a second`() async throws {
     let queue = await queue()
     let (monitor, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(monitor), for: "wifi")
@@ -103,7 +103,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a monitor that says so cuts attempts short, uncounted`(interrupts: Bool) async throws {
+  func `an interrupting monitor cuts attempts short, and they don't count`(interrupts: Bool)
+    async throws
+  {
     let queue = await queue(lasting: 10)
     let (monitor, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(monitor), for: "wifi", interruptsTasks: interrupts)
@@ -124,7 +126,7 @@ import Testing
     #expect(try await queue.statistics.failed == 0)
   }
 
-  @Test func `a monitor that is registered during a run is followed, and replaces another`()
+  @Test func `a monitor registered during a run takes effect, and replaces the previous one`()
     async throws
   {
     let queue = await queue()
@@ -136,7 +138,7 @@ import Testing
       try await queue.waitUntilIdle()
       await queue.register(StubMonitor([true]), for: "wifi")
       #expect(try await task.outcome() == .succeeded)
-      // What the old one says counts no more.
+      // The old monitor's values are ignored.
       old.yield(true)
       await queue.setCondition("wifi", holds: false)
       old.yield(true)
@@ -146,7 +148,9 @@ import Testing
     }
   }
 
-  @Test func `the end of a run ends its monitors, and the next run asks them again`() async throws {
+  @Test func `the end of a run stops its monitors, and the next run starts them again`()
+    async throws
+  {
     let queue = await queue()
     let monitor = CountingMonitor()
     await queue.register(monitor, for: "wifi")
@@ -169,7 +173,7 @@ import Testing
     values.finish()
   }
 
-  @Test func `a monitor that takes the place of a silent one lets the run begin`() async throws {
+  @Test func `replacing a silent monitor lets the run start`() async throws {
     let queue = await queue()
     let (silent, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(silent), for: "wifi")
@@ -183,7 +187,7 @@ import Testing
     values.finish()
   }
 
-  @Test func `conditions of other bytes are other conditions, in a file too`() async throws {
+  @Test func `conditions with different bytes are different, even in a file`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue.jsonl")
       let both: Set<TaskCondition> = ["\u{e9}", "e\u{301}"]
@@ -203,14 +207,14 @@ import Testing
     }
   }
 
-  @Test func `a monitor without values does not hold up a run`() async throws {
+  @Test func `a monitor that reports no values doesn't delay a run`() async throws {
     let queue = await queue()
     await queue.register(StubMonitor([]), for: "wifi")
     try await queue.enqueue(Note("1"), options: wifi)
     #expect(try await queue.runAvailable() == 0)
   }
 
-  @Test func `a condition about which the queue was told nothing is reported once`() async throws {
+  @Test func `an unknown condition is reported once`() async throws {
     let queue = await queue()
     for _ in 0..<3 { try await queue.enqueue(Note("1"), options: wifi) }
     try await queue.runAvailable()
@@ -237,7 +241,7 @@ import Testing
     #expect(reasons[task.id]?.contains("the condition 'wifi' holds") == true)
   }
 
-  @Test func `an empty condition is refused`() async throws {
+  @Test func `an empty condition is rejected`() async throws {
     let queue = await queue()
     let error = await queueError {
       try await queue.enqueue(Note("1"), options: TaskOptions(conditions: [""]))
@@ -245,7 +249,7 @@ import Testing
     #expect(error?.code == .invalidArgument)
   }
 
-  @Test func `conditions of the payload's type and of the call add up`() async throws {
+  @Test func `the conditions of the payload's type and of the call are combined`() async throws {
     struct Sync: TaskPayload {
       var options: TaskOptions { TaskOptions(conditions: [.network]) }
     }
@@ -257,7 +261,7 @@ import Testing
   }
 }
 
-/// A monitor that tells what it is given.
+/// A monitor that reports the values that it was given.
 private struct StubMonitor: ConditionMonitor {
   let stream: AsyncStream<Bool>
 
@@ -273,7 +277,7 @@ private struct StubMonitor: ConditionMonitor {
   func values() -> AsyncStream<Bool> { stream }
 }
 
-/// A monitor that counts how often it begins and ends; its condition holds.
+/// A monitor whose condition holds, and that counts how often it starts and stops.
 private struct CountingMonitor: ConditionMonitor {
   let begun = Counter()
   let ended = Counter()

@@ -4,23 +4,23 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What comes while a run opens its store.
+/// Interruptions while a run opens its store.
 @Suite(.virtualTime) struct BeginningRunTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// What begins to run.
+  /// The call that starts the run.
   enum Run: CaseIterable, Sendable { case run, runAvailable, runWithin, groupRun, groupPass }
 
-  /// What becomes of the store.
-  enum Opening: CaseIterable, Sendable { case succeeds, fails, isGone, isClosed }
+  /// The result of opening the store.
+  enum Opening: CaseIterable, Sendable { case succeeds, fails, isUnavailable, isClosed }
 
-  /// What comes while the store is opened.
+  /// What interrupts the run while the store is opened.
   enum Interruption: Sendable { case shutDown, shutDownWithinLimit, cancellation }
 
-  private func begin(_ kind: Run, _ queue: TaskQueue, _ group: TaskQueueGroup) async throws {
+  private func start(_ kind: Run, _ queue: TaskQueue, _ group: TaskQueueGroup) async throws {
     switch kind {
     case .run: try await queue.run()
     case .runAvailable: try await queue.runAvailable()
@@ -30,34 +30,34 @@ import Testing
     }
   }
 
-  private func isToOpen(_ opening: Opening) {
+  private func prepareStore(_ opening: Opening) {
     let hang = FaultInjectingStore.Fault.hang
     switch opening {
     case .succeeds: break
     case .fails: store.inject(.error(Refusal()), .afterEffect) { $0.kind == .open }
     case .isClosed:
       store.inject(.error(TaskQueueError(.destroyed, "closed")), .afterEffect) { $0.kind == .open }
-    case .isGone: store.inject(.transientError, times: nil) { $0.kind == .open }
+    case .isUnavailable: store.inject(.transientError, times: nil) { $0.kind == .open }
     }
-    if opening != .isGone { store.inject(hang) { $0.kind == .open } }
+    if opening != .isUnavailable { store.inject(hang) { $0.kind == .open } }
   }
 
-  /// Interrupts a run that opens its store, and returns what it throws.
+  /// Interrupts a run that opens its store, and returns the error that the run throws.
   private func error(
     of kind: Run,
     _ opening: Opening,
     _ interruption: Interruption
   ) async throws -> (any Error)? {
-    isToOpen(opening)
+    prepareStore(opening)
     let group = TaskQueueGroup(persistence: store, clock: clock)
     let isOfGroup = kind == .groupRun || kind == .groupPass
     let queue =
       isOfGroup ? try await group.addQueue("a") : TaskQueue(persistence: store, clock: clock)
-    await queue.register(Note.self) { _, _ in Issue.record("an attempt has begun") }
+    await queue.register(Note.self) { _, _ in Issue.record("an attempt started") }
     return await withTaskGroup { tasks in
       tasks.addTask { () -> (any Error)? in
         do {
-          try await begin(kind, queue, group)
+          try await start(kind, queue, group)
           return nil
         } catch {
           return error
@@ -91,19 +91,19 @@ import Testing
     #expect(try await error(of: kind, opening, .shutDownWithinLimit) == nil)
   }
 
-  @Test(arguments: Run.allCases, [Opening.succeeds, .isGone])
-  func `a run that is cancelled while it opens its store says so`(
+  @Test(arguments: Run.allCases, [Opening.succeeds, .isUnavailable])
+  func `a run that is cancelled while it opens its store throws a cancellation error`(
     kind: Run,
     opening: Opening
   ) async throws {
     #expect(try await error(of: kind, opening, .cancellation) is CancellationError)
   }
 
-  @Test func `a store that can't be opened ends a run that nothing interrupts`() async throws {
+  @Test func `a run fails if its store can't be opened`() async throws {
     store.inject(.error(Refusal())) { $0.kind == .open }
     let queue = TaskQueue(persistence: store, clock: clock)
     await #expect(throws: Refusal.self) { try await queue.run() }
-    // The next run opens it.
+    // The next run opens the store.
     #expect(try await queue.runAvailable() == 0)
   }
 }

@@ -6,7 +6,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Tasks of one name are held up, and those of others go on.
+/// Pausing the tasks of one name.
 @Suite(.virtualTime) struct PauseNameTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -31,7 +31,7 @@ private struct Mail: TaskPayload { var text: String }
     return queue
   }
 
-  @Test func `tasks of a paused name wait, and others are performed`() async throws {
+  @Test func `tasks of a paused name wait, while others are performed`() async throws {
     let queue = await queue()
     await queue.pause(name: "Note")
     try await queue.enqueue(Note("note"))
@@ -47,7 +47,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(log.entries == ["mail", "begins note", "note"])
   }
 
-  @Test func `an attempt under way goes on, and no other of the name begins`() async throws {
+  @Test func `attempts under way continue, but no other of the name starts`() async throws {
     let queue = await queue(workers: 2)
     try await queue.enqueue(contentsOf: ["a", "b", "c", "d"].map(Note.init))
     try await withThrowingTaskGroup { group in
@@ -66,7 +66,7 @@ private struct Mail: TaskPayload { var text: String }
     }
   }
 
-  @Test func `a fallback does not perform tasks of a paused name`() async throws {
+  @Test func `a fallback handler doesn't perform tasks of a paused name`() async throws {
     let queue = await queue()
     await queue.registerFallback { [log] _, context in log.add(context.name) }
     await queue.pause(name: "Unknown")
@@ -79,7 +79,8 @@ private struct Mail: TaskPayload { var text: String }
     #expect(log.entries == ["Other", "Unknown"])
   }
 
-  @Test func `a name stays paused when a handler is registered for it, and its limit holds after`()
+  @Test
+  func `registering a handler doesn't resume its name, and the handler's limit applies afterwards`()
     async throws
   {
     let queue = await queue(workers: 4)
@@ -97,10 +98,10 @@ private struct Mail: TaskPayload { var text: String }
     #expect(start.duration(to: clock.now) == .seconds(3))
   }
 
-  @Test func `a task being claimed when its name is paused does not begin after that`()
+  @Test func `a task whose name is paused during its claim doesn't start`()
     async throws
   {
-    // A claim takes a second, and hands out more than begins at once.
+    // A claim takes a second, and hands out more tasks than can start at once.
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     let queue = await queue(workers: 3, store)
@@ -120,9 +121,9 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.count == 0)
   }
 
-  /// Claimed tasks that were not begun are released, which takes a while.
+  /// The queue releases claimed tasks that haven't started, which takes a while.
   @Test(arguments: [false, true])
-  func `a request for a task that is being released is carried out`(resumes: Bool) async throws {
+  func `a command for a task that is being released is carried out`(resumes: Bool) async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     store.inject(.delay(.seconds(5), on: clock), times: nil) { $0.changes.contains("release") }
@@ -141,7 +142,9 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a pause of a name that is cancelled waits for no claim`() async throws {
+  @Test func `a call that pauses a name stops waiting for a claim when it is cancelled`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue(workers: 1, store)
     store.inject(.hang) { $0.kind == .claim }

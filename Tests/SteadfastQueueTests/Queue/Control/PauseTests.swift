@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Pauses that come between the claim of a task and its attempt.
+/// Pauses between the claim of a task and its attempt.
 @Suite(.virtualTime) struct PauseTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue that is paused by its store, while that hands out the first tasks.
+  /// A queue that is paused while its store hands out the first tasks.
   private func queuePausedDuringClaim() async throws -> TaskQueue {
     let store = PausingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -21,7 +21,7 @@ import Testing
     return queue
   }
 
-  @Test func `a task that was not begun waits like all others while the queue is paused`()
+  @Test func `a claimed task that hasn't started waits like all others while the queue is paused`()
     async throws
   {
     let queue = try await queuePausedDuringClaim()
@@ -36,13 +36,13 @@ import Testing
     }
     #expect(log.entries == ["urgent", "claimed"])
     for await event in events {
-      if case .released = event { Issue.record("no attempt was begun that could be cut short") }
+      if case .released = event { Issue.record("no attempt had started") }
       if case .succeeded = event { break }
     }
   }
 
-  @Test func `a queue that is paused and resumed all the time makes progress`() async throws {
-    // Each claim takes longer than the queue is left in peace.
+  @Test func `a queue that is paused and resumed repeatedly makes progress`() async throws {
+    // Each claim takes longer than the time between two pauses.
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     let queue = TaskQueue(
@@ -64,16 +64,16 @@ import Testing
     }
     let entries = log.entries
     #expect(entries.filter { $0.count == 1 }.sorted() == ["a", "b", "c", "d"], "\(entries)")
-    // No attempt has begun after a pause had returned.
+    // No attempt starts after a pause has returned.
     for (entry, next) in zip(entries, entries.dropFirst()) where entry == "paused" {
       #expect(next == "resumed")
     }
   }
 
-  /// A queue that owes an attempt.
+  /// A queue that must start an attempt before it pauses again.
   ///
-  /// It was paused after it had claimed tasks, and has released them.
-  private func queueThatOwesAnAttempt(
+  /// The last pause released its claimed tasks.
+  private func queueThatReleasedTasks(
     _ store: FaultInjectingStore,
     workers: Int = 2,
     beforeEach body: @escaping @Sendable (TaskQueue) async -> Void = { _ in }
@@ -98,10 +98,10 @@ import Testing
     return queue
   }
 
-  @Test func `a pause returns though the claim that it waits for finds nothing`() async throws {
+  @Test func `a pause returns even if the claim that it waits for is empty`() async throws {
     let store = FaultInjectingStore()
-    // A second worker would ask the store again, and so end the wait.
-    let queue = try await queueThatOwesAnAttempt(store, workers: 1)
+    // A second worker would claim again, which would end the wait.
+    let queue = try await queueThatReleasedTasks(store, workers: 1)
     #expect(try await queue.cancelAll() == 2)
     try await withRunning(queue) {
       try await store.waitForHeldCalls()
@@ -113,16 +113,16 @@ import Testing
     #expect(log.entries == [])
   }
 
-  @Test func `a handler may pause a queue that is paused while it begins what it owes`()
+  @Test func `a handler may pause the queue while another pause waits for an attempt to start`()
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = try await queueThatOwesAnAttempt(store) { await $0.pause() }
+    let queue = try await queueThatReleasedTasks(store) { await $0.pause() }
     async let attempts = queue.runAvailable()
     try await store.waitForHeldCalls()
     async let pause: Void = queue.pause()
     try await clock.sleep(for: .seconds(1))
-    // This makes a worker ask for something to do.
+    // This wakes a worker.
     try await queue.enqueue(Note("c"))
     try await clock.sleep(for: .seconds(1))
     store.restore()
@@ -131,9 +131,11 @@ import Testing
     #expect(log.entries.sorted() == ["a", "b"])
   }
 
-  @Test func `a pause waits for no attempt that a shut down keeps from beginning`() async throws {
+  @Test func `a pause doesn't wait for an attempt that can't start because of a shutdown`()
+    async throws
+  {
     let store = FaultInjectingStore()
-    let queue = try await queueThatOwesAnAttempt(store) { queue in
+    let queue = try await queueThatReleasedTasks(store) { queue in
       queue.beginShutDown()
       await queue.pause()
     }
@@ -147,7 +149,8 @@ import Testing
     #expect(log.entries == ["a"])
   }
 
-  @Test func `a task that was not begun can be cancelled at once while the queue is paused`()
+  @Test
+  func `a claimed task that hasn't started can be cancelled at once while the queue is paused`()
     async throws
   {
     let queue = try await queuePausedDuringClaim()
@@ -161,7 +164,7 @@ import Testing
   }
 }
 
-/// A store in memory that once does something else between a claim and its answer.
+/// A store in memory that runs an action once, between a claim and its answer.
 private final class PausingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let action = Mutex<(@Sendable () async -> Void)?>(nil)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pause that waits for the tasks that the last pause has kept from beginning.
+/// A pause that waits until tasks that the previous pause released have started.
 @Suite(.virtualTime) struct PauseWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -13,7 +13,7 @@ import Testing
 
   /// Runs a queue with one worker, whose claim hangs after a pause has released a task.
   ///
-  /// The next pause waits for that claim, since what it hands out is to begin.
+  /// The next pause waits for that claim, because the claimed task must start first.
   private func withClaimThatHangs(_ body: (TaskQueue) async throws -> Void) async throws {
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -33,7 +33,7 @@ import Testing
     try await run
   }
 
-  @Test func `it waits no longer when its Swift task is cancelled, and the queue is paused`()
+  @Test func `cancelling the Swift task of a waiting pause ends the wait, and the queue is paused`()
     async throws
   {
     try await withClaimThatHangs { queue in
@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `it waits no longer when the queue is shut down`(cutsShort: Bool) async throws {
+  func `shutting down the queue ends the wait of a pause`(cutsShort: Bool) async throws {
     try await withClaimThatHangs { queue in
       async let pause: Void = queue.pause()
       try await clock.sleep(for: .seconds(1))

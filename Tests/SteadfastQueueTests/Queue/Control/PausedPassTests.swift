@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pass that is paused while some of its tasks are being performed, and resumed.
+/// A pass that is paused during some of its attempts, and then resumed.
 @Suite(.virtualTime) struct PausedPassTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  @Test func `it performs as many tasks at a time as before`() async throws {
+  @Test func `the resumed pass performs as many tasks at a time as before`() async throws {
     let queue = queue(workers: 4)
     let (running, begun) = (Counter(), Log<Int>())
     await queue.register(Note.self) { [clock] note, _ in
@@ -39,7 +39,7 @@ import Testing
     #expect(begun.entries.dropFirst(count).max() == 4)
   }
 
-  @Test func `it ends with the attempts that were under way unless it is resumed`() async throws {
+  @Test func `a paused pass ends after the attempts under way unless it is resumed`() async throws {
     let queue = queue(workers: 3)
     await queue.register(Note.self) { [clock] note, _ in
       try await clock.sleep(for: .seconds(Int(note.text) ?? 0))
@@ -53,7 +53,9 @@ import Testing
     #expect(try await queue.count == 2)
   }
 
-  @Test func `its handlers may pause the queue while another pause lets them begin`() async throws {
+  @Test func `handlers may pause the queue while another pause waits for them to start`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let queue = queue(store, workers: 3)
     await queue.register(Note.self) { [clock, log, unowned queue] note, _ in
@@ -66,7 +68,7 @@ import Testing
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    // A pause releases what an idle worker has claimed. The next pause lets it begin.
+    // A pause releases the task that an idle worker has claimed, and the next waits for its start.
     try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()

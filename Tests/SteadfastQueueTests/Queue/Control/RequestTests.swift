@@ -11,14 +11,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Requests for tasks while a claim or an end of them is being stored.
+/// Commands for tasks whose claim or result is being stored.
 @Suite(.virtualTime) struct RequestTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: [false, true])
-  func `a resume while the pause is being stored lets the task wait again`(atOnce: Bool)
+  func `resuming a task while its pause is being stored makes it wait again`(atOnce: Bool)
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
@@ -38,9 +38,11 @@ import Foundation
     }
   }
 
-  /// Performs the body while a task whose retry is stored is being looked up, to be paused.
+  /// Performs the body while a pause looks up a task whose retry was just stored.
   ///
-  /// - Returns: The task, when the run has ended; the body lets it go on.
+  /// The body must let the store continue.
+  ///
+  /// - Returns: The task, after the run has ended.
   private func whilePausing(
     _ body: (TaskQueue, EnqueuedTask, FaultInjectingStore) async throws -> Void
   ) async throws -> EnqueuedTask {
@@ -60,7 +62,7 @@ import Foundation
     return task
   }
 
-  @Test func `a resume waits until a pause that was asked for before is stored`() async throws {
+  @Test func `a resume waits until an earlier pause is stored`() async throws {
     let task = try await whilePausing { queue, task, store in
       async let isResumed = queue.resume(task.id)
       try await clock.sleep(for: .seconds(1))
@@ -70,7 +72,9 @@ import Foundation
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a cancelled call waits for no earlier one while the store is gone`() async throws {
+  @Test func `a cancelled call doesn't wait for an earlier one while the store is unavailable`()
+    async throws
+  {
     let task = try await whilePausing { queue, task, store in
       store.inject(.transientError, times: nil) { $0.kind == .count }
       async let count = queue.count
@@ -86,7 +90,7 @@ import Foundation
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a restart whose answer comes late does not erase the success that followed it`()
+  @Test func `a restart that is answered late doesn't erase the success that followed it`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -113,7 +117,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is released while others are being stored is performed again`()
+  @Test func `a task that is released while other results are being stored is performed again`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -143,7 +147,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is being released is cancelled when it is there`() async throws {
+  @Test func `a task that is being released is cancelled after its release`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.kind == .claim }
     store.inject(.hang) { $0.changes.contains("release") }
@@ -163,7 +167,7 @@ import Foundation
     }
   }
 
-  @Test func `a request that was answered is not made again in a later life of the task`()
+  @Test func `an answered command isn't repeated after the task is restarted`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -190,7 +194,7 @@ import Foundation
       #expect(try await task.cancel())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
-      // The cancellation is being answered; another call asks for it again.
+      // The first cancellation is being answered when another call cancels the task again.
       try await queue.enqueue(Note("tick"))
       async let isCancelledAgain = task.cancel()
       try await clock.sleep(for: .seconds(5))
@@ -209,7 +213,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is restarted during the removal of the dead letters is not removed`()
+  @Test func `a task restarted while dead letters are being removed is not removed`()
     async throws
   {
     let base = InMemoryStore()
@@ -228,7 +232,7 @@ import Foundation
     #expect(try await queue.contains(task.id))
   }
 
-  @Test func `cancelled tasks are retained as configured though they never ran`() async throws {
+  @Test func `cancelled tasks are retained as configured even if they never ran`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(cancelledRetention: Retention(maxCount: 10)),
       clock: clock
@@ -266,22 +270,22 @@ import Foundation
       await withTaskGroup(of: Void.self) { destroying in
         destroying.addTask {
           await #expect(throws: CancellationError.self) { try await queue.destroy() }
-          log.add("given up")
+          log.add("cancelled")
         }
         try? await clock.sleep(for: .seconds(1))
         destroying.cancelAll()
       }
       try await group.waitForAll()
     }
-    #expect(log.entries == ["begins", "given up", "ends"], "\(log.entries)")
-    // The queue was shut down, and nothing was removed.
+    #expect(log.entries == ["begins", "cancelled", "ends"], "\(log.entries)")
+    // The queue was shut down, but nothing was removed.
     #expect(try await task.outcome() == .succeeded)
     #expect(try await queue.count == 0)
     try await queue.destroy()
     await #expect(throws: (any Error).self) { try await queue.count }
   }
 
-  @Test func `progress ends when the queue is shut down`() async throws {
+  @Test func `the progress sequence ends when the queue is shut down`() async throws {
     let queue = TaskQueue(clock: clock)
     let task = try await queue.enqueue(Note("a"), availableDate: clock.date + 1000)
     async let fractions = task.progress.reduce(into: []) { $0.append($1) }

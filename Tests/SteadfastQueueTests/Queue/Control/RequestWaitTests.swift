@@ -10,13 +10,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a call on a task waits for, and what it doesn't wait for.
+/// What a command for a task waits for.
 @Suite(.virtualTime) struct RequestWaitTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  @Test func `a task that something else has claimed is not asked for again and again`()
+  @Test func `a command for a task that another process has claimed isn't repeated endlessly`()
     async throws
   {
     let base = InMemoryStore()
@@ -50,7 +50,7 @@ import Foundation
     #expect(await failure?.message.contains("the line is cut") == true)
   }
 
-  @Test func `a call waits for a claim though the store fails to keep something else`()
+  @Test func `a call waits for a pending claim even if another write fails`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -60,7 +60,7 @@ import Foundation
       clock: clock
     )
     await queue.register(Note.self) { [clock] note, _ in
-      if note.text == "b" { Issue.record("nothing begins after a failure") }
+      if note.text == "b" { Issue.record("no attempt may start after a failure") }
       try await clock.sleep(for: .seconds(2))
     }
     try await queue.enqueue(Note("a"))
@@ -76,14 +76,14 @@ import Foundation
     #expect(await failure?.code == .storeFailed)
   }
 
-  @Test func `a request for a task before its attempt does not count as an attempt`() async throws {
+  @Test func `cancelling a task before its attempt doesn't count as an attempt`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
       clock: clock
     )
     let other = Log<EnqueuedTask>()
     await queue.register(Note.self) { note, _ in
-      if note.text == "b" { Issue.record("it was taken out before") }
+      if note.text == "b" { Issue.record("the task was cancelled before its attempt") }
       let isCancelled = try await other.entries[0].cancel()
       #expect(isCancelled)
     }
@@ -93,7 +93,9 @@ import Foundation
     #expect(try await tasks[1].outcome() == .cancelled)
   }
 
-  @Test func `a task that was passed over for a change that failed is performed`() async throws {
+  @Test func `a task that was skipped because of a change is performed after the change fails`()
+    async throws
+  {
     let store = ReservingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in }
@@ -112,7 +114,7 @@ import Foundation
   }
 }
 
-/// A store that hands out nothing while a task is being cancelled, which fails in the end.
+/// A store that hands out no tasks while it cancels one, and then fails to cancel it.
 private final class ReservingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let isHeld = Counter()

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Tasks that are given another date.
+/// Rescheduled tasks.
 @Suite(.virtualTime) struct RescheduleTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -31,7 +31,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits for its retry is tried at once, and its retries still count`(
+  func `performing a task now skips its backoff, and its retries still count`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -53,7 +53,9 @@ import Foundation
     }
   }
 
-  @Test func `all tasks that wait for a retry are tried when the network is back`() async throws {
+  @Test func `all tasks that wait for a retry are performed when the network is available again`()
+    async throws
+  {
     let queue = await queue()
     try await queue.enqueue(
       contentsOf: [Note("a"), Note("b")],
@@ -69,7 +71,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `back online, tasks that wait for a retry are tried, and those scheduled for tomorrow wait`(
+  func `performing retrying tasks now leaves tasks scheduled for tomorrow alone`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -90,7 +92,7 @@ import Foundation
       let moved = try await queue.enqueue(Note("moved"))
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(5))
-        // Its date was chosen after it was postponed.
+        // Rescheduled after it was postponed, so it no longer counts as retrying.
         #expect(try await moved.reschedule(to: tomorrow + 60))
         try await clock.sleep(for: .seconds(5))
         #expect(try await queue.count(matching: .retrying) == 2)
@@ -108,7 +110,8 @@ import Foundation
     }
   }
 
-  @Test func `a restart of the process and a compaction keep which tasks were postponed`()
+  @Test
+  func `postponed tasks remain marked as such after a restart of the process and a compaction`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -139,7 +142,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task is performed at the date that it is given, an earlier or a later one`(
+  func `a rescheduled task is performed at its new date, earlier or later`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -162,7 +165,9 @@ import Foundation
     }
   }
 
-  @Test func `a paused task keeps its new date until it is resumed`() async throws {
+  @Test func `a paused task can be rescheduled, and has its new date when it is resumed`()
+    async throws
+  {
     let queue = await queue()
     let date = clock.date + 100
     let task = try await queue.enqueue(Note("a"))
@@ -173,7 +178,7 @@ import Foundation
     #expect(try await queue.tasks().map(\.availableDate) == [date.storable])
   }
 
-  @Test func `a task that is available keeps its place when it is to be tried now`() async throws {
+  @Test func `performing an available task now doesn't change its position`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let first = try await queue.enqueue(Note("first"))
@@ -185,7 +190,7 @@ import Foundation
     #expect(log.entries == ["first", "second"])
   }
 
-  @Test func `a task that is performed, has ended or is unknown is left alone`() async throws {
+  @Test func `rescheduling a running, ended or unknown task has no effect`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(100)) }
     let task = try await queue.enqueue(Note("a"))
@@ -200,7 +205,7 @@ import Foundation
     #expect(try await queue.performNow(.numbered(7)) == false)
   }
 
-  @Test func `a task whose retry is being stored is tried at once`() async throws {
+  @Test func `a task whose retry is being stored can be performed now`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, times: nil) { $0.changes.contains("retry") }
     let queue = await queue(store)
@@ -215,7 +220,7 @@ import Foundation
     #expect(log.entries == ["a 0 at 0", "a 1 at 1"])
   }
 
-  @Test func `a new date is known after a restart of the process`() async throws {
+  @Test func `a new date persists after a restart of the process`() async throws {
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(at: folder.appending(path: "queue"))
       let date = clock.date + 77
@@ -229,7 +234,7 @@ import Foundation
     }
   }
 
-  @Test func `an invalid date is refused`() async throws {
+  @Test func `an invalid date is rejected`() async throws {
     let queue = TaskQueue(clock: clock)
     let task = try await queue.enqueue(Note("a"))
     let never = Date(timeIntervalSince1970: .infinity)

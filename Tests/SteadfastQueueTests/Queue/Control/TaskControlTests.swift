@@ -29,7 +29,7 @@ import Foundation
   // MARK: Cancel
 
   @Test(arguments: StoreKind.allCases)
-  func `a waiting task leaves the queue when it is cancelled`(kind: StoreKind) async throws {
+  func `cancelling a waiting task removes it from the queue`(kind: StoreKind) async throws {
     try await withQueue(kind) { queue in
       let log = Log<String>()
       await queue.register(Note.self) { note, _ in log.add(note.text) }
@@ -45,7 +45,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that is performed is cancelled, and the worker goes on`(
+  func `cancelling a running task lets its worker continue with the next one`(
     kind: StoreKind
   ) async throws {
     try await withQueue(kind) { queue in
@@ -69,7 +69,7 @@ import Foundation
     }
   }
 
-  @Test func `a handler that returns though it was cancelled has succeeded`() async throws {
+  @Test func `a cancelled handler that returns counts as a success`() async throws {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try? await clock.sleep(for: .seconds(60))
@@ -83,16 +83,16 @@ import Foundation
     }
   }
 
-  @Test func `a worker goes on when its attempt has ended before it could be cut short`()
+  @Test func `a worker continues if its attempt ends before it is cut short`()
     async throws
   {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { note, context in
         guard note.text == "first" else { return }
-        // The task is to be cancelled, and the handler returns before the worker is told so.
+        // The task is cancelled, but the handler returns before the worker is interrupted.
         let answer = queue.machine.withLock { $0.request(.cancel, of: context.id) }
         if case .interrupt = answer { return }
-        Issue.record("The attempt is not to be cut short.")
+        Issue.record("the command doesn't interrupt the attempt")
       }
       try await queue.enqueue(contentsOf: [Note("first"), Note("second")])
       #expect(try await queue.runAvailable() == 2)
@@ -116,7 +116,7 @@ import Foundation
     }
   }
 
-  @Test func `all with a tag, of a name, or at all are cancelled together`() async throws {
+  @Test func `tasks are cancelled by tag, by name, or all at once`() async throws {
     try await withQueue(.memory) { queue in
       try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["red", "round"]))
       try await queue.enqueue(Note("b"), options: TaskOptions(tags: ["round"]))
@@ -133,7 +133,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `cancelling all reaches tasks that wait, are performed or are paused`(
+  func `cancelling all cancels waiting, running and paused tasks`(
     kind: StoreKind
   ) async throws {
     try await withQueue(kind, TaskQueueConfiguration(cancelledRetention: .forever)) { queue in
@@ -158,7 +158,7 @@ import Foundation
   // MARK: Pause, resume, restart, remove
 
   @Test(arguments: StoreKind.allCases)
-  func `a paused task waits until it is resumed, with the retries it had`(
+  func `a paused task waits until it is resumed, and its retries still count`(
     kind: StoreKind
   ) async throws {
     try await withQueue(kind, TaskQueueConfiguration(backoff: .immediate)) { queue in
@@ -178,8 +178,7 @@ import Foundation
     }
   }
 
-  @Test func `pausing a task that is performed ends its attempt, and counts no retry`() async throws
-  {
+  @Test func `pausing a running task ends its attempt without counting a retry`() async throws {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(3_600))
@@ -200,7 +199,7 @@ import Foundation
     }
   }
 
-  @Test func `a pause that is taken back at once releases the task`() async throws {
+  @Test func `resuming a running task right after pausing it releases the task`() async throws {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(100))
@@ -216,7 +215,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a dead letter is listed with its reason, and tried once more when it is restarted`(
+  func `a dead letter is listed with its reason, and performed again when it is restarted`(
     kind: StoreKind
   ) async throws {
     try await withQueue(kind) { queue in
@@ -240,7 +239,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is performed begins again when it is restarted`() async throws {
+  @Test func `restarting a running task starts it again`() async throws {
     try await withQueue(.memory) { queue in
       let begins = Log<Duration>()
       await queue.register(Note.self) { [clock] _, _ in
@@ -257,7 +256,7 @@ import Foundation
     }
   }
 
-  @Test func `what was done to tasks is there after a restart of the process`() async throws {
+  @Test func `changes of tasks persist after a restart of the process`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)

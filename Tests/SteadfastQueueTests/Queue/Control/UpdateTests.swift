@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Tasks that are changed while they wait.
+/// Updates of waiting tasks.
 @Suite(.virtualTime) struct UpdateTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -31,7 +31,7 @@ import Foundation
     return queue
   }
 
-  @Test func `an empty tag is refused`() async throws {
+  @Test func `an empty tag is rejected`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["kept"]))
     #expect(await code { try await queue.update(task.id, tags: ["", "b"]) } == .invalidArgument)
@@ -48,7 +48,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits is performed with its new payload and rank`(kind: StoreKind) async throws
+  func `a waiting task is performed with its new payload and priority`(kind: StoreKind) async throws
   {
     try await kind.withStore { store in
       let queue = await queue(store)
@@ -64,7 +64,7 @@ import Foundation
     #expect(log.entries == ["last at 0", "first at 0", "right at 5"])
   }
 
-  @Test func `only what is given is changed`() async throws {
+  @Test func `an update changes only the given properties`() async throws {
     let queue = await queue()
     let expiry = clock.date + 500
     let id = try await queue.enqueue(
@@ -105,7 +105,8 @@ import Foundation
     #expect(after.maxRetries == .alwaysRetry && after.uniqueKey == "key")
   }
 
-  @Test func `a task that waits for its retry keeps the date and the retries that it has`()
+  @Test
+  func `updating a task that waits for its retry doesn't change its date and its retry count`()
     async throws
   {
     let queue = await queue()
@@ -119,7 +120,7 @@ import Foundation
     #expect(log.entries == ["fails at 0", "works at 1000"])
   }
 
-  @Test func `a task that is being performed can't be changed, and says so`() async throws {
+  @Test func `updating a running task throws an error`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log, clock] note, _ in
       try await clock.sleep(for: .seconds(60))
@@ -138,7 +139,7 @@ import Foundation
     #expect(log.entries == ["as it was"])
   }
 
-  @Test func `a task that doesn't exist, or has ended, is left alone`() async throws {
+  @Test func `updating an unknown or ended task has no effect`() async throws {
     let queue = await queue(
       InMemoryStore(),
       TaskQueueConfiguration(succeededRetention: Retention(maxCount: 5))
@@ -150,7 +151,7 @@ import Foundation
     #expect(try await queue.tasks(matching: TaskFilter()).map(\.state) == [.succeeded])
   }
 
-  @Test func `a change that makes no sense is refused, and nothing is changed`() async throws {
+  @Test func `an invalid update is rejected, and changes nothing`() async throws {
     struct Fax: TaskPayload { var text: String }
     struct Letter: TaskPayload {
       static let formerTaskNames = ["Note"]
@@ -172,11 +173,11 @@ import Foundation
     let kept = try #require(try await queue.tasks().first)
     #expect(try kept.payload(as: Note.self) == Note("a"))
     #expect(kept.maxRetries == 10 && kept.timeLimit == nil && kept.expiryDate == nil)
-    // A type that was renamed is the same one.
+    // A renamed type is accepted.
     #expect(try await queue.update(id, with: Letter(text: "c")))
   }
 
-  @Test func `a task that was parked for its payload is performed with another one`()
+  @Test func `a task parked because of its payload is performed after an update`()
     async throws
   {
     let store = InMemoryStore()
@@ -202,16 +203,16 @@ import Foundation
     let id = try await queue.enqueue(Note("a")).id
     try await queue.update(id, priority: .high)
     guard case .enqueued = await events.next() else {
-      Issue.record("the task was not told first")
+      Issue.record("the first event isn't the new task")
       return
     }
     guard case .updated(id) = await events.next() else {
-      Issue.record("the update was not told")
+      Issue.record("the second event isn't the update")
       return
     }
   }
 
-  @Test func `a payload that makes the task larger than may be is refused`() async throws {
+  @Test func `a payload that makes the task too large is rejected`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let options = JSONFileStore.Options(maxTaskSize: 1_000)
@@ -234,7 +235,7 @@ import Foundation
     #expect(log.entries == ["short"])
   }
 
-  @Test func `a payload is sealed for the task that gets it`() async throws {
+  @Test func `a new payload is sealed for its task`() async throws {
     let base = InMemoryStore()
     let queue = await queue(base.sealingPayloads(with: TestSeal().payloadSeal))
     let id = try await queue.enqueue(Note("wrong")).id

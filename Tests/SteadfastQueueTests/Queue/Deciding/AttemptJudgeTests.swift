@@ -34,7 +34,7 @@ private struct Decided: RetryAwareError {
     return ClaimedTask(record: record, lease: Lease(id: .numbered(1), token: 1))
   }
 
-  /// The verdict in a line.
+  /// The verdict as one line of text.
   private func verdict(
     _ end: AttemptEnd,
     on task: ClaimedTask,
@@ -81,11 +81,12 @@ private struct Decided: RetryAwareError {
     (0, "retry 1 in 10.0: no"), (1, "retry 2 in 20.0: no"), (3, "retry 4 in 80.0: no"),
     (9, "retry 10 in 5120.0: no"), (10, "abandoned: no, kept"),
   ])
-  func `a failure is retried later and later, then abandoned`(retryCount: Int, verdict: String) {
+  func `a failure is retried with growing delays, then abandoned`(retryCount: Int, verdict: String)
+  {
     #expect(self.verdict(.threw(Refusal("no")), on: task(retryCount: retryCount)) == verdict)
   }
 
-  @Test func `a task that is always retried has no last attempt, up to the greatest count`() {
+  @Test func `a task with unlimited retries is retried up to the greatest count`() {
     let verdict = verdict(
       .threw(Refusal("no")),
       on: task(retryCount: .max - 1, maxRetries: .alwaysRetry),
@@ -99,29 +100,29 @@ private struct Decided: RetryAwareError {
     (.retry(after: .seconds(3)), "retry 1 in 3.0: "),
     (.retry(after: .seconds(-3)), "retry 1 in 0.0: "),
   ])
-  func `an error's own decision counts`(decision: RetryDecision, verdict: String) {
+  func `an error's own retry decision applies`(decision: RetryDecision, verdict: String) {
     let found = self.verdict(.threw(Decided(retryDecision: decision)), on: task())
     #expect(found.hasPrefix(verdict))
   }
 
-  @Test func `without backoff the retry is due at once`() {
+  @Test func `without backoff, the retry is due at once`() {
     #expect(
       verdict(.threw(Refusal("no")), on: task(usesBackoff: false)) == "retry 1 in 0.0: no"
     )
   }
 
-  @Test func `in a pass no retry is due before its end`() {
+  @Test func `a retry during a pass is due after the pass`() {
     let found = verdict(.threw(Refusal("no")), on: task(usesBackoff: false), cutoff: now)
     #expect(found == "retry 1 in \(now.nextStorable.timeIntervalSince(now)): no")
     #expect(now.nextStorable > now)
   }
 
-  @Test func `a snooze neither counts nor notes an error`() {
+  @Test func `a snooze neither counts as a retry nor records an error`() {
     let found = verdict(.threw(TaskSnoozed(for: .seconds(9))), on: task(retryCount: 4))
     #expect(found == "retry 4 in 9.0: -")
   }
 
-  @Test func `an ended task is retained as the configuration says`() {
+  @Test func `an ended task is retained as configured`() {
     #expect(verdict(.returned(()), on: task()) == "succeeded at 1000.0, gone")
     #expect(
       verdict(.returned(()), on: task(), TaskQueueConfiguration(succeededRetention: .forever))
@@ -137,25 +138,25 @@ private struct Decided: RetryAwareError {
   }
 
   @Test
-  func `the task of a cancelled attempt is released, one with an undecodable payload is parked`() {
+  func `a cancelled attempt releases its task, and an undecodable payload parks it`() {
     #expect(verdict(.cancelled, on: task()) == "released")
     #expect(verdict(.undecodable(Refusal("torn")), on: task()) == "parked: torn")
   }
 
   @Test(arguments: [(2, false), (3, true), (100, true)])
-  func `a task that interrupted its process too often in a row is given up`(
+  func `a task that interrupted its process too often in a row is abandoned`(
     interruptions: Int,
-    isGivenUp: Bool
+    isAbandoned: Bool
   ) {
     let judge = AttemptJudge(TaskQueueConfiguration(maxInterruptions: 2))
     let failure = judge.failureInsteadOfAttempt(
       task(interruptions: interruptions).record,
       now: now
     )
-    #expect((failure != nil) == isGivenUp)
+    #expect((failure != nil) == isAbandoned)
   }
 
-  @Test func `no backoff makes a date that can't be stored`() {
+  @Test func `every backoff leads to a date that can be stored`() {
     let endless = TaskQueueConfiguration(
       backoff: .exponential(from: .seconds(1), multiplier: 1e300)
     )
@@ -164,7 +165,7 @@ private struct Decided: RetryAwareError {
     #expect(!found.contains("inf") && !found.contains("nan"))
   }
 
-  @Test func `a task that has expired is given up in place of an attempt`() {
+  @Test func `an expired task is abandoned instead of attempted`() {
     let judge = AttemptJudge(TaskQueueConfiguration())
     let early = judge.failureInsteadOfAttempt(task(expiry: 1001).record, now: now)
     #expect(early == nil)
@@ -172,7 +173,7 @@ private struct Decided: RetryAwareError {
     #expect(late?.reason == "it expired before it was done")
   }
 
-  @Test func `a wait that would end after the expiry is not begun`() {
+  @Test func `a task is abandoned if its backoff would end after its expiry`() {
     #expect(
       verdict(.threw(Refusal("no")), on: task(expiry: 1010)) == "abandoned: no, kept"
     )
@@ -182,7 +183,8 @@ private struct Decided: RetryAwareError {
   }
 
   @Test
-  func `a queue that prohibits backoff retries all at once, except errors that name a delay`() {
+  func `a queue that prohibits backoff retries at once, except after errors with their own delay`()
+  {
     let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
     #expect(
       verdict(.threw(Refusal("no")), on: task(), configuration) == "retry 1 in 0.0: no"
@@ -196,7 +198,7 @@ private struct Decided: RetryAwareError {
     (.restart(forgets: false), "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
     (.release, "released"),
   ])
-  func `a request for the task counts when the handler throws`(
+  func `a command for the task is carried out when the handler throws`(
     directive: TaskCommand,
     expected: String
   ) {
@@ -207,7 +209,7 @@ private struct Decided: RetryAwareError {
     #expect(done == "succeeded at 1000.0, gone")
   }
 
-  @Test func `the reason is shortened in bytes, between characters`() {
+  @Test func `the reason is limited in bytes, and cut between characters`() {
     let long = String(repeating: "é", count: 5_000)
     let found = verdict(.threw(TaskAbandoned(long)), on: task())
     let reason = found.dropFirst("abandoned: ".count).prefix { $0 != "," }
@@ -216,7 +218,7 @@ private struct Decided: RetryAwareError {
     #expect(reason.last == "…")
   }
 
-  @Test func `a hook of the configuration chooses the text that is kept of an error`() {
+  @Test func `the configuration can replace the stored text of an error`() {
     let configuration = TaskQueueConfiguration(errorText: { "\(type(of: $0))" })
     #expect(
       verdict(.threw(TaskAbandoned("secret")), on: task(), configuration)

@@ -26,7 +26,8 @@ import Testing
     )
   }
 
-  @Test func `a run begins with a pruning, as another configuration may have retained more`() {
+  @Test
+  func `a run starts with a pruning, because an earlier configuration may have retained more`() {
     let schedule = PruningSchedule(configuration)
     #expect(
       summary(schedule.changes(now: .seconds(1000))) == [
@@ -35,7 +36,7 @@ import Testing
     )
   }
 
-  @Test func `tasks that are not retained at all are not pruned again and again`() {
+  @Test func `tasks that aren't retained don't trigger a pruning`() {
     var schedule = PruningSchedule(configuration)
     var changes: [TaskChange] = []
     for number in 0..<255 {

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Requests for claimed tasks, and what is still to be stored of them.
+/// Commands for claimed tasks, and results that are not yet stored.
 @Suite struct WorkMachineAttemptsTests {
   private let now = Date.seconds(100)
 
-  @Test func `a request for a task that is performed cuts its attempt short`() {
+  @Test func `a command for a running task cuts its attempt short`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test
-  func `a request for a task before its attempt begins is carried out in place of the attempt`() {
+  func `a command for a task that hasn't started is carried out instead of the attempt`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let early = machine.request(.pause, of: .numbered(2))
@@ -33,13 +33,13 @@ import Testing
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "pause 2")
     #expect(machine.requests.isEmpty)
-    // There is no attempt that could be cut short.
+    // No attempt is under way that could be cut short.
     #expect(!machine.isInterrupted(1))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect(later == .kept)
   }
 
-  @Test func `a request for a task that is being released is carried out when it is there`() {
+  @Test func `a command for a task that is being released is carried out after the release`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1, 2)
@@ -48,7 +48,7 @@ import Testing
     #expect(machine.takeHeldBack().map(\.lease) == claim.tasks.map(\.lease))
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .kept)
-    // The run may end before.
+    // The run may end before the release.
     machine.shutDown()
     machine.end()
     let asked = machine.wereReturned(claim.tasks)
@@ -60,7 +60,7 @@ import Testing
     #expect(machine.requests.isEmpty)
   }
 
-  @Test func `a task that could not be released keeps its request`() {
+  @Test func `a command remains pending if its task can't be released`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1)
@@ -75,7 +75,7 @@ import Testing
     #expect(asked.map(\.directive) == [.cancel])
   }
 
-  @Test func `a claim is in flight until it has returned, though the store has failed`() {
+  @Test func `a claim is in flight until it returns, even after the store has failed`() {
     var machine = WorkMachine.running()
     #expect(machine.claims.finishedCount == 0)
     _ = machine.next()
@@ -85,7 +85,7 @@ import Testing
     #expect(!machine.claims.isInFlight && machine.claims.finishedCount == 1)
   }
 
-  @Test func `a task that is to end is not paused by a later request`() {
+  @Test func `a later pause doesn't override a cancellation`() {
     var machine = machinePerformingOne()
     _ = machine.request(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
@@ -101,7 +101,7 @@ import Testing
     #expect((kept, late) == (.kept, .refused))
   }
 
-  @Test func `a new date for a task that is performed is refused, and undoes no other request`() {
+  @Test func `rescheduling a running task is refused, and doesn't override another command`() {
     var machine = machinePerformingOne()
     let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect(underWay == .refused)
@@ -114,7 +114,7 @@ import Testing
     #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
   }
 
-  @Test func `a request for a task whose attempt has ended waits until the end is stored`() {
+  @Test func `a command for a task whose attempt has ended waits until the result is stored`() {
     var machine = machinePerformingOne()
     _ = machine.endAttempt(of: 0)
     let answer = machine.request(.cancel, of: .numbered(1))
@@ -128,13 +128,12 @@ import Testing
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
-  @Test func `a caller waits until an attempt is cut short, and no longer than the attempt lasts`()
-  {
+  @Test func `a caller waits until an attempt is cut short or ends`() {
     for isCutShort in [true, false] {
       var machine = machinePerformingOne()
       let answer = machine.request(.cancel, of: .numbered(1))
       guard case .interrupt(let worker, let number) = answer else {
-        Issue.record("the request interrupts the attempt")
+        Issue.record("the command doesn't interrupt the attempt")
         return
       }
       #expect(machine.isWaitingForInterruption(number, of: worker))
@@ -143,7 +142,7 @@ import Testing
     }
   }
 
-  @Test func `one worker settles at a time, and takes what others leave`() {
+  @Test func `one worker at a time stores results, including those that arrive in the meantime`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -169,10 +168,10 @@ import Testing
     return machine
   }
 
-  /// A machine whose first task has ended.
+  /// A machine whose first task has ended, and whose result is being stored.
   ///
-  /// The end was taken from the outbox to be stored, and it is not known yet whether it was.
-  private func machineKeepingFirstEnd() -> WorkMachine {
+  /// The result was taken from the outbox, and the store has not answered yet.
+  private func machineStoringFirstResult() -> WorkMachine {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -182,8 +181,8 @@ import Testing
     return machine
   }
 
-  @Test func `if a task was claimed again before its last end was answered, one lease is named`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `a task claimed again before its last result is answered has only one lease`() {
+    var machine = machineStoringFirstResult()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
     let again = ClaimedTask(record: .make(1), lease: lease)
@@ -193,8 +192,8 @@ import Testing
     #expect(machine.leases == [lease])
   }
 
-  @Test func `an end that is being stored stays so though another task could not be released`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `a result remains in flight even if another task can't be released`() {
+    var machine = machineStoringFirstResult()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
     machine.putBack([.numbered(2)])
@@ -202,8 +201,8 @@ import Testing
     #expect(machine.settled().requests.map(\.id) == [.numbered(1)])
   }
 
-  @Test func `a request that could not be carried out stays for the next run`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `a command that failed remains pending for the next run`() {
+    var machine = machineStoringFirstResult()
     _ = machine.request(.pause, of: .numbered(1))
     #expect(machine.settled().requests.count == 1)
     machine.putBack(.pause, of: .numbered(1))
@@ -213,7 +212,7 @@ import Testing
     #expect(early.isEmpty)
     machine.end()
     machine.begin(.untilStopped, names: [String]())
-    // Another one takes its place.
+    // Another command replaces it.
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .kept)
     let asked = machine.takeUnobeyed()
@@ -224,8 +223,8 @@ import Testing
     #expect(machine.requests.isEmpty)
   }
 
-  @Test func `between runs a caller carries out a request in place of one that could not be`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `between runs, a caller's command replaces one that failed`() {
+    var machine = machineStoringFirstResult()
     _ = machine.settled()
     machine.putBack(.pause, of: .numbered(1))
     machine.end()
@@ -242,7 +241,8 @@ import Testing
     #expect((removal, later) == (.insteadOf(.pause), .notHeld))
   }
 
-  @Test func `a request that was put back during an attempt yields to one that cuts it short`() {
+  @Test func `a command returned during an attempt is replaced by one that cuts the attempt short`()
+  {
     var machine = machinePerformingOne()
     machine.putBack(.restart(forgets: false), of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
@@ -253,7 +253,7 @@ import Testing
     #expect(machine.settled().requests.isEmpty)
   }
 
-  @Test func `a request that was put back during an attempt is not undone by a lesser one`() {
+  @Test func `a command returned during an attempt isn't replaced by a weaker one`() {
     var machine = machinePerformingOne()
     machine.putBack(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
@@ -261,8 +261,8 @@ import Testing
     #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
   }
 
-  @Test func `a request that could not be carried out takes the place of the next attempt`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `a command that failed is carried out instead of the next attempt`() {
+    var machine = machineStoringFirstResult()
     _ = machine.settled()
     machine.putBack(.cancel, of: .numbered(1))
     _ = machine.next()
@@ -272,8 +272,8 @@ import Testing
     #expect(rest.isEmpty)
   }
 
-  @Test func `a pause that could not be carried out is taken back`() {
-    var machine = machineKeepingFirstEnd()
+  @Test func `a pause that failed can be withdrawn`() {
+    var machine = machineStoringFirstResult()
     _ = machine.settled()
     machine.putBack(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
@@ -282,7 +282,7 @@ import Testing
     if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }
   }
 
-  @Test func `a pause that is taken back releases the task`() {
+  @Test func `withdrawing a pause releases the task`() {
     var machine = machinePerformingOne()
     _ = machine.request(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What workers do while the queue is paused.
+/// The workers' steps while the queue is paused.
 @Suite struct WorkMachinePauseTests {
   private let now = Date.seconds(100)
 
-  @Test func `a paused pass ends, a paused run waits`() {
+  @Test func `a paused pass ends, while a paused run waits`() {
     var pass = WorkMachine.running(.pass(cutoff: now))
     pass.setPaused(true)
     #expect(pass.next().summary == "stop")
@@ -34,7 +34,7 @@ import Testing
     machine.setPaused(true)
     machine.finished()
     #expect(machine.next().summary == "stop")
-    // The pass is over, whatever comes.
+    // The pass has ended, even if the queue is resumed.
     machine.setPaused(false)
     #expect(machine.next().summary == "stop")
   }
@@ -50,7 +50,7 @@ import Testing
     #expect(machine.next().summary == "perform 2")
   }
 
-  @Test func `a worker that carries out a request wakes another one for the rest`() {
+  @Test func `a worker that carries out a command wakes another one for the remaining tasks`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)

@@ -8,28 +8,28 @@ import Testing
 
   // MARK: Claims
 
-  @Test func `one claim is in flight, for as many tasks as there are idle workers`() {
+  @Test func `only one claim is in flight, with a limit of one task per idle worker`() {
     var machine = WorkMachine.running(workers: 3)
     #expect(machine.next().summary == "claim 3")
     #expect(machine.next().summary == "wait")
     #expect(machine.claimed(.numbered(1, 2), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
-    // Two workers have asked since the claim began, so that more may be there.
+    // Two workers asked for work after the claim started, so more tasks may be available.
     #expect(machine.next().summary == "perform 2, wake another")
     #expect(machine.next().summary == "claim 1")
   }
 
-  @Test func `the store is asked again for a worker that asked while a claim was in flight`() {
+  @Test func `if a worker asks for work during a claim, another claim follows`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.next()
-    // The task that woke the second worker may have come too late for the claim.
+    // The task that woke the second worker may have arrived too late for the claim.
     #expect(machine.claimed(.numbered(), now: now) == true)
     #expect(machine.next().summary == "claim 2")
     #expect(machine.claimed(.numbered(), now: now) == false)
   }
 
-  @Test func `a store that has more is asked again, one that has later tasks is not`() {
+  @Test func `a claim follows if more tasks are available now, but not for later tasks`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     #expect(machine.claimed(.numbered(1, next: now), now: now) == true)
@@ -38,28 +38,28 @@ import Testing
     #expect(machine.claimed(.numbered(next: now + 1), now: now) == false)
   }
 
-  @Test func `a worker that was woken, and takes what was claimed before, wakes another`() {
+  @Test func `a woken worker that starts a task claimed earlier wakes another worker`() {
     var machine = WorkMachine.running(workers: 4)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: now)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next(wasWoken: true).summary == "perform 2, wake another")
-    // It may have been woken for a task that the store has since the claim, too.
+    // The worker may have been woken for a task that was added after the claim.
     #expect(machine.next(wasWoken: true).summary == "perform 3, wake another")
     #expect(machine.next(wasWoken: true).summary == "claim 1")
-    // There was nothing more. A task that a woken worker has claimed itself says nothing of others.
+    // The store had no more tasks. A task that a woken worker claims itself doesn't imply others.
     _ = machine.claimed(.numbered(4), now: now)
     #expect(machine.next().summary == "perform 4")
   }
 
   @Test
-  func `a store that names a date that has come, and hands out nothing, is not asked at once`() {
+  func `an empty claim whose next date has passed isn't repeated at once`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     #expect(machine.claimed(.numbered(next: now), now: now) == false)
   }
 
-  @Test func `names are unparked once, by the first claim`() {
+  @Test func `names are unparked only once, by the first claim`() {
     var machine = WorkMachine(workers: 1)
     machine.begin(.untilStopped, names: ["A", "B"])
     #expect(machine.next().summary == "claim 1, unpark A B")
@@ -72,7 +72,7 @@ import Testing
 
   // MARK: Passes
 
-  @Test func `a pass ends when nothing is left and nothing is performed`() {
+  @Test func `a pass ends when no task is available and no attempt is under way`() {
     var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -88,7 +88,7 @@ import Testing
     #expect(machine.attemptCount == 1)
   }
 
-  @Test func `the cutoffs of passes grow though the clock stands still`() {
+  @Test func `cutoffs of passes increase even if the clock stands still`() {
     var machine = WorkMachine(workers: 1)
     let first = machine.nextCutoff(now: now)
     let second = machine.nextCutoff(now: now)
@@ -98,7 +98,7 @@ import Testing
     #expect(machine.nextCutoff(now: now + 50) == now + 50)
   }
 
-  @Test func `a clock that was set back takes the cutoff with it`() {
+  @Test func `setting the clock back moves the cutoff back`() {
     var machine = WorkMachine(workers: 1)
     _ = machine.nextCutoff(now: now)
     #expect(machine.nextCutoff(now: now - 50) == now - 50)
@@ -108,7 +108,7 @@ import Testing
   enum News: CaseIterable { case work, handler, fallback, end }
 
   @Test(arguments: News.allCases)
-  func `a pass asks the store again when there is news for the claim in flight`(news: News) {
+  func `a pass claims again if a change happens while a claim is in flight`(news: News) {
     var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1, next: now), now: now)
@@ -129,7 +129,7 @@ import Testing
 
   // MARK: The outbox
 
-  @Test func `the finisher is woken once, and takes all that has gathered`() {
+  @Test func `the finisher is woken once, and stores all accumulated results`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -145,7 +145,7 @@ import Testing
     #expect(machine.takeOutbox() == nil)
   }
 
-  @Test func `workers wait while too many ends are still to be stored`() {
+  @Test func `workers wait while too many results are unstored`() {
     var machine = WorkMachine.running(maxUnsettled: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -157,7 +157,8 @@ import Testing
     #expect(machine.next().summary == "perform 2")
   }
 
-  @Test func `after a failure no attempt begins, and the ends are kept for the next run`() throws {
+  @Test func `after a failure, no attempt starts, and the results remain for the next run`() throws
+  {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -180,7 +181,7 @@ import Testing
 
   // MARK: Life cycle
 
-  @Test func `a run can't begin twice, nor after shutdown`() throws {
+  @Test func `a run can't start twice, nor after a shutdown`() throws {
     var machine = WorkMachine.running()
     #expect(throws: TaskQueueError.self) { try machine.checkCanBegin() }
     machine.shutDown()
@@ -193,7 +194,7 @@ import Testing
 
   // MARK: Limits
 
-  @Test func `a limited name has the room that its leased tasks leave`() {
+  @Test func `a name's remaining capacity is its limit minus its leased tasks`() {
     var machine = WorkMachine.running(workers: 3)
     machine.registered(["Note"], areLimited: true)
     _ = machine.next()

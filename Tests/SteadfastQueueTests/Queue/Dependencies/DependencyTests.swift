@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that wait for others, as callers of a queue see them.
+/// Tasks that depend on others, as seen by callers of a queue.
 @Suite(.virtualTime) struct DependencyTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -34,15 +34,15 @@ import Testing
     return queue
   }
 
-  /// Each note that begins with "bad" is abandoned.
-  private static let refusesBadOnes: @Sendable (Note, TaskContext) async throws -> Void = {
+  /// Abandons each note whose text starts with "bad".
+  private static let abandonsBadNotes: @Sendable (Note, TaskContext) async throws -> Void = {
     note,
     _ in
     if note.text.hasPrefix("bad") { throw TaskAbandoned("it is bad") }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task waits until all that it names have succeeded`(kind: StoreKind) async throws {
+  func `a task waits until all its dependencies have succeeded`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store) { [clock] note, context in
         let seconds = note.text == "album" ? 10 : 30
@@ -62,13 +62,13 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what waits for a task that is abandoned is cancelled with it, and restarted with it`(
+  func `abandoning a task cancels its dependents, and restarting it restarts them`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let mended = Log<Bool>()
+      let fixed = Log<Bool>()
       let queue = await queue(store) { note, _ in
-        if note.text == "upload", mended.entries.isEmpty { throw TaskAbandoned("no such file") }
+        if note.text == "upload", fixed.entries.isEmpty { throw TaskAbandoned("no such file") }
       }
       let events = queue.events
       let tasks = try await queue.enqueue { tasks in
@@ -83,28 +83,28 @@ import Testing
         let share = try #require(try await tasks[1].record())
         #expect(share.dependencies.cause == tasks[0].id)
         #expect(share.dependencies.failed == [tasks[0].id: .abandoned])
-        mended.add(true)
+        fixed.add(true)
         try await queue.retry(tasks[0].id)
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
       }
       #expect(log.entries == ["0 upload", "0 upload", "0 share", "0 notify"])
       await queue.shutDown()
-      var told: [String] = []
+      var reported: [String] = []
       for await event in events {
-        let place = tasks.firstIndex { $0.id == event.taskID }.map { "\($0)" } ?? "?"
+        let index = tasks.firstIndex { $0.id == event.taskID }.map { "\($0)" } ?? "?"
         switch event {
         case .cancelledAlong(_, let cause):
-          told.append("\(place) because \(cause == tasks[0].id ? "0" : "?")")
-        case .abandoned, .retried, .succeeded: told.append("\(place)")
+          reported.append("\(index) because \(cause == tasks[0].id ? "0" : "?")")
+        case .abandoned, .retried, .succeeded: reported.append("\(index)")
         default: break
         }
       }
-      #expect(told == ["0", "1 because 0", "2 because 0", "0", "1", "2", "0", "1", "2"])
+      #expect(reported == ["0", "1 because 0", "2 because 0", "0", "1", "2", "0", "1", "2"])
     }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what waits for a cancelled task is cancelled, though nothing is retained`(
+  func `cancelling a task cancels its dependents, even if nothing is retained`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -125,13 +125,13 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits for all ends finds in its context what has failed`(
+  func `a task that waits for all to end finds the failed dependencies in its context`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
       let found = Log<[TaskID: TaskState]>()
       let queue = await queue(store) { note, context in
-        try await Self.refusesBadOnes(note, context)
+        try await Self.abandonsBadNotes(note, context)
         if note.text == "report" { found.add(context.dependencies.failed) }
       }
       let bad = try await queue.enqueue(Note("bad"))
@@ -152,11 +152,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that would wait without end is refused, with all that is added with it`(
+  func `a task that would wait forever is rejected, along with its whole batch`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store, Self.refusesBadOnes)
+      let queue = await queue(store, Self.abandonsBadNotes)
       let bad = try await queue.enqueue(Note("bad"))
       try await withRunning(queue) { _ = try await bad.outcome() }
       let error = await queueError {
@@ -168,7 +168,7 @@ import Testing
       #expect(error?.code == .unmetDependency)
       #expect(error?.message.contains("\(bad.id)") == true)
       #expect(try await queue.count == 0)
-      // One that waits for its end, however it ended, needs not wait.
+      // A task that only waits for the end, successful or not, is accepted.
       let after = TaskOptions(dependencies: [bad.id], dependencyRule: .allEnded)
       try await queue.enqueue(Note("report"), options: after)
       let none = TaskOptions(dependencies: [TaskID(high: 1, low: 1)], dependencyRule: .allEnded)
@@ -180,7 +180,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a restarted task is waited for again`(kind: StoreKind) async throws {
+  func `a dependent waits again for a restarted task`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = TaskQueue(
         persistence: store,
@@ -205,7 +205,7 @@ import Testing
     }
   }
 
-  @Test func `options that make no sense are refused`() async throws {
+  @Test func `invalid options are rejected`() async throws {
     let queue = await queue(InMemoryStore())
     let first = try await queue.enqueue(Note("first"))
     let replacing = TaskOptions(dependencies: [first.id], onDuplicate: .replace)
@@ -220,14 +220,14 @@ import Testing
     )
   }
 
-  @Test func `a caller does not learn of a cancellation along that a restart has overtaken`()
+  @Test func `a caller isn't notified of a cascaded cancellation after a later restart`()
     async throws
   {
     let store = FaultInjectingStore(InMemoryStore())
     let queue = await queue(store)
     let first = try await queue.enqueue(Note("1"), delay: .seconds(60))
     let second = try await queue.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
-    // The cancellation is stored, and told only when the restart was told.
+    // The cancellation is stored first, but reported only after the restart.
     store.inject(.hang, .afterEffect) { $0.kind == .apply }
     async let isCancelled = queue.cancel(first.id)
     try await store.waitForHeldCalls()

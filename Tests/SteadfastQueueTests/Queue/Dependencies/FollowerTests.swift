@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Batches and the tasks that follow them, as callers of a queue see them.
+/// Batches and their followers, as seen by callers of a queue.
 @Suite(.virtualTime) struct FollowerTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -31,7 +31,7 @@ import Testing
   private let photos = (1...9).map { Note("photo \($0)") }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task follows when all of its batch have succeeded, and tells the progress`(
+  func `a follower runs after its whole batch has succeeded, and the progress is reported`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -49,17 +49,17 @@ import Testing
       #expect(log.entries.last == "notify")
       #expect(log.entries.count == 10)
       await queue.shutDown()
-      var told: [BatchProgress] = []
+      var reported: [BatchProgress] = []
       for await case .batchProgressed(let follower, let progress) in events {
         #expect(follower == batch.follower.id)
-        told.append(progress)
+        reported.append(progress)
       }
-      #expect(told.map(\.succeeded).sorted() == Array(1...9))
-      #expect(told.allSatisfy { $0.total == 9 && $0.failed == 0 })
+      #expect(reported.map(\.succeeded).sorted() == Array(1...9))
+      #expect(reported.allSatisfy { $0.total == 9 && $0.failed == 0 })
     }
   }
 
-  @Test func `the task that follows an empty batch is available at once`() async throws {
+  @Test func `the follower of an empty batch is available at once`() async throws {
     let queue = await queue(InMemoryStore())
     let batch = try await queue.enqueue(contentsOf: [Note](), then: Note("notify"))
     #expect(batch.tasks.isEmpty)
@@ -68,18 +68,20 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `one failure cancels what follows, and the others go on`(kind: StoreKind) async throws {
+  func `one failure cancels the follower, while the rest of the batch continues`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { store in
-      let mended = Log<Bool>()
+      let fixed = Log<Bool>()
       let queue = await queue(store) { note, _ in
-        if note.text == "photo 4", mended.entries.isEmpty { throw TaskAbandoned("no such photo") }
+        if note.text == "photo 4", fixed.entries.isEmpty { throw TaskAbandoned("no such photo") }
       }
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
       _ = try await queue.runAvailable()
       #expect(try await batch.follower.outcome() == .cancelled)
       #expect(log.entries.count == 9)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8, failed: 1))
-      mended.add(true)
+      fixed.add(true)
       #expect(try await queue.retry(matching: .deadLetters) > 0)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8))
       #expect(try await queue.runAvailable() == 2)
@@ -89,7 +91,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a handler adds tasks to its own batch, and what follows waits for them`(
+  func `a handler adds tasks to its own batch, and the follower waits for them`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -105,7 +107,7 @@ import Testing
     }
   }
 
-  @Test func `additions that could wait for what follows are refused`() async throws {
+  @Test func `tasks that could wait for the follower can't be added to its batch`() async throws {
     let errors = Log<TaskQueueError?>()
     let queue = await queue(InMemoryStore()) { note, context in
       guard note.text != "notify" else { return }
@@ -119,7 +121,7 @@ import Testing
     try await queue.enqueue(contentsOf: [Note("photo")], then: Note("notify"))
     try await queue.runAvailable()
     #expect(errors.entries.map(\.?.code) == [.invalidArgument, .invalidArgument])
-    // A task without a batch has nothing to add to.
+    // A task without a batch can't add to one.
     let alone = await self.queue(InMemoryStore()) { note, context in
       errors.add(await queueError { try await context.enqueueInBatch(Note("more")) })
     }
@@ -128,7 +130,7 @@ import Testing
     #expect(errors.entries.last??.message.contains("is of no batch") == true)
   }
 
-  @Test func `a task that follows has no unique key`() async throws {
+  @Test func `a follower with a unique key is rejected`() async throws {
     struct Keyed: TaskPayload { var uniqueKey: String? { "k" } }
     let queue = await queue(InMemoryStore())
     let error = await queueError {
@@ -139,7 +141,8 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a twin of a task of the batch refuses the whole batch`(kind: StoreKind) async throws {
+  func `a duplicate of one task causes the whole batch to be rejected`(kind: StoreKind) async throws
+  {
     try await kind.withStore { store in
       struct Upload: TaskPayload {
         var number: Int
@@ -159,8 +162,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the tasks of a batch and what follows may have one order key`(kind: StoreKind) async throws
-  {
+  func `a batch and its follower may share an order key`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store)
       let options = TaskOptions(orderKey: "album")
@@ -176,7 +178,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a batch is cancelled with what follows`(kind: StoreKind) async throws {
+  func `cancelling a batch cancels its follower`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store)
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
@@ -186,7 +188,7 @@ import Testing
     }
   }
 
-  @Test func `a batch goes on after the file was opened again`() async throws {
+  @Test func `a batch continues after its file is reopened`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)

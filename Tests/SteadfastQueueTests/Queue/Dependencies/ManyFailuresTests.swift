@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A change that ends more tasks than another one notes.
+/// A change that ends more dependencies than a task records as failed.
 @Suite(.virtualTime) struct ManyFailuresTests {
   private let first = TaskRecord.make(1)
   private let follower = TaskRecord.make(9_999)
@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a batch that ends as a whole is noted, told and restarted alike in every store`(
+  func `every store records, reports and restarts a wholly failed batch in the same way`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -34,8 +34,8 @@ import Testing
       var found = try await record(of: follower.id, in: store)
       #expect(found.state == .cancelled)
       #expect(found.dependencies.cause == members[0].id)
-      let noted = members.prefix(TaskDependencies.mostFailures).map(\.id)
-      #expect(found.dependencies.failed.keys.sorted() == noted)
+      let recorded = members.prefix(TaskDependencies.mostFailures).map(\.id)
+      #expect(found.dependencies.failed.keys.sorted() == recorded)
       let count = members.count
       #expect(found.dependencies.batch == BatchProgress(total: count, failed: count))
 

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The end of a group, and what its handlers may wait for.
+/// Destroying a group, and calls of its handlers that would wait for themselves.
 extension TaskQueueGroupTests {
-  @Test func `a handler that destroys its group gets the error that it would wait for itself`()
+  @Test func `a handler can't destroy its own group`()
     async throws
   {
     let store = InMemoryStore()
@@ -26,14 +26,14 @@ extension TaskQueueGroupTests {
     #expect(log.entries == ["performed"])
   }
 
-  @Test func `a group is not destroyed under its handlers when the caller is cancelled`()
+  @Test func `cancelling a call that destroys a group leaves its handlers running`()
     async throws
   {
     let group = group()
     let queue = try await group.addQueue("a")
     await queue.register(Note.self) { [time, clock, log] _, _ in
       log.add("begins")
-      // A task of its own, which no cancellation reaches: the handler takes notice of it late.
+      // An unstructured task isn't cancelled, so the handler reacts to its cancellation late.
       await Task(executorPreference: time.executor) { try? await clock.sleep(for: .seconds(9)) }
         .value
       log.add("ends")
@@ -42,7 +42,7 @@ extension TaskQueueGroupTests {
     try await queue.enqueue(Note("1"))
     let run = start(group)
     try await clock.sleep(for: .seconds(1))
-    // The test cancels it, and no other task.
+    // An unstructured task, so that the test cancels only this call.
     let destruction = Task(executorPreference: time.executor) { try await group.destroy() }
     destruction.cancel()
     await #expect(throws: CancellationError.self) { try await destruction.value }
@@ -52,14 +52,14 @@ extension TaskQueueGroupTests {
     #expect(try await group.count() == 1)
   }
 
-  @Test func `handlers of two queues that shut their group down do not wait for each other`()
+  @Test func `handlers of two queues that shut down their group don't wait for each other`()
     async throws
   {
     let group = TaskQueueGroup(clock: clock)
     for name in ["a", "b"] {
       let queue = try await group.addQueue(name)
       await queue.register(Note.self) { [unowned group, clock, log] note, _ in
-        // Both are under way then.
+        // By then both attempts are under way.
         try await clock.sleep(for: .seconds(1))
         await group.shutDown()
         log.add(note.text)
@@ -71,7 +71,7 @@ extension TaskQueueGroupTests {
     #expect(try await group.count() == 0)
   }
 
-  @Test func `a handler that waits until its group is idle gets an error before it waits`()
+  @Test func `a handler can't wait until its own group is idle`()
     async throws
   {
     let group = TaskQueueGroup(clock: clock)
@@ -91,14 +91,14 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a group is destroyed as a whole, and no queue alone`() async throws {
+  @Test func `a group can be destroyed, but not a single queue of it`() async throws {
     let group = group()
     let queue = try await group.addQueue("a")
     try await group.enqueue(Note("1"), on: "a")
     let error = await queueError { try await queue.destroy() }
     #expect(error?.code == .invalidArgument)
     #expect(error?.message.contains("'a'") == true)
-    // The queue goes on.
+    // The queue remains usable.
     #expect(try await group.runAvailable() == 1)
     #expect(log.entries == ["a begins 1", "a 1"])
     try await group.destroy()

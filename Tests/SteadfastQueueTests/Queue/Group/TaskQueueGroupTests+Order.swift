@@ -4,15 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// In virtual time, a group does the same in the same order each time: queues follow each other in
-/// the order of their names.
+/// In virtual time, a group is deterministic: it calls its queues in the order of their names.
 extension TaskQueueGroupTests {
   private static let names = ["a", "b", "c", "d", "e", "f", "g", "h"]
 
-  /// What a group does with all of its queues.
+  /// A call that affects all queues of a group.
   enum Call: CaseIterable { case run, runAvailable, runWithin, shutDown }
 
-  /// Makes a group whose queues were added in another order than that of their names.
+  /// Makes a group whose queues were added in reverse order of their names.
   private func groupOfMany() async throws -> TaskQueueGroup {
     let group = group()
     for name in Self.names.reversed() { try await group.addQueue(name) }
@@ -43,7 +42,7 @@ extension TaskQueueGroupTests {
     #expect(log.entries.filter { $0.contains("begins") } == Self.names.map { "\($0) begins 1" })
   }
 
-  @Test func `queues learn in the order of their names what another one has done to their tasks`()
+  @Test func `queues are notified in the order of their names of changes by another queue`()
     async throws
   {
     let group = try await groupOfMany()

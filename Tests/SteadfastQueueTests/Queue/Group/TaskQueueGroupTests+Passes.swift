@@ -7,7 +7,7 @@ import Testing
 
 /// Passes of all queues of a group.
 extension TaskQueueGroupTests {
-  /// Makes a group of queues, each with one note, which takes 10 s.
+  /// Makes a group of queues, each with one note that takes 10 s.
   private func group(
     of names: [String],
     on store: some Persistence = InMemoryStore()
@@ -20,14 +20,16 @@ extension TaskQueueGroupTests {
     return group
   }
 
-  private func offset(of group: TaskQueueGroup, within budget: Duration) async throws -> Duration {
+  private func elapsedTime(of group: TaskQueueGroup, within budget: Duration) async throws
+    -> Duration
+  {
     let begin = clock.now
     try await group.run(within: budget)
     return begin.duration(to: clock.now)
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `all queues of a group share the time of a pass, each as far as it gets`(
+  func `all queues of a group share the time of a pass, and each performs what fits`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -43,11 +45,12 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `when the time of a pass is up, the tasks of all queues are released unharmed`()
+  @Test
+  func `when the time of a pass is up, the tasks of all queues are released without a penalty`()
     async throws
   {
     let group = try await group(of: ["a", "b"])
-    #expect(try await offset(of: group, within: .seconds(5)) == .seconds(5))
+    #expect(try await elapsedTime(of: group, within: .seconds(5)) == .seconds(5))
     let tasks = try await group.tasks()
     #expect(tasks.map(\.queue).sorted() == ["a", "b"])
     #expect(tasks.allSatisfy { $0.state == .waiting && $0.retryCount == 0 })
@@ -55,24 +58,23 @@ extension TaskQueueGroupTests {
     #expect(try await group.run(within: .seconds(30)) == 2)
   }
 
-  @Test func `a queue that opens its store late has no more time than the others`() async throws {
+  @Test func `a queue that starts late gets no more time than the others`() async throws {
     let store = FaultInjectingStore()
     let group = try await group(of: ["a", "b"], on: store)
-    // One of the two waits for the averages, and begins then.
+    // One of the two starts after it has waited for the averages.
     store.inject(.delay(.seconds(2), on: clock), times: 1) { $0.kind == .value }
-    #expect(try await offset(of: group, within: .seconds(5)) == .seconds(5))
+    #expect(try await elapsedTime(of: group, within: .seconds(5)) == .seconds(5))
     #expect(log.entries.count == 2)
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-  func `without time, a pass of a group performs nothing`(budget: Duration) async throws {
+  func `a pass of a group without time performs nothing`(budget: Duration) async throws {
     let group = try await group(of: ["a", "b"])
     #expect(try await group.run(within: budget) == 0)
     #expect(try await group.count() == 2)
   }
 
-  @Test func `a pass of a group leaves out queues that were shut down or are paused`() async throws
-  {
+  @Test func `a pass of a group skips queues that are shut down or paused`() async throws {
     let group = try await group(of: ["a", "b", "c"])
     try await group.queue(named: "a").shutDown()
     try await group.queue(named: "b").pause()
@@ -82,7 +84,7 @@ extension TaskQueueGroupTests {
     #expect(log.entries == ["c begins 1", "c 1", "b begins 1", "b 1"])
   }
 
-  @Test func `a group that was shut down makes no pass`() async throws {
+  @Test func `a group that was shut down rejects passes`() async throws {
     for names in [["a"], []] {
       let group = try await group(of: names)
       await group.shutDown()
@@ -104,12 +106,12 @@ extension TaskQueueGroupTests {
     await #expect(throws: CancellationError.self) { try await pass.value }
     #expect(begin.duration(to: clock.now) == .seconds(5))
     #expect(try await group.tasks().map(\.state) == [.waiting, .waiting])
-    // They say nothing of how long the tasks take.
+    // Cancelled attempts don't count for the average.
     #expect(try await group.run(within: .seconds(11)) == 2)
     #expect(try await group.count() == 0)
   }
 
-  @Test func `a pass is refused while the group runs`() async throws {
+  @Test func `a pass is rejected while the group runs`() async throws {
     let group = try await group(of: ["a"])
     try await withRunning(group) {
       try await clock.sleep(for: .seconds(1))
@@ -118,7 +120,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a queue whose store fails ends the pass of all`() async throws {
+  @Test func `a failing store ends the pass of all queues`() async throws {
     let store = FaultInjectingStore()
     let group = try await group(of: ["a", "b"], on: store)
     store.inject(.error(Refusal("the disk is full"))) { $0.kind == .claim }
@@ -127,7 +129,7 @@ extension TaskQueueGroupTests {
     #expect(try await group.count() == 2)
   }
 
-  @Test func `a group is idle when what one queue does makes nothing available to another`()
+  @Test func `a group is idle only after tasks of one queue that depend on another are done`()
     async throws
   {
     let group = group()
@@ -144,7 +146,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a group is idle when what an attempt under way gives another queue is done, too`()
+  @Test func `a group is idle only after tasks that an attempt added to another queue are done`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -155,7 +157,7 @@ extension TaskQueueGroupTests {
     }
     try await group.addQueue("b").register(Note.self) { [clock] _, _ in
       try await clock.sleep(for: .seconds(10))
-      // The claim that finds the task comes back when this queue is idle again.
+      // The claim that finds the task is answered after this queue is idle again.
       store.inject(.delay(.seconds(5), on: clock)) { $0.kind == .claim }
       try await group.enqueue(Note("given"), on: "a")
       try await clock.sleep(for: .seconds(1))
@@ -168,10 +170,10 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a group is idle when what the end of an expired task makes available is done, too`()
+  @Test func `a group is idle only after tasks that an expired task made available are done`()
     async throws
   {
-    // When "b" is idle, a claim of "a" is under way.
+    // A claim of "a" is under way when "b" becomes idle.
     let group = group(SlowClaims(delays: ["a": .seconds(9), "b": .seconds(5)], clock: clock))
     try await group.addQueue("a")
     let b = try await group.addQueue("b")
@@ -190,7 +192,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: [true, false])
-  func `a pass of a group ends in time although its store is gone`(isFromBeginning: Bool)
+  func `a pass of a group ends in time even if its store is unavailable`(isFromBeginning: Bool)
     async throws
   {
     let store = FaultInjectingStore()
@@ -199,17 +201,17 @@ extension TaskQueueGroupTests {
       isFromBeginning ? $0.kind == .value : $0.changes.contains("setValue")
     }
     async let _ = restore(store)
-    #expect(try await offset(of: group, within: .seconds(20)) == .seconds(20))
+    #expect(try await elapsedTime(of: group, within: .seconds(20)) == .seconds(20))
     #expect(log.entries.count == (isFromBeginning ? 0 : 4))
   }
 
-  /// Ends a test that would wait for the store without end.
+  /// Restores the store after 10 minutes, so that a failing test doesn't wait forever.
   private func restore(_ store: FaultInjectingStore) async {
     try? await clock.sleep(for: .seconds(600))
     store.restore()
   }
 
-  @Test func `a queue that is being added while the group shuts down is shut down`() async throws {
+  @Test func `a queue added while the group shuts down is shut down`() async throws {
     let shutDown = Log<TaskQueueGroup>()
     let group = TaskQueueGroup(clock: clock) { _ in shutDown.entries.first?.beginShutDown() }
     shutDown.add(group)
@@ -219,7 +221,7 @@ extension TaskQueueGroupTests {
   }
 }
 
-/// A store in memory whose claims take a while, for each queue another one.
+/// A store in memory whose claims are delayed, with a delay for each queue.
 private struct SlowClaims: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let delays: [String: Duration]

@@ -5,12 +5,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Requests for tasks that are being performed.
+/// Commands for running tasks.
 extension TaskQueueGroupTests {
   private var all: TaskFilter { TaskFilter(queue: nil) }
 
   @Test(arguments: StoreKind.allCases)
-  func `a queue cancels what it performs, and what others perform if the filter covers them`(
+  func `a queue cancels its running tasks, and those of other queues if the filter matches them`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -35,7 +35,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  /// Performs the body, which gets another queue of the group, while the queue "b" performs a task.
+  /// Performs the body with queue "a" of a group while queue "b" performs a task.
   private func withTaskUnderWay(
     _ body: (TaskQueueGroup, TaskQueue) async throws -> Void
   ) async throws {
@@ -48,7 +48,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a filter that covers all queues restarts and removes what another queue performs`()
+  @Test func `a filter for all queues restarts and removes running tasks of another queue`()
     async throws
   {
     try await withTaskUnderWay { group, a in
@@ -62,7 +62,7 @@ extension TaskQueueGroupTests {
     #expect(log.entries == ["b begins 1", "b begins 1"])
   }
 
-  @Test func `a filter leaves what another queue performs alone if it does not match it`()
+  @Test func `a filter doesn't affect running tasks of another queue that it doesn't match`()
     async throws
   {
     try await withTaskUnderWay { group, a in
@@ -73,7 +73,7 @@ extension TaskQueueGroupTests {
     #expect(log.entries == ["b begins 1", "b 1"])
   }
 
-  @Test func `a handler that has another queue cancel its task is cancelled at once`()
+  @Test func `a handler that cancels its task through another queue is cancelled at once`()
     async throws
   {
     let group = TaskQueueGroup(clock: clock)
@@ -82,7 +82,7 @@ extension TaskQueueGroupTests {
       let count = try await a.cancel(matching: TaskFilter(queue: nil))
       #expect(count == 1)
       try Task.checkCancellation()
-      Issue.record("it is cancelled")
+      Issue.record("the attempt wasn't cancelled")
     }
     let task = try await b.enqueue(Note("1"))
     try await withRunning(group) {
@@ -91,7 +91,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `all tasks of all queues are returned, however many they are`() async throws {
+  @Test func `all tasks of all queues are returned, even if there are many`() async throws {
     let group = group()
     for name in ["a", "b", "default"] {
       let queue = try await group.addQueue(name)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Each queue uses the store as if it had it for itself.
+/// Queues of a group share a store without affecting each other.
 extension TaskQueueGroupTests {
   @Test(arguments: StoreKind.allCases)
   func `a queue finds, cancels and counts only its own tasks`(kind: StoreKind) async throws {
@@ -25,7 +25,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a caller learns that another queue has cancelled its task, or restarted it`(
+  func `a caller is notified when another queue cancels or restarts its task`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -44,7 +44,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a task that ends while another queue looks what its restart has meant has ended`()
+  @Test func `a task that ends while another queue is still looking up its restart stays ended`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -61,7 +61,7 @@ extension TaskQueueGroupTests {
       }
       let count = try await a.retry(matching: TaskFilter(queue: nil))
       #expect(count == 1)
-      // Until every look has ended.
+      // Wait until every lookup has ended.
       try await clock.sleep(for: .seconds(1_000))
     }
     #expect(log.entries == ["b begins 1", "b 1"])
@@ -69,7 +69,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: [StoreKind.memory, .file], [true, false])
-  func `a caller learns that another queue has removed its tasks, those that had ended or not`(
+  func `a caller is notified when another queue removes its tasks, ended or not`(
     kind: StoreKind,
     isEndedFirst: Bool
   ) async throws {
@@ -90,7 +90,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a unique key and an order key are those of one queue`(kind: StoreKind) async throws {
+  func `unique keys and order keys are local to a queue`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let group = group(store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
@@ -108,7 +108,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what a queue retains is pruned alone`(kind: StoreKind) async throws {
+  func `each queue prunes only its own retained tasks`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let group = group(store)
       let few = TaskQueueConfiguration(succeededRetention: Retention(maxCount: 1))
@@ -119,7 +119,7 @@ extension TaskQueueGroupTests {
         for number in 1...3 { try await queue.enqueue(Note("\(number)")) }
       }
       try await group.runAvailable()
-      // Pruning takes place when a run begins.
+      // The queues prune when a run starts.
       try await group.runAvailable()
       #expect(try await a.count(matching: TaskFilter(states: [.succeeded])) == 1)
       #expect(try await b.count(matching: TaskFilter(states: [.succeeded])) == 3)
@@ -127,7 +127,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task waits for one of another queue, and is performed at once when that has succeeded`(
+  func `a task that depends on a task of another queue starts as soon as that has succeeded`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -146,7 +146,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task is cancelled along with one of another queue, and its caller learns it`(
+  func `a failure cascades to a dependent in another queue, and its caller is notified`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -164,7 +164,7 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `each queue has its own values, whatever the names in them are`() async throws {
+  @Test func `each queue has its own values, even if names contain separators`() async throws {
     let base = InMemoryStore()
     try await base.open()
     let members = GroupMembers(group: "group", on: base)
@@ -185,8 +185,8 @@ extension TaskQueueGroupTests {
     }
   }
 
-  /// Files that exist have these names.
-  @Test func `the names of values without texts of an application stay the same`() async throws {
+  /// Existing files contain these names.
+  @Test func `the names of internal values don't change`() async throws {
     let base = InMemoryStore()
     try await base.open()
     let members = GroupMembers(group: "group", on: base)

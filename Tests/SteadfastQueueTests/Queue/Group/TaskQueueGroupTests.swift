@@ -74,7 +74,9 @@ import Testing
     }
   }
 
-  @Test func `an unknown queue is refused, with the names of those that are there`() async throws {
+  @Test func `an unknown queue is rejected with an error that lists the existing queues`()
+    async throws
+  {
     let group = group()
     try await group.addQueue("mail")
     let error = await queueError { try await group.enqueue(Note(""), on: "mial") }
@@ -82,7 +84,7 @@ import Testing
     #expect(error?.message.contains("'mial'") == true && error?.message.contains("'mail'") == true)
   }
 
-  @Test func `a second queue with a name is refused, and so is a name that no store can keep`()
+  @Test func `a duplicate name and a name that can't be stored are rejected`()
     async throws
   {
     let group = group()
@@ -98,7 +100,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the tasks of a queue that is not there are kept until it is added again`(
+  func `the tasks of a missing queue remain stored until it is added again`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -118,7 +120,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the default queue has the tasks of a queue that was alone on the store`(
+  func `the default queue gets the tasks of a queue that used the store alone`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -135,7 +137,7 @@ import Testing
     }
   }
 
-  @Test func `a group takes the store that its queues share for itself`() async throws {
+  @Test func `a group has exclusive use of the store that its queues share`() async throws {
     let store = InMemoryStore()
     let group = group(store)
     try await group.addQueue("a")
@@ -146,7 +148,7 @@ import Testing
       let error = await queueError { try await other.run() }
       #expect(error?.code == .alreadyRunning)
       #expect(error?.message.contains("'group'") == true)
-      // One queue that ends leaves the store to the others.
+      // When one queue ends, the others still use the store.
       try await group.queue(named: "a").shutDown()
       #expect(await code({ try await other.run() }) == .alreadyRunning)
     }
@@ -155,7 +157,7 @@ import Testing
 
   // MARK: Running
 
-  @Test func `a queue that is added to a running group runs at once`() async throws {
+  @Test func `a queue added to a running group runs at once`() async throws {
     let group = group()
     try await withRunning(group) {
       try await group.addQueue("late")
@@ -164,7 +166,7 @@ import Testing
     }
   }
 
-  @Test func `a group runs once at a time, and not after its shutdown`() async throws {
+  @Test func `a group can't run twice at a time, nor after its shutdown`() async throws {
     let group = group()
     try await group.addQueue("a")
     try await withRunning(group) {
@@ -175,7 +177,7 @@ import Testing
     #expect(await code({ try await group.addQueue("b") }) == .shutDown)
   }
 
-  @Test func `a cancelled run ends, and its tasks are kept`() async throws {
+  @Test func `a cancelled run ends, and its tasks remain`() async throws {
     let group = group()
     try await group.addQueue("a")
     try await group.addQueue("b")
@@ -198,7 +200,7 @@ import Testing
     await #expect(throws: CancellationError.self) { try await run.value }
   }
 
-  @Test func `a queue whose store fails ends the run of all`() async throws {
+  @Test func `a failing store ends the run of all queues`() async throws {
     let store = FaultInjectingStore(InMemoryStore())
     let group = group(store)
     try await group.addQueue("a")
@@ -209,7 +211,7 @@ import Testing
     #expect(error?.code == .storeFailed)
   }
 
-  @Test func `all queues are paused and resumed, or one alone`() async throws {
+  @Test func `all queues, or a single one, can be paused and resumed`() async throws {
     let group = group()
     let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
     try await withRunning(group) {
@@ -228,7 +230,7 @@ import Testing
     }
   }
 
-  @Test func `a stored pause is one of its queue, and outlasts the process`() async throws {
+  @Test func `a stored pause affects only its queue, and persists across processes`() async throws {
     let store = InMemoryStore()
     let first = group(store)
     try await first.addQueue("a").pause(durability: .durable)
@@ -242,7 +244,7 @@ import Testing
     #expect(log.entries == ["b begins 1", "b 1"])
   }
 
-  @Test func `all queues are paused in the store and resumed, or one alone`() async throws {
+  @Test func `all queues, or a single one, can be paused and resumed in the store`() async throws {
     let store = InMemoryStore()
     let first = group(store)
     for name in ["a", "b"] { try await first.addQueue(name) }

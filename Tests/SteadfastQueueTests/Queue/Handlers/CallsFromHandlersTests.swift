@@ -10,14 +10,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Calls of a handler that concern its own attempt.
+/// Calls of a handler that affect its own attempt.
 @Suite(.virtualTime) struct CallsFromHandlersTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Performs one task, whose handler does something with its queue.
+  /// Performs one task, whose handler runs the body.
   private func perform(
     timeLimit: Duration? = nil,
     _ body: @escaping @Sendable (TaskQueue, TaskContext) async throws -> Void
@@ -37,7 +37,7 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that destroys its queue gets the error that it would wait for itself`(
+  func `a handler can't destroy its own queue`(
     limit: Duration?
   )
     async throws
@@ -50,7 +50,7 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that shuts its queue down does not wait for itself`(limit: Duration?) async throws
+  func `a handler that shuts down its queue doesn't wait for itself`(limit: Duration?) async throws
   {
     let outcome = try await perform(timeLimit: limit) { queue, _ in
       await queue.shutDown()
@@ -62,7 +62,7 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that asks for its own outcome gets an error, and waits for that of another task`(
+  func `a handler can't wait for its own outcome, but for that of another task`(
     limit: Duration?
   ) async throws {
     let outcome = try await perform(timeLimit: limit) { queue, context in
@@ -77,7 +77,7 @@ import Foundation
     #expect(outcome == .succeeded)
   }
 
-  @Test func `a handler adds tasks to its own queue, in each of the ways`() async throws {
+  @Test func `a handler adds tasks to its own queue with each overload`() async throws {
     let queue = TaskQueue(clock: clock)
     let children = Log<EnqueuedTask>()
     await queue.register(name: "parent") { _, context in
@@ -102,7 +102,7 @@ import Foundation
     #expect(try records[0].payload(as: Note.self) == Note("one"))
   }
 
-  @Test func `a handler may shut down the queue around the one that performs it`() async throws {
+  @Test func `a handler of an inner queue may shut down the outer queue`() async throws {
     let outcome = try await perform { [clock] outer, _ in
       let inner = TaskQueue(clock: clock)
       await inner.register(Note.self) { _, _ in await outer.shutDown() }
@@ -120,7 +120,7 @@ import Foundation
       let isCancelled = try await queue.cancel(context.id)
       #expect(isCancelled)
       try Task.checkCancellation()
-      Issue.record("it is cancelled")
+      Issue.record("the attempt wasn't cancelled")
     }
     #expect(outcome == .cancelled)
   }
@@ -131,12 +131,12 @@ import Foundation
       let count = try await queue.cancelAll()
       #expect(count == 2)
       try Task.checkCancellation()
-      Issue.record("it is cancelled")
+      Issue.record("the attempt wasn't cancelled")
     }
     #expect(outcome == .cancelled)
   }
 
-  @Test func `a task is cancelled when the call that cancels it has returned`() async throws {
+  @Test func `an attempt is cancelled by the time that the cancelling call returns`() async throws {
     let queue = TaskQueue(clock: clock)
     let isCancelled = Log<Bool>()
     await queue.register(Note.self) { [clock] _, _ in

@@ -22,7 +22,7 @@ import Foundation
     _ store: some Persistence = InMemoryStore()
   ) -> TaskQueue { TaskQueue(persistence: store, configuration: configuration, clock: clock) }
 
-  @Test func `no more tasks of a name are performed at a time than its limit`() async throws {
+  @Test func `a name's limit bounds how many of its tasks run at a time`() async throws {
     let queue = queue(TaskQueueConfiguration(maxConcurrentTasks: 8))
     let limited = Log<Int>()
     let running = Counter()
@@ -41,7 +41,7 @@ import Foundation
     #expect(clock.now.offset == .seconds(40))
   }
 
-  @Test func `an attempt that takes longer than its time limit has failed`() async throws {
+  @Test func `an attempt that exceeds its time limit fails`() async throws {
     let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(5))))
     await queue.register(Note.self) { [clock, log] _, context in
       log.add("\(clock.now.offset)")
@@ -58,7 +58,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that has not been done when it expires is abandoned`() async throws {
+  @Test func `a task that isn't done before it expires is abandoned`() async throws {
     let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(60))))
     await queue.register(Note.self) { [log] note, _ in
       log.add(note.text)
@@ -77,7 +77,7 @@ import Foundation
     #expect(clock.now.offset == .seconds(120))
   }
 
-  @Test func `a task that expired while the queue did not run is not attempted`() async throws {
+  @Test func `a task that expired while the queue wasn't running isn't attempted`() async throws {
     let queue = queue()
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let task = try await queue.enqueue(
@@ -90,7 +90,7 @@ import Foundation
     #expect(log.entries.isEmpty)
   }
 
-  @Test func `an error names an argument that makes no sense, and nothing is added`() async throws {
+  @Test func `an error names the invalid argument, and nothing is added`() async throws {
     let queue = queue()
     for (word, enqueue) in [
       ("timeLimit", { try await queue.enqueue(Note("a"), options: TaskOptions(timeLimit: .zero)) }),

@@ -46,7 +46,7 @@ private struct Comment: TaskPayload {
     )
   }
 
-  @Test func `a payload of an earlier version is migrated, one of a later version is kept`()
+  @Test func `a payload of an earlier version is migrated, and one of a later version is parked`()
     async throws
   {
     let store = InMemoryStore()
@@ -68,13 +68,13 @@ private struct Comment: TaskPayload {
   }
 
   @Test(arguments: [false, true])
-  func `a handler that is registered while a task is being parked performs it`(
+  func `a handler registered while a task is being parked performs the task`(
     atOnce: Bool
   ) async throws {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
     store.inject(.hang) { $0.changes.contains("park") }
     let queue = queue(TaskQueueConfiguration(), store)
-    await queue.register(Note.self) { _, _ in Issue.record("the payload is no note") }
+    await queue.register(Note.self) { _, _ in Issue.record("the payload isn't a note") }
     let task = try await queue.enqueue(name: "Note", 7)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
@@ -86,7 +86,7 @@ private struct Comment: TaskPayload {
     #expect(log.entries == ["integer(7)"])
   }
 
-  @Test func `the schema version is in the file, and read back`() async throws {
+  @Test func `the schema version is stored in the file, and read back`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)
@@ -122,7 +122,7 @@ private struct Comment: TaskPayload {
     #expect(log.entries == ["PostThisVitalThing: so important, 3"])
   }
 
-  @Test func `JSON of any shape is the same after a restart`() async throws {
+  @Test func `JSON of any shape survives a restart of the process`() async throws {
     let value: JSONValue = [
       "null": nil, "yes": true, "int": -7, "number": 0.5, "text": "é\n\"",
       "list": [[], [:], [1, [2, ["deep": nil]]]],
@@ -141,7 +141,7 @@ private struct Comment: TaskPayload {
     #expect(log.entries == ["true"])
   }
 
-  @Test func `JSON that is nested too deeply is refused, not a crash`() async throws {
+  @Test func `JSON that is nested too deeply is rejected without a crash`() async throws {
     var value = JSONValue.null
     for _ in 0..<500 { value = .array([value]) }
     let deep = value
@@ -154,7 +154,7 @@ private struct Comment: TaskPayload {
     }
   }
 
-  @Test func `a fallback performs what no other handler does`() async throws {
+  @Test func `a fallback handler performs tasks without another handler`() async throws {
     let queue = queue()
     await queue.register(Note.self) { [log] note, _ in log.add("note \(note.text)") }
     try await queue.enqueue(name: "Unknown", "x")
@@ -169,7 +169,7 @@ private struct Comment: TaskPayload {
 
   // MARK: Values
 
-  @Test func `a caller that holds a task gets the value that its handler returned`() async throws {
+  @Test func `a caller gets the value that the handler of its task returned`() async throws {
     let queue = queue()
     await queue.register(Note.self) { note, _ in note.text.count }
     let task = try await queue.enqueue(Note("four"))
@@ -199,7 +199,7 @@ private struct Comment: TaskPayload {
     var lines: [String] = []
   }
 
-  @Test func `a handler on the main actor touches its state`() async throws {
+  @Test func `a handler on the main actor accesses its state`() async throws {
     let queue = queue()
     let screen = Screen()
     await queue.register(Note.self) { @MainActor note, _ in screen.lines.append(note.text) }

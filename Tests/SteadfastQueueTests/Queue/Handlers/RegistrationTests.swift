@@ -13,7 +13,7 @@ import Foundation
 private enum Mail { struct Send: TaskPayload { var to: String } }
 private enum Fax { struct Send: TaskPayload { var to: String } }
 
-/// Two types that chose one name.
+/// Types whose names are the same or invalid.
 private enum Named {
   struct First: TaskPayload { static var taskName: String { "Same" } }
   struct Second: TaskPayload { static var taskName: String { "Same" } }
@@ -21,7 +21,7 @@ private enum Named {
   struct Nameless: TaskPayload { static var taskName: String { "" } }
 }
 
-/// Which handler performs which tasks, and which registrations are refused.
+/// How tasks are matched with handlers, and which registrations are rejected.
 @Suite(.virtualTime) struct RegistrationTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -32,7 +32,7 @@ private enum Named {
     TaskQueue(persistence: store, clock: clock)
   }
 
-  @Test func `nested types of one name have tasks and handlers of their own`() async throws {
+  @Test func `nested types with the same name have separate tasks and handlers`() async throws {
     let queue = queue()
     await queue.register(Mail.Send.self) { [log] send, _ in log.add("mailed to \(send.to)") }
     await queue.register(Fax.Send.self) { [log] send, _ in log.add("faxed to \(send.to)") }
@@ -42,7 +42,7 @@ private enum Named {
     #expect(log.entries == ["mailed to a", "faxed to b"])
   }
 
-  @Test func `nested types of one name are told apart after a restart`() async throws {
+  @Test func `nested types with the same name remain separate after a restart`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "tasks")
       let store = JSONFileStore(at: file)
@@ -58,7 +58,9 @@ private enum Named {
     }
   }
 
-  @Test func `a task under a name without a handler stays until a type claims it`() async throws {
+  @Test func `a task whose name has no handler waits until a type is registered for the name`()
+    async throws
+  {
     struct Send: TaskPayload {
       var to: String
       static var formerTaskNames: [String] { ["Fax.Send"] }
@@ -74,7 +76,7 @@ private enum Named {
   }
 
   @Test
-  func `a task stored under the bare name of a nested type stays, and an event says what to do`()
+  func `a task with a nested type's bare name waits, and an event suggests formerTaskNames`()
     async throws
   {
     let queue = queue()
@@ -92,11 +94,11 @@ private enum Named {
     }
   }
 
-  /// A registration that can't be made.
+  /// A registration that is rejected.
   enum Mistake: CaseIterable {
     case secondType, formerName, namelessType, emptyName, noTasks, lessThanNone
 
-    /// The error, and the name in it.
+    /// The code of the error, and words in its message.
     var error: (code: TaskQueueError.Code, words: [String]) {
       switch self {
       case .secondType: (.nameTaken, ["'Same'", "Named.First", "Named.Second"])
@@ -122,7 +124,7 @@ private enum Named {
   }
 
   @Test(arguments: Mistake.allCases)
-  func `all later calls name a handler that can't be registered`(
+  func `after a rejected registration, all calls throw its error`(
     _ mistake: Mistake
   ) async throws {
     let (code, words) = mistake.error
@@ -144,7 +146,10 @@ private enum Named {
     }
   }
 
-  @Test func `a run does what was asked of its tasks, and its handlers enqueue`() async throws {
+  @Test
+  func `after a rejected registration, a run still carries out commands, and its handlers enqueue`()
+    async throws
+  {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(5), on: clock)) { $0.changes.contains("retry") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -170,7 +175,7 @@ private enum Named {
     try await queue.destroy()
   }
 
-  @Test func `a run goes on with the handlers that it has`() async throws {
+  @Test func `after a rejected registration, a run continues with its handlers`() async throws {
     let queue = queue()
     await queue.register(Named.First.self) { [log] _, context in
       await queue.register(Named.Second.self) { [log] _, _ in log.add("second") }
@@ -183,7 +188,7 @@ private enum Named {
     await #expect(throws: TaskQueueError.self) { try await queue.runAvailable() }
   }
 
-  @Test func `a type's handler is replaced by another for the type, or by one for any JSON`()
+  @Test func `a type's handler can be replaced by another for the type, or by one for any JSON`()
     async throws
   {
     let queue = queue()

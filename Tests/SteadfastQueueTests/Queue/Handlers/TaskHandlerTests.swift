@@ -10,8 +10,8 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A handler that notes its calls, and answers as it was told to.
-private struct Asked: TaskHandler {
+/// A handler that logs its calls, and answers with the configured values.
+private struct StubHandler: TaskHandler {
   let log: Log<String>
   let clock: VirtualClock
   var error: (any Error)? = Refusal()
@@ -50,7 +50,7 @@ private struct Asked: TaskHandler {
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   private func perform(
-    _ handler: Asked,
+    _ handler: StubHandler,
     maxRetries: RetryLimit = 1,
     usesBackoff: Bool = true
   ) async throws {
@@ -67,8 +67,10 @@ private struct Asked: TaskHandler {
     try await withRunning(queue) { _ = try await task.outcome() }
   }
 
-  @Test func `it is asked for the date of a retry, and told that the task leaves`() async throws {
-    try await perform(Asked(log: log, clock: clock, delay: 3))
+  @Test func `the handler can change the date of a retry, and is notified that the task ends`()
+    async throws
+  {
+    try await perform(StubHandler(log: log, clock: clock, delay: 3))
     #expect(
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "3.0 seconds: attempt 2",
@@ -77,20 +79,19 @@ private struct Asked: TaskHandler {
     )
   }
 
-  @Test func `it is told that a task leaves on success too`() async throws {
-    try await perform(Asked(log: log, clock: clock, error: nil))
+  @Test func `the handler is also notified when a task succeeds`() async throws {
+    try await perform(StubHandler(log: log, clock: clock, error: nil))
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: succeeded"])
   }
 
-  @Test func `it is not asked for a date when the task does not use backoff`() async throws {
-    try await perform(Asked(log: log, clock: clock, delay: 3), usesBackoff: false)
+  @Test func `the handler isn't asked for a date if the task doesn't use backoff`() async throws {
+    try await perform(StubHandler(log: log, clock: clock, delay: 3), usesBackoff: false)
     #expect(!log.entries.contains { $0.hasPrefix("proposed") })
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `a task whose retries are used up begins again when its handler says so`() async throws
-  {
-    try await perform(Asked(log: log, clock: clock, restarts: 1))
+  @Test func `the handler can restart a task that has used up its retries`() async throws {
+    try await perform(StubHandler(log: log, clock: clock, restarts: 1))
     #expect(
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "10.0 seconds: attempt 2",
@@ -100,14 +101,18 @@ private struct Asked: TaskHandler {
     )
   }
 
-  @Test func `it is not asked whether to restart what was abandoned on purpose`() async throws {
-    try await perform(Asked(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9))
+  @Test func `the handler isn't asked to restart a task that was abandoned on purpose`()
+    async throws
+  {
+    try await perform(StubHandler(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9))
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned: no"])
   }
 
-  @Test func `if it chooses a date after the expiry, the task is abandoned at once`() async throws {
+  @Test func `the task is abandoned at once if the handler chooses a date after the expiry`()
+    async throws
+  {
     let queue = TaskQueue(clock: clock)
-    await queue.register(handler: Asked(log: log, clock: clock, delay: 3_600))
+    await queue.register(handler: StubHandler(log: log, clock: clock, delay: 3_600))
     let options = TaskOptions(expiryDate: clock.date + 60)
     let task = try await queue.enqueue(Note("a"), options: options)
     let outcome = try await withRunning(queue) { try await task.outcome() }
@@ -115,14 +120,14 @@ private struct Asked: TaskHandler {
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `an invalid date is not used`() async throws {
-    try await perform(Asked(log: log, clock: clock, delay: .nan))
+  @Test func `an invalid date is ignored`() async throws {
+    try await perform(StubHandler(log: log, clock: clock, delay: .nan))
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a date in the past means at once, and does not starve other tasks`() async throws {
+  @Test func `a date in the past retries at once, without starving other tasks`() async throws {
     let queue = TaskQueue(clock: clock)
-    await queue.register(handler: Asked(log: log, clock: clock, delay: -1_000_000))
+    await queue.register(handler: StubHandler(log: log, clock: clock, delay: -1_000_000))
     await queue.register(name: "Other") { [log] _, _ in log.add("other") }
     let stubborn = try await queue.enqueue(Note("a"), maxRetries: 1)
     try await queue.enqueue(name: "Other")
@@ -135,16 +140,16 @@ private struct Asked: TaskHandler {
     )
   }
 
-  @Test func `it is not asked for a date when the error has set the delay`() async throws {
+  @Test func `the handler isn't asked for a date if the error sets the delay`() async throws {
     struct Throttled: RetryAwareError {
       var retryDecision: RetryDecision { .retry(after: .seconds(7)) }
     }
-    try await perform(Asked(log: log, clock: clock, error: Throttled(), delay: 3))
+    try await perform(StubHandler(log: log, clock: clock, error: Throttled(), delay: 3))
     #expect(!log.entries.contains { $0.hasPrefix("proposed") })
     #expect(clock.now.offset == .seconds(7))
   }
 
-  /// How a task leaves that is ended by a call while it is performed.
+  /// Ends a running task with a call.
   private func end(_ body: @Sendable (EnqueuedTask, TaskQueue) async throws -> Void) async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(cancelledRetention: .forever),
@@ -160,8 +165,7 @@ private struct Asked: TaskHandler {
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `it is told that a task leaves that is cancelled while it is performed`() async throws
-  {
+  @Test func `the handler is notified when a running task is cancelled`() async throws {
     try await end { task, queue in
       #expect(try await task.cancel())
       _ = try await task.outcome()
@@ -170,7 +174,7 @@ private struct Asked: TaskHandler {
     #expect(log.entries == ["leaves: cancelled"])
   }
 
-  @Test func `it is told that a task leaves that is removed while it is performed`() async throws {
+  @Test func `the handler is notified when a running task is removed`() async throws {
     try await end { task, queue in
       #expect(try await queue.remove(task.id))
       _ = try await task.outcome()
@@ -179,9 +183,9 @@ private struct Asked: TaskHandler {
     #expect(log.entries == ["leaves: cancelled"])
   }
 
-  @Test func `it is not told of a task that leaves while it waits`() async throws {
+  @Test func `the handler isn't notified when a waiting task ends`() async throws {
     let queue = TaskQueue(clock: clock)
-    await queue.register(handler: Asked(log: log, clock: clock))
+    await queue.register(handler: StubHandler(log: log, clock: clock))
     let tasks = try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
     try await queue.enqueue(Note("old"), uniqueKey: "k")
     let new = try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
@@ -193,7 +197,7 @@ private struct Asked: TaskHandler {
   }
 }
 
-/// A handler that sleeps for a minute and notes how its tasks leave.
+/// A handler that sleeps for a minute and logs the outcomes of its tasks.
 private struct Sleeping: TaskHandler {
   let log: Log<String>
   let clock: VirtualClock

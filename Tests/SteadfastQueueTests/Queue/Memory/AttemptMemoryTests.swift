@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What an attempt knows of its task's memory.
+/// An attempt's view of its task's memory.
 @Suite struct AttemptMemoryTests {
   private var memory = AttemptMemory(of: 1)
 
-  @Test mutating func `what the store returns first counts, but for what others complete`() {
+  @Test mutating func `the first reading of the store is retained, except for completions`() {
     var stored = TaskMemory()
     stored["step:a"] = [1]
     stored["outcome:b"] = []
@@ -24,19 +24,19 @@ import Testing
     #expect(memory.hasProgressed)
   }
 
-  @Test mutating func `a name is used once, and two spellings of it are two`() {
+  @Test mutating func `a name can be used once, and names with different bytes are different`() {
     let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.use($0) }
     #expect(uses == [true, true, true, false])
   }
 
-  @Test mutating func `the size counts a value in place of the one before it`() {
+  @Test mutating func `the size counts the new value instead of the one it replaces`() {
     memory.read(TaskMemory())
     memory.remembered([1, 2, 3], "ab")
     #expect(memory.size(with: [1], under: "ab") == 3)
     #expect(memory.size(with: [1], under: "c") == 7)
   }
 
-  @Test mutating func `several waits are gathered, and what is decided first stays`() {
+  @Test mutating func `several waits are combined, and an earlier decision isn't overridden`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
     memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
     memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))
@@ -53,7 +53,7 @@ import Testing
     #expect(other.ending == .released)
   }
 
-  @Test mutating func `a checkpoint is stored at once, and then once a second`() {
+  @Test mutating func `the first checkpoint is stored at once, later ones once a second`() {
     memory.read(TaskMemory())
     memory.save([1])
     #expect(memory.beginSaving(at: .seconds(0), isDue: false, again: false) == [1])

@@ -5,17 +5,17 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Checkpoints: how far a task has come.
+/// Checkpoints, which store the progress of a task.
 @Suite(.virtualTime) struct CheckpointTests {
   private let test: StepQueue
 
   init() throws { test = try StepQueue() }
 
-  private struct Place: Codable, Sendable, Equatable {
+  private struct Position: Codable, Sendable, Equatable {
     var offset: Int
   }
 
-  /// Counts the changes that store a checkpoint.
+  /// Returns how many changes stored a checkpoint.
   private func writes(of store: FaultInjectingStore) -> Int {
     store.calls.flatMap(\.changes).count { change in
       if case .remember(_, "checkpoint", _) = change { true } else { false }
@@ -23,21 +23,23 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the next attempt goes on from the last checkpoint`(kind: StoreKind) async throws {
+  func `the next attempt continues from the last checkpoint`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await test.queue(store) { [test] _, context in
-        var place = try await context.checkpoint(Place.self) ?? Place(offset: 0)
-        test.note("from \(place.offset)")
-        while place.offset < 10 {
-          place.offset += 1
-          try await context.save(place)
-          #expect(try await context.checkpoint(Place.self) == place)
-          if place.offset == 4, context.retryCount == 0 { throw Refusal() }
+        var position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
+        test.note("from \(position.offset)")
+        while position.offset < 10 {
+          position.offset += 1
+          try await context.save(position)
+          #expect(try await context.checkpoint(Position.self) == position)
+          if position.offset == 4, context.retryCount == 0 { throw Refusal() }
         }
       }
       let task = try await queue.enqueue(Note("a"))
       try await queue.runAvailable()
-      #expect(try await queue.memory(of: task.id).checkpoint(as: Place.self) == Place(offset: 4))
+      #expect(
+        try await queue.memory(of: task.id).checkpoint(as: Position.self) == Position(offset: 4)
+      )
       try await VirtualTime.current?.drain(queue)
       #expect(test.log.entries == ["0 from 0", "60 from 4"])
     }
@@ -47,12 +49,12 @@ import Testing
     let store = FaultInjectingStore()
     let queue = await test.queue(store) { [test] note, context in
       for offset in 1...50 {
-        try await context.save(Place(offset: offset))
+        try await context.save(Position(offset: offset))
         try await test.clock.sleep(for: .milliseconds(100))
       }
       if note.text == "durable" {
         for offset in 51...60 {
-          try await context.save(Place(offset: offset), durability: .durable)
+          try await context.save(Position(offset: offset), durability: .durable)
         }
       }
       if note.text != "succeeds" { throw TaskAbandoned("enough") }
@@ -62,7 +64,7 @@ import Testing
       _ = try await task.outcome()
       #expect(writes(of: store) == 6)
       let memory = try await queue.memory(of: task.id)
-      #expect(try memory.checkpoint(as: Place.self) == Place(offset: 50))
+      #expect(try memory.checkpoint(as: Position.self) == Position(offset: 50))
       _ = try await queue.enqueue(Note("succeeds")).outcome()
       #expect(writes(of: store) == 11)
       _ = try await queue.enqueue(Note("durable")).outcome()
@@ -70,16 +72,17 @@ import Testing
     }
   }
 
-  @Test func `a shutdown interrupts at a checkpoint, which is stored, and counts no attempt`()
+  @Test
+  func `a shutdown stops an attempt at a stored checkpoint, and the attempt doesn't count`()
     async throws
   {
     let store = FaultInjectingStore()
     let queue = await test.queue(store) { [test] _, context in
-      var place = try await context.checkpoint(Place.self) ?? Place(offset: 0)
+      var position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
       while true {
-        place.offset += 1
+        position.offset += 1
         await test.work(for: .milliseconds(10))
-        try await context.save(place)
+        try await context.save(position)
       }
     }
     let task = try await queue.enqueue(Note("a"))
@@ -90,10 +93,12 @@ import Testing
     let record = try #require(try await queue.record(of: task.id))
     #expect(record.state == .waiting)
     #expect(record.retryCount == 0)
-    #expect(try await queue.memory(of: task.id).checkpoint(as: Place.self) == Place(offset: 51))
+    #expect(
+      try await queue.memory(of: task.id).checkpoint(as: Position.self) == Position(offset: 51)
+    )
   }
 
-  @Test func `saves from several child tasks leave the last one`() async throws {
+  @Test func `the last of several concurrent saves is stored`() async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.milliseconds(100), on: test.clock), .beforeEffect, times: nil) {
       $0.kind == .apply
@@ -104,7 +109,7 @@ import Testing
           group.addTask { [test] in
             try await test.clock.sleep(for: .milliseconds(10 * offset))
             try await context.save(
-              Place(offset: offset),
+              Position(offset: offset),
               durability: offset.isMultiple(of: 3) ? .durable : .relaxed
             )
           }
@@ -117,11 +122,12 @@ import Testing
       let task = try await queue.enqueue(Note("a"))
       _ = try await task.outcome()
       let memory = try await queue.memory(of: task.id)
-      #expect(try memory.checkpoint(as: Place.self) == Place(offset: 20))
+      #expect(try memory.checkpoint(as: Position.self) == Position(offset: 20))
     }
   }
 
-  @Test func `a checkpoint clears the interruptions, so that a transfer that goes on is kept`()
+  @Test
+  func `a checkpoint resets the interruptions, so a transfer that makes progress isn't abandoned`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -130,10 +136,10 @@ import Testing
         let store = JSONFileStore(at: url)
         let configuration = TaskQueueConfiguration(maxInterruptions: 2)
         let queue = await test.queue(store, configuration) { [test] _, context in
-          let place = try await context.checkpoint(Place.self) ?? Place(offset: 0)
+          let position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
           #expect(context.interruptionCount <= 1)
-          try await context.save(Place(offset: place.offset + 1))
-          if place.offset < 15 {
+          try await context.save(Position(offset: position.offset + 1))
+          if position.offset < 15 {
             // The process ends here.
             try await store.close()
             return
@@ -154,7 +160,7 @@ import Testing
         try await context.save("text")
         throw Refusal()
       }
-      _ = try? await context.checkpoint(Place.self)
+      _ = try? await context.checkpoint(Position.self)
     }
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()

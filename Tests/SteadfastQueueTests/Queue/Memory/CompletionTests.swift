@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Completions, for which a task waits.
+/// Completions that a task waits for.
 @Suite(.virtualTime) struct CompletionTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()
@@ -28,11 +28,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a completion is not put off by a clock that was ahead when the task was added`(
+  func `a clock that was ahead when a task was added doesn't delay its completion`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      // In a shared store, dates come from several clocks, and none is moved.
+      // In a shared store, dates come from several clocks, so they aren't adjusted.
       guard store.sharing == nil else { return }
       let queue = await waiter(store)
       try await queue.enqueue(Note("a"))
@@ -45,7 +45,7 @@ import Testing
     }
   }
 
-  @Test func `the error of a value that can't be encoded does not show it`() async throws {
+  @Test func `the error for a value that can't be encoded doesn't reveal it`() async throws {
     let queue = await waiter(InMemoryStore())
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -58,7 +58,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task waits for its completion, which the next queue on the store may bring`(
+  func `a task's completion may arrive through the next queue on the store`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -95,7 +95,8 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a completion that comes before the task waits is not missed`(kind: StoreKind) async throws {
+  func `a completion that arrives before the task waits isn't missed`(kind: StoreKind) async throws
+  {
     try await kind.withStore { store in
       let queue = await test.queue(store) { [test] note, context in
         let value = try await context.completion("upload", of: String.self) { token in
@@ -110,7 +111,7 @@ import Testing
     }
   }
 
-  @Test func `a completion wakes a queue that runs`() async throws {
+  @Test func `a completion wakes a running queue`() async throws {
     let queue = await waiter(InMemoryStore())
     try await withRunning(queue) { [test, tokens] in
       let task = try await queue.enqueue(Note("a"))
@@ -121,7 +122,7 @@ import Testing
     }
   }
 
-  @Test func `an error, and the end of the time, are remembered as the outcome`() async throws {
+  @Test func `an error or a timeout is stored as the outcome of a completion`() async throws {
     let queue = await waiter(InMemoryStore(), within: .seconds(100))
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -139,7 +140,9 @@ import Testing
     #expect(try await !queue.complete(tokens.entries[1], with: "too late"))
   }
 
-  @Test func `a failed completion that the handler lets through abandons the task`() async throws {
+  @Test func `a failed completion abandons the task if the handler doesn't catch the error`()
+    async throws
+  {
     let queue = await test.queue(InMemoryStore()) { _, context in
       _ = try await context.completion("upload", of: Int.self, within: .seconds(1)) { _ in }
     }
@@ -150,7 +153,7 @@ import Testing
     #expect(record.retryCount == 0)
   }
 
-  @Test func `several completions are opened first, and come in any order`() async throws {
+  @Test func `several open completions may arrive in any order`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
       let bank = try await context.openCompletion("bank", of: Int.self) { tokens.add($0) }
       let stock = try await context.openCompletion("stock", of: Int.self) { tokens.add($0) }
@@ -169,7 +172,7 @@ import Testing
     #expect(tokens.count == 3)
   }
 
-  @Test func `a completion without a value, and one that a page awaits for a sleep`() async throws {
+  @Test func `a completion may have no value, and a sleep may follow it`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
       try await context.completion("seen", within: .seconds(50)) { tokens.add($0) }
       try await context.sleep("nap", for: .seconds(10))
@@ -182,7 +185,7 @@ import Testing
     #expect(test.log.entries == ["10 done"])
   }
 
-  @Test func `a token of no task, of another secret, or of a task that forgot is refused`()
+  @Test func `a token with an unknown task, a wrong secret or an erased memory is rejected`()
     async throws
   {
     let queue = await waiter(InMemoryStore())
@@ -206,7 +209,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a queue of a group completes what a task of another one awaits`(
+  func `a queue of a group can complete a task of another queue`(
     isAnswerLost: Bool
   ) async throws {
     let store = FaultInjectingStore()
@@ -231,7 +234,7 @@ import Testing
     #expect(test.log.entries.map { $0.hasSuffix(" etag") } == [true])
   }
 
-  @Test func `a time-out that can't be stored stops the queue, and its attempt is not counted`()
+  @Test func `a timeout that can't be stored stops the queue, and the attempt doesn't count`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -250,7 +253,7 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `the token is stored before it is handed out, and is the same after a crash`()
+  @Test func `the token is stored before it is handed out, and stays the same after a crash`()
     async throws
   {
     let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in

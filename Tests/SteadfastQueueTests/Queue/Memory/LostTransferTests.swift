@@ -4,14 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Completions that transfers bring, and transfers that are gone.
+/// Completions that arrive through transfers, and transfers that are lost.
 @Suite(.virtualTime) struct LostTransferTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()
 
   init() throws { test = try StepQueue() }
 
-  /// A queue whose tasks await an upload, which can't be begun for "offline".
+  /// A queue whose tasks await an upload, which fails to start the first time for "offline".
   private func queue() async -> TaskQueue {
     await test.queue(InMemoryStore()) { [test, tokens] note, context in
       do {
@@ -28,7 +28,7 @@ import Testing
     }
   }
 
-  @Test func `what no transfer brings any more is completed with an error`() async throws {
+  @Test func `a completion whose transfer is lost fails`() async throws {
     let queue = await queue()
     for text in ["a", "b"] {
       try await queue.enqueue(Note(text))
@@ -42,7 +42,7 @@ import Testing
     #expect(test.log.entries == ["0 a is lost"])
   }
 
-  @Test func `a transfer that begins while the system is asked is not lost`() async throws {
+  @Test func `a transfer that starts while the system is being queried isn't lost`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     let count = try await queue.completeLostTransfers(named: "upload") {
@@ -55,7 +55,7 @@ import Testing
     #expect(test.log.entries == ["0 etag"])
   }
 
-  @Test func `a transfer that could not begin is not lost, and begins in the next attempt`()
+  @Test func `a transfer that failed to start isn't lost, and starts in the next attempt`()
     async throws
   {
     let queue = await queue()

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Several completions that a task waits for.
+/// Tasks with several open completions.
 @Suite(.virtualTime) struct OpenCompletionTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()
 
   init() throws { test = try StepQueue() }
 
-  /// A queue whose tasks open two completions, and read the one with the longer time limit first.
+  /// A queue whose tasks open two completions, and await the one with the longer time limit first.
   private func queue() async -> TaskQueue {
     await test.queue(InMemoryStore()) { [test, tokens] _, context in
       let bank = try await context.openCompletion("bank", of: Int.self, within: .seconds(100)) {
@@ -31,7 +31,9 @@ import Testing
     }
   }
 
-  @Test func `a completion that is not read yet wakes the task, which waits on`() async throws {
+  @Test func `a completion that isn't awaited yet wakes the task, which then waits again`()
+    async throws
+  {
     let queue = await queue()
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -46,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a wait times out when its value is read after its deadline`(comesLate: Bool) async throws {
+  func `a completion times out if it is awaited after its deadline`(comesLate: Bool) async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -60,7 +62,7 @@ import Testing
     #expect(try await !queue.complete(tokens.entries[1], with: 3))
   }
 
-  @Test func `of two that have one token, whichever comes first counts`() async throws {
+  @Test func `the first of two calls with the same token completes the task`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
       let answer = try await context.completion("answer", of: String.self) { token in
         for _ in ["bank", "stock"] { tokens.add(token) }
@@ -75,7 +77,7 @@ import Testing
     #expect(test.log.entries == ["0 stock"])
   }
 
-  @Test func `the error for a completion with a value of another type names the type`()
+  @Test func `the error for a completion with a value of another type names the expected type`()
     async throws
   {
     let tokens = Log<TaskToken>()
@@ -95,7 +97,7 @@ import Testing
     )
   }
 
-  @Test func `a handler that goes on after it was suspended adds no tasks`() async throws {
+  @Test func `a handler that continues after a suspension can't add tasks`() async throws {
     let errors = Log<Bool>()
     let queue = await test.queue(InMemoryStore()) { _, context in
       _ = try? await context.completion("reply") { _ in }

@@ -6,13 +6,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Sleeps, which suspend a task.
+/// Sleeps that suspend a task.
 @Suite(.virtualTime) struct SleepTests {
   private let test: StepQueue
 
   init() throws { test = try StepQueue() }
 
-  @Test func `withRetry does not repeat what a handler sleeps or snoozes with`() async throws {
+  @Test func `withRetry doesn't retry the errors of a sleep and a snooze`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
       let policy = RetryPolicy(maxAttempts: 5, backoff: .constant(.seconds(1)))
       try await withRetry(policy, clock: test.clock) {
@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a year of sleeps passes, and each step is performed once`(kind: StoreKind) async throws {
+  func `each step is performed once during a year of sleeps`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await test.queue(store) { [test] _, context in
         for month in 1...12 {
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a suspended task shows its state and its date, and counts no attempt`(kind: StoreKind)
+  func `a suspended task has its state and date, and the attempt doesn't count`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -75,15 +75,15 @@ import Testing
     }
   }
 
-  /// The clock goes back by less than a second, which leaves the next pass its later cutoff.
+  /// The clock moves back by less than a second, so the next pass still has the later cutoff.
   @Test(arguments: [nil, 0.3])
-  func `a pass ends though a sleep, or the task's expiry, comes before its cutoff`(
+  func `a pass ends even if a sleep or the task's expiry ends before the cutoff`(
     expiry: Double?
   ) async throws {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       test.note("begins")
-      // This ends the test if the pass doesn't end.
-      guard test.log.entries.count < 20 else { throw TaskAbandoned("it was performed too often") }
+      // Without this, the test would never end if the pass doesn't.
+      guard test.log.entries.count < 20 else { throw TaskAbandoned("the pass doesn't end") }
       try await context.sleep("nap", for: .seconds(expiry == nil ? 0.3 : 10))
     }
     #expect(try await queue.runAvailable() == 0)
@@ -98,7 +98,9 @@ import Testing
     #expect((try await outcome == .succeeded) == (expiry == nil))
   }
 
-  @Test func `whatever the handler does with the error, the task is suspended`() async throws {
+  @Test func `the task is suspended even if the handler catches or replaces the error`()
+    async throws
+  {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
       do {
         try await context.sleep("nap", for: .seconds(10))
@@ -118,7 +120,7 @@ import Testing
     #expect(Set(test.log.entries) == ["10 returns woke", "10 abandons woke", "10 fails woke"])
   }
 
-  @Test func `the date of a sleep is remembered, not its duration`() async throws {
+  @Test func `a sleep stores its end date rather than its duration`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       try await context.sleep("nap", for: .seconds(context.retryCount == 0 ? 100 : 10_000))
       test.note("woke")
@@ -137,7 +139,7 @@ import Testing
     #expect(test.log.entries.last == "220 went on")
   }
 
-  @Test func `a suspended task takes no worker`() async throws {
+  @Test func `a suspended task doesn't occupy a worker`() async throws {
     let configuration = TaskQueueConfiguration(maxConcurrentTasks: 1)
     let queue = await test.queue(InMemoryStore(), configuration) { [test] note, context in
       if note.text == "sleeper" { try await context.sleep("nap", for: .seconds(1000)) }
@@ -152,7 +154,7 @@ import Testing
     }
   }
 
-  @Test func `a suspended task is cancelled, paused, resumed, rescheduled and restarted`()
+  @Test func `a suspended task can be cancelled, paused, resumed, rescheduled and restarted`()
     async throws
   {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
@@ -193,7 +195,8 @@ import Testing
     #expect(test.clock.now.offset < .seconds(51))
   }
 
-  @Test func `a suspended task keeps its unique key and its place in order`() async throws {
+  @Test func `a suspended task retains its unique key and its position in the order`() async throws
+  {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
       if note.text == "first" { try await context.sleep("nap", for: .seconds(100)) }
       test.note(note.text)

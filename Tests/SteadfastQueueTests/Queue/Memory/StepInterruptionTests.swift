@@ -6,13 +6,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Steps whose attempt is cancelled, taken over, or ends with its store.
+/// Steps whose attempt is cancelled or taken over, or whose store fails.
 @Suite(.virtualTime) struct StepInterruptionTests {
   private let test: StepQueue
 
   init() throws { test = try StepQueue() }
 
-  @Test func `nothing begins in an attempt that was cancelled, and what has ended is remembered`()
+  @Test func `no step starts in a cancelled attempt, but a step under way is still stored`()
     async throws
   {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
@@ -33,7 +33,8 @@ import Testing
     #expect(try await queue.record(of: task.id)?.retryCount == 0)
   }
 
-  @Test func `what a step has done is stored, though its attempt is cancelled and the store fails`()
+  @Test
+  func `a step is stored even if its attempt is cancelled and the store is unavailable`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -57,7 +58,7 @@ import Testing
     #expect(test.log.entries.map { $0.split(separator: " ")[1] } == ["slow", "done"])
   }
 
-  @Test func `a cancelled run does not wait for a store that stays away`() async throws {
+  @Test func `a cancelled run doesn't wait for an unavailable store`() async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, .beforeEffect, times: .max) { $0.changes.contains("remember") }
     let queue = await test.queue(store) { [test] _, context in
@@ -80,7 +81,7 @@ import Testing
     #expect(try await queue.record(of: task.id)?.retryCount == 0)
   }
 
-  @Test func `a restart goes on where the task stopped, or begins from the beginning`()
+  @Test func `a restart continues where the task stopped, or starts from the beginning`()
     async throws
   {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
@@ -101,7 +102,7 @@ import Testing
     #expect(test.log.count == 3)
   }
 
-  @Test func `progress renews retries, if the queue is configured so`() async throws {
+  @Test func `progress resets the retry count if the queue is configured so`() async throws {
     for renews in [false, true] {
       let configuration = TaskQueueConfiguration(
         backoff: .constant(.seconds(1)),
@@ -125,7 +126,7 @@ import Testing
     }
   }
 
-  @Test func `a step of a task that another queue has taken over is not remembered`() async throws {
+  @Test func `a step isn't stored if another queue has taken over its task`() async throws {
     let store = SharedStore(StoreSharing(leaseDuration: .seconds(10), pollInterval: .seconds(1)))
     let queue = TaskQueue(persistence: store.process(), clock: test.clock)
     let other = store.process()
@@ -158,7 +159,7 @@ import Testing
     return false
   }
 
-  @Test func `a store that fails stops the queue, and the attempt is not counted`() async throws {
+  @Test func `a failing store stops the queue, and the attempt doesn't count`() async throws {
     let store = FaultInjectingStore()
     let queue = await test.queue(store) { [test] _, context in
       _ = try await context.noted("one", test)
@@ -175,12 +176,12 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `a context that outlives its attempt performs no step`() async throws {
-    let kept = Mutex<TaskContext?>(nil)
-    let queue = await test.queue(InMemoryStore()) { _, context in kept.withLock { $0 = context } }
+  @Test func `a context can't perform a step after its attempt`() async throws {
+    let stored = Mutex<TaskContext?>(nil)
+    let queue = await test.queue(InMemoryStore()) { _, context in stored.withLock { $0 = context } }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
-    let last = kept.withLock { $0 }
+    let last = stored.withLock { $0 }
     let context = try #require(last)
     let error = await #expect(throws: StepError.self) { try await context.step("a") { _ in } }
     #expect(error?.code == .attemptIsOver)

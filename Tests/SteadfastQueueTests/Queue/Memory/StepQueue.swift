@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Makes queues whose handler is given, with a log of what happened and when.
+/// Makes queues with a given handler, and a log of events with their times.
 struct StepQueue {
   let time: VirtualTime
   let log = Log<String>()
@@ -34,12 +34,12 @@ struct StepQueue {
     }.value
   }
 
-  /// Notes what happened, with the seconds that have passed.
+  /// Logs a text with the elapsed seconds.
   func note(_ text: String) { log.add("\(Int(clock.now.offset / .seconds(1))) \(text)") }
 }
 
 extension TaskContext {
-  /// Performs a step that notes that it is performed, and returns its own name.
+  /// Performs a step that logs its name, and returns the name.
   func noted(_ name: String, _ test: StepQueue) async throws -> String {
     try await step(name) { _ in
       test.note(name)

@@ -17,14 +17,16 @@ private struct Unencodable: Codable, Sendable {
   }
 }
 
-/// Steps, whose values a task remembers.
+/// Steps, whose values are stored with their task.
 @Suite(.virtualTime) struct StepTests {
   private let test: StepQueue
 
   init() throws { test = try StepQueue() }
 
   @Test(arguments: StoreKind.allCases)
-  func `a step that has returned is not performed again, and returns its value`(kind: StoreKind)
+  func `a step that has returned isn't performed again, and returns its stored value`(
+    kind: StoreKind
+  )
     async throws
   {
     try await kind.withStore { store in
@@ -50,7 +52,7 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a value is stored before the step returns, and the next queue on the store has it`(
+  func `a value is stored before the step returns, and available to the next queue on the store`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -73,7 +75,7 @@ private struct Unencodable: Codable, Sendable {
     }
   }
 
-  @Test func `errors are not remembered`() async throws {
+  @Test func `a step that throws is performed again in the next attempt`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       _ = try await context.noted("before", test)
       try await context.step("fails") { _ in
@@ -86,7 +88,7 @@ private struct Unencodable: Codable, Sendable {
     #expect(test.log.entries == ["0 before", "0 fails", "60 fails", "120 fails"])
   }
 
-  @Test func `steps side by side are known by their names`() async throws {
+  @Test func `concurrent steps are identified by their names`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       let isFirst = context.retryCount == 0
       async let a = context.step(isFirst ? "a" : "b") { _ in isFirst ? "first" : "second" }
@@ -109,7 +111,7 @@ private struct Unencodable: Codable, Sendable {
     )
   }
 
-  @Test func `a step whose body has thrown may be called again in the attempt`() async throws {
+  @Test func `a step whose body throws may be repeated within the attempt`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       let clock = test.clock
       try await withRetry(.attempts(3, backoff: .constant(.seconds(1))), clock: clock) {
@@ -135,7 +137,7 @@ private struct Unencodable: Codable, Sendable {
         "0 charge", "1 charge", "2 charge", "2 ask", "2 ask", "2 7",
       ]
     )
-    // A step that has returned is no part of a repetition.
+    // A step that has returned can't be repeated within the attempt.
     let outcome = try await task.outcome()
     guard case .abandoned = outcome else {
       Issue.record("\(outcome)")
@@ -143,7 +145,7 @@ private struct Unencodable: Codable, Sendable {
     }
   }
 
-  @Test func `a name twice, a step in a step, and a name that can't be stored abandon the task`()
+  @Test func `a repeated name, a nested step, and an invalid name or value abandon the task`()
     async throws
   {
     let queue = await test.queue(InMemoryStore()) { note, context in
@@ -180,8 +182,7 @@ private struct Unencodable: Codable, Sendable {
     }
   }
 
-  @Test func `a name may begin with a character that combines with the one before it`() async throws
-  {
+  @Test func `a name may start with a combining character`() async throws {
     let name = "\u{301}tude"
     let queue = await test.queue(InMemoryStore()) { _, context in
       _ = try await context.step(name) { _ in 1 }
@@ -196,7 +197,7 @@ private struct Unencodable: Codable, Sendable {
     #expect(pending.map { Array($0.name.utf8) } == [Array(name.utf8)])
   }
 
-  @Test func `what a task remembers has a limit, which its configuration gives`() async throws {
+  @Test func `the memory of a task is limited by the configuration`() async throws {
     let configuration = TaskQueueConfiguration(maxMemorySize: 100)
     let queue = await test.queue(InMemoryStore(), configuration) { _, context in
       _ = try await context.step("short") { _ in "x" }
@@ -212,7 +213,9 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a value of another type parks the task, whatever its handler does`(kind: StoreKind)
+  func `a stored value of another type parks the task, even if the handler catches the error`(
+    kind: StoreKind
+  )
     async throws
   {
     try await kind.withStore { store in
@@ -243,7 +246,7 @@ private struct Unencodable: Codable, Sendable {
     }
   }
 
-  @Test func `a step that is not repeated is not performed again after an interruption`()
+  @Test func `a step that never repeats isn't performed again after an interruption`()
     async throws
   {
     let store = InMemoryStore()
@@ -265,7 +268,8 @@ private struct Unencodable: Codable, Sendable {
     #expect(record.retryCount == 1)
   }
 
-  @Test func `an interrupted step asks the other side, whose answer is its value`() async throws {
+  @Test func `an interrupted step calls its recovery closure, and stores the result`() async throws
+  {
     let queue = await test.queue(InMemoryStore()) { [test] _, context in
       let receipt = try await context.step("wire", repeats: .never) { _ -> String in
         throw Refusal()

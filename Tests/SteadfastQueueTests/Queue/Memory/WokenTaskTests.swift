@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that wake after the clock, which was ahead when they were added, was set right.
+/// Tasks that were added while the clock was ahead, and wake after it was corrected.
 @Suite(.virtualTime) struct WokenTaskTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()
 
   init() throws { test = try StepQueue() }
 
-  /// What wakes a task.
+  /// The cause that wakes a task.
   enum Cause: CaseIterable {
     case completion, completionBeforeSuspension, resumption
   }
@@ -35,12 +35,12 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases, Cause.allCases)
-  func `a task that has failed and woken since is available, whatever the date when it was added`(
+  func `a task that has failed and woken since is available even if it was added at a later date`(
     kind: StoreKind,
     cause: Cause
   ) async throws {
     try await kind.withStore { store in
-      // In a shared store, dates come from several clocks, and none is moved.
+      // In a shared store, dates come from several clocks, so they aren't adjusted.
       guard store.sharing == nil else { return }
       let queue = await queue(store, cause)
       let task = try await queue.enqueue(Note("a"))
@@ -64,7 +64,7 @@ import Testing
     }
   }
 
-  @Test func `a queue that wakes a task of another one has that one look at the dates`()
+  @Test func `a queue that wakes a task of another queue makes that queue check its dates`()
     async throws
   {
     let group = TaskQueueGroup(persistence: InMemoryStore(), clock: test.clock)

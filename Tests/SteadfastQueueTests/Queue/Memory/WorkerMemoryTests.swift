@@ -2,25 +2,25 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memory of the attempts that one worker makes, one after the other.
+/// The memory of one worker's successive attempts.
 @Suite struct WorkerMemoryTests {
   private let memory = WorkerMemory()
 
-  @Test func `an attempt that is over leaves the memory of the next one alone`() {
+  @Test func `a finished attempt doesn't affect the memory of the next one`() {
     memory.with(1) { _ = $0.use("a") }
     #expect(memory.take(1)?.number == 1)
     memory.with(2) { memory in
       _ = memory.use("a")
       memory.decide(.released)
     }
-    // A call of the first attempt comes late.
+    // A late call of the first attempt.
     memory.with(1) { $0.decide(.parked(reason: "late")) }
     #expect(memory.with(1) { $0.ending } == nil)
     #expect(memory.with(2) { $0.use("a") } == false)
     #expect(memory.with(2) { $0.number } == 2)
   }
 
-  @Test func `a late call between two attempts leaves nothing to the second`() {
+  @Test func `a late call between two attempts doesn't affect the second`() {
     memory.with(1) { _ = $0.use("a") }
     _ = memory.take(1)
     memory.with(1) { $0.decide(.released) }
@@ -29,7 +29,7 @@ import Testing
     #expect(!memory.isInUse)
   }
 
-  @Test func `an attempt that remembers nothing has no memory`() {
+  @Test func `an attempt that stores nothing has no memory`() {
     #expect(!memory.isInUse)
     #expect(memory.take(1) == nil)
   }

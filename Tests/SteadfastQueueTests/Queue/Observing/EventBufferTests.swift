@@ -10,7 +10,7 @@ import Foundation
 #endif
 
 @Suite struct EventBufferTests {
-  @Test func `a buffer keeps the latest events, however long it is used`() async {
+  @Test func `a buffer retains the latest events, even after long use`() async {
     var buffer = EventBuffer(capacity: 4)
     for number in 0..<1000 {
       buffer.append(.missed(count: number))
@@ -24,7 +24,8 @@ import Foundation
     #expect(found == [6, 6, 7, 8, 9])
   }
   @Test(arguments: [1, 2, 7, 64])
-  func `it is a line of limited length, whatever is added and taken`(capacity: Int) {
+  func `a buffer is a queue of limited capacity under random additions and removals`(capacity: Int)
+  {
     var buffer = EventBuffer(capacity: capacity)
     var expected: [Int] = []
     var (missed, next) = (0, 0)
@@ -55,7 +56,7 @@ import Foundation
     }
   }
 
-  @Test func `it holds nothing that was dropped or taken`() throws {
+  @Test func `a buffer releases events that were dropped or removed`() throws {
     final class Cargo: TaskPayload {
       let text: String
       init(_ text: String) { self.text = text }

@@ -5,21 +5,21 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The events of a task come in the order in which the store has stored its changes, however late
-/// the store answers.
+/// Events of a task arrive in the order in which its changes were stored, even if the store answers
+/// late.
 @Suite(.virtualTime) struct EventOrderTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// The kinds of the events of a task, up to its end.
+  /// Returns the kinds of a task's events, up to the given one.
   private func kinds(
     _ events: TaskEvents,
     of id: TaskID,
     through last: String
   ) async -> [String] {
     var kinds: [String] = []
-    // Whether there is a handler does not depend on the store.
+    // The event of a missing handler doesn't depend on the store.
     for await event in events where event.id == id && event.kind != "unhandled" {
       kinds.append(event.kind)
       if event.kind == last { break }
@@ -29,7 +29,7 @@ import Testing
 
   /// Performs a task whose first attempt throws.
   ///
-  /// The second attempt begins before the store has answered that the first one's end is stored.
+  /// The second attempt starts before the store answers that the first one's result is stored.
   private func kinds(
     afterFirstAttemptThrows error: any Error,
     answering kind: String,
@@ -52,7 +52,7 @@ import Testing
     let task = try await queue.enqueue(Note("first"), usesBackoff: false)
     return try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))
-      // This makes workers look for available tasks.
+      // This makes workers claim tasks.
       try await queue.enqueue(Note("tick"))
       try await clock.sleep(for: .seconds(10))
       store.letGo()
@@ -61,7 +61,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `the event of a failure comes before the next attempt begins`(atOnce: Bool) async throws {
+  func `the event of a failure precedes that of the next attempt`(atOnce: Bool) async throws {
     let kinds = try await kinds(
       afterFirstAttemptThrows: Refusal(),
       answering: "retry",
@@ -71,7 +71,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `the event of a snooze comes before the next attempt begins`(
+  func `the event of a snooze precedes that of the next attempt`(
     atOnce: Bool
   ) async throws {
     let kinds = try await kinds(
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test
-  func `the event of a restart comes after the end that it undoes, and before the next attempt`()
+  func `the event of a restart follows that of the previous end, and precedes the next attempt`()
     async throws
   {
     let slow = FaultInjectingStore()
@@ -115,7 +115,7 @@ import Testing
     )
   }
 
-  @Test func `the event of a task comes before that of what it takes over`() async throws {
+  @Test func `the event of a new task precedes that of its replacement`() async throws {
     let slow = FaultInjectingStore()
     let store = FaultInjectingStore(slow)
     slow.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
@@ -134,7 +134,7 @@ import Testing
     #expect(try await task.record()?.payload(as: Note.self).text == "second")
   }
 
-  @Test func `the event of a new task comes before it is cancelled`() async throws {
+  @Test func `the event of a new task precedes that of its cancellation`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -148,7 +148,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `the event of a completion comes before the end of the attempt during which it came`(
+  func `the event of a completion precedes the end of the attempt during which it arrived`(
     suspends: Bool
   ) async throws {
     let store = FaultInjectingStore()
@@ -158,7 +158,7 @@ import Testing
     let tokens = Log<TaskToken>()
     await queue.register(Note.self) { [clock] _, context in
       let page = try await context.openCompletion("page", of: Int.self) { tokens.add($0) }
-      // The completion comes in the meantime.
+      // The completion arrives during this sleep.
       func work() async throws { try await clock.sleep(for: .seconds(10)) }
       if !suspends { try await work() }
       do {
@@ -169,7 +169,7 @@ import Testing
       }
     }
     let task = try await queue.enqueue(Note("a"))
-    let told = try await withRunning(queue) {
+    let reported = try await withRunning(queue) {
       try await clock.sleep(for: .seconds(5))
       async let isFirst = queue.complete(tokens.entries[0], with: 1)
       try await clock.sleep(for: .seconds(10))
@@ -178,11 +178,11 @@ import Testing
       return await kinds(events, of: task.id, through: "succeeded")
     }
     let end = suspends ? ["suspended", "started", "succeeded"] : ["succeeded"]
-    #expect(told == ["enqueued", "started", "completion"] + end)
+    #expect(reported == ["enqueued", "started", "completion"] + end)
     #expect(queue.observers.changes.count == 0)
   }
 
-  @Test func `the event of a completion comes after that of the suspension that it ends`()
+  @Test func `the event of a completion follows that of the suspension that it ends`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -194,7 +194,7 @@ import Testing
       _ = try await context.completion("page", of: Int.self) { tokens.add($0) }
     }
     let task = try await queue.enqueue(Note("a"))
-    let told = try await withRunning(queue) {
+    let reported = try await withRunning(queue) {
       try await clock.sleep(for: .seconds(5))
       async let isFirst = queue.complete(tokens.entries[0], with: 1)
       try await clock.sleep(for: .seconds(5))
@@ -203,11 +203,11 @@ import Testing
       return await kinds(events, of: task.id, through: "succeeded")
     }
     #expect(
-      told == ["enqueued", "started", "suspended", "completion", "started", "succeeded"]
+      reported == ["enqueued", "started", "suspended", "completion", "started", "succeeded"]
     )
   }
 
-  @Test func `concurrent requests for one task are carried out one after the other`()
+  @Test func `concurrent commands for a task are carried out one after the other`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -227,7 +227,7 @@ import Testing
     #expect(queue.observers.changes.count == 0)
   }
 
-  @Test func `the event of a change comes before that of what the task takes over`() async throws {
+  @Test func `the event of a pause precedes that of a later replacement`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -246,7 +246,7 @@ import Testing
 }
 
 extension TaskEvent {
-  /// The name of its kind.
+  /// The name of the event's case.
   fileprivate var kind: String { String("\(self)".prefix { !": ,".contains($0) }) }
 
   fileprivate var id: TaskID? {

@@ -10,7 +10,7 @@ import Testing
 @testable import SteadfastQueue
 
 extension TaskEvent {
-  /// The kind of an event and the text of its note.
+  /// The kind of the event and the text of its note.
   fileprivate var summary: String {
     func text(_ record: TaskRecord) -> String {
       record.payload.value(as: Note.self)?.text ?? "?"
@@ -48,7 +48,7 @@ extension TaskEvent {
 @Suite struct EventTests {
   private let clock = VirtualClock()
 
-  @Test func `every observer sees all that happens from when it subscribes`() async throws {
+  @Test func `every observer gets all events after it subscribes`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { note, context in
       if note.text == "b" { throw context.retryCount == 0 ? Refusal() : Refusal("again") }
@@ -69,7 +69,7 @@ extension TaskEvent {
     #expect(await summaries(second, count: 7) == later)
   }
 
-  @Test func `the event of an attempt's end says how long the task waited and the attempt took`()
+  @Test func `the event of an attempt's end includes the waiting and running times`()
     async throws
   {
     let clock = clock
@@ -128,7 +128,7 @@ extension TaskEvent {
     return summaries
   }
 
-  @Test func `an observer that falls behind learns how many events it missed`() async throws {
+  @Test func `an observer that falls behind is notified how many events it missed`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(eventBufferSize: 3),
       clock: clock
@@ -142,7 +142,7 @@ extension TaskEvent {
     )
   }
 
-  @Test func `each event names its task`() async throws {
+  @Test func `each event has the ID of its task`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { _, context in
       if context.retryCount == 0 { throw TaskSnoozed(for: .seconds(1)) }
@@ -171,7 +171,7 @@ extension TaskEvent {
     #expect(TaskEvent.missed(count: 2).taskID == nil)
   }
 
-  @Test func `an enqueued task's record is that of the store`() async throws {
+  @Test func `an enqueued task returns its stored record`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal() }
     let task = try await queue.enqueue(Note("a"), maxRetries: 1)
@@ -183,14 +183,14 @@ extension TaskEvent {
     #expect(try await task.record() == nil)
   }
 
-  @Test func `observing ends with the queue`() async throws {
+  @Test func `the event sequence ends with the queue`() async throws {
     var queue: TaskQueue? = TaskQueue(clock: clock)
     let events = try #require(queue?.events)
     queue = nil
     for await event in events { Issue.record("\(event)") }
   }
 
-  @Test func `nothing is remembered for observers that are gone`() async throws {
+  @Test func `no announcements remain after the last observer has left`() async throws {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
@@ -203,7 +203,7 @@ extension TaskEvent {
     #expect(queue.observers.events.announcementCount == 0)
   }
 
-  @Test func `observing can be cancelled`() async {
+  @Test func `waiting for events can be cancelled`() async {
     let queue = TaskQueue(clock: clock)
     let events = queue.events
     await withTaskGroup { group in
@@ -212,12 +212,12 @@ extension TaskEvent {
     }
   }
 
-  @Test func `events to come are kept for an observer that comes as the last one leaves`() {
+  @Test func `announcements remain for an observer that arrives as the last one leaves`() {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
     queue.observers.events.willEnqueue(record)
-    // Another caller has found no observers just before this one came.
+    // Another caller found no observers just before this one arrived.
     queue.observers.events.endObservation()
     #expect(queue.observers.events.isObserved)
     #expect(queue.observers.events.announcementCount == 1)
@@ -225,7 +225,9 @@ extension TaskEvent {
   }
 
   @Test(.virtualTime)
-  func `an event whose reader is cancelled at that moment goes to another`() async throws {
+  func `an event whose reader is cancelled at that moment is delivered to another reader`()
+    async throws
+  {
     let time = try #require(VirtualTime.current)
     let hub = EventHub(capacity: 8)
     let events = hub.subscribe()
@@ -236,7 +238,7 @@ extension TaskEvent {
           try? await withThrowingTaskGroup { readers in
             readers.addTask { for await _ in events { read.add(name) } }
             try await time.clock.sleep(for: .seconds(name == "second" ? 10 : 100))
-            // The second one came last, and is woken for this event.
+            // The second reader arrived last, and is woken for this event.
             if name == "second" { hub.post(.missed(count: 1)) }
             readers.cancelAll()
           }
@@ -248,7 +250,7 @@ extension TaskEvent {
     }
   }
 
-  @Test func `the event of a task's beginning never comes before that of its enqueueing`()
+  @Test func `the event of a task's start never precedes that of its enqueueing`()
     async throws
   {
     let queue = TaskQueue(

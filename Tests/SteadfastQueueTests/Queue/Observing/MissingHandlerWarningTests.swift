@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The notices about tasks without a handler.
+/// Notices about tasks without a handler.
 @Suite(.virtualTime) struct MissingHandlerWarningTests {
   private let clock: VirtualClock
   private let notices = Log<String>()
@@ -38,7 +38,7 @@ import Testing
   }
 
   @Test
-  func `a task that is added to a running queue is reported, whatever else the queue performs`()
+  func `a task added to a busy queue is reported`()
     async throws
   {
     let queue = queue()
@@ -57,7 +57,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a rate limit for a name that no handler has is reported once`(hasFallback: Bool)
+  func `a rate limit for a name without a handler is reported once`(hasFallback: Bool)
     async throws
   {
     let notices = notices
@@ -81,7 +81,7 @@ import Testing
     #expect(notices.entries == (hasFallback ? [] : [notice]))
   }
 
-  @Test func `nothing is reported where all tasks have handlers, or a fallback performs them`()
+  @Test func `nothing is reported if all tasks have a handler or a fallback handler`()
     async throws
   {
     let queue = queue()
@@ -107,7 +107,7 @@ import Testing
     }
   }
 
-  @Test func `a type that the name may be a former one of is named`() async throws {
+  @Test func `the notice suggests a type whose former name this may be`() async throws {
     enum Mail { struct Send: TaskPayload {} }
     let queue = queue()
     await queue.register(Mail.Send.self) { _, _ in }
@@ -122,7 +122,7 @@ import Testing
     )
   }
 
-  @Test func `one look is due after a task was added whose name has not been reported`() {
+  @Test func `a task with an unreported name makes one lookup due`() {
     var notice = MissingHandlerWarning()
     func look() -> Bool { notice.takeDue() }
     #expect(!look())
@@ -140,7 +140,7 @@ import Testing
     #expect(look())
   }
 
-  @Test func `a name is reported though a look before it has found nothing new`() async throws {
+  @Test func `a name is reported even if an earlier lookup found nothing new`() async throws {
     let queue = queue()
     try await withRunning(queue) {
       try await queue.enqueue(name: "lost")

@@ -8,18 +8,18 @@ import Testing
   private let registry = OutcomeRegistry()
   private let id = TaskID.numbered(1)
 
-  @Test func `a wait for an outcome that was told just before returns it`() async throws {
+  @Test func `waiting for an outcome that was just reported returns it`() async throws {
     let handle = registry.handle(of: id)
     registry.resolve(id, .succeeded)
     #expect(try await handle.wait { QueueHasEnded() } == .succeeded)
   }
 
-  @Test func `a wait for an outcome that will not come fails`() async {
+  @Test func `waiting for an outcome fails after the queue has ended`() async {
     let handle = registry.handle(of: id)
     await #expect(throws: QueueHasEnded.self) { try await handle.wait { QueueHasEnded() } }
   }
 
-  @Test func `a wait for progress that was reported just before returns it`() async {
+  @Test func `waiting for progress that was just reported returns it`() async {
     let handle = registry.handle(of: id)
     registry.report(0.5, of: id)
     let progress = await handle.progress(after: 0) { false }
@@ -27,7 +27,8 @@ import Testing
     #expect(progress?.number == 1)
   }
 
-  @Test func `what a look has found is not told if something was told since it began`() {
+  @Test
+  func `the result of a lookup is discarded if a newer outcome was reported since it started`() {
     let handle = registry.handle(of: id)
     let first = registry.version(of: id)
     registry.resolve(id, .succeeded, value: 1)
@@ -43,7 +44,7 @@ import Testing
     #expect(handle.outcome == .cancelled)
   }
 
-  @Test func `tasks that supersede each other are forgotten, but for the last one`() async throws {
+  @Test func `in a chain of superseded tasks, only the last one is retained`() async throws {
     let last = 20_000
     let handle = registry.handle(of: id)
     for number in 1..<last {
@@ -56,7 +57,7 @@ import Testing
     #expect(handle.outcome == .succeeded)
   }
 
-  @Test func `all that wait along a row of superseded tasks learn the outcome`() {
+  @Test func `all waiters in a chain of superseded tasks get the outcome`() {
     let handles = (1...4).map { registry.handle(of: .numbered($0)) }
     for number in 1..<4 { _ = registry.link(.numbered(number), to: .numbered(number + 1)) }
     #expect(handles.map(\.isSuperseded) == [true, true, true, false])
@@ -64,7 +65,7 @@ import Testing
     #expect(handles.allSatisfy { $0.outcome == .succeeded })
   }
 
-  @Test func `a task is forgotten with its last handle`() {
+  @Test func `a task is released with its last handle`() {
     do {
       let handles = [registry.handle(of: id), registry.handle(of: id)]
       registry.resolve(id, .succeeded)

@@ -7,7 +7,7 @@ import Testing
 @Suite struct OutcomeTests {
   private let clock = VirtualClock()
 
-  private func queue(keeping retention: Retention = .none) async -> TaskQueue {
+  private func queue(retaining retention: Retention = .none) async -> TaskQueue {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(succeededRetention: retention),
       clock: clock
@@ -16,7 +16,7 @@ import Testing
     return queue
   }
 
-  @Test func `a caller that asks late gets the outcome`() async throws {
+  @Test func `the outcome is available after the task has ended`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("done"))
     try await queue.runAvailable()
@@ -24,8 +24,8 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `a duplicate returns the outcome of the task that was there`() async throws {
-    let queue = await queue(keeping: .forever)
+  @Test func `a duplicate returns the outcome of the existing task`() async throws {
+    let queue = await queue(retaining: .forever)
     let options = TaskOptions(uniqueFor: .seconds(3600))
     let first = try await queue.enqueue(Note("once"), uniqueKey: "k", options: options)
     let second = try await queue.enqueue(Note("twice"), uniqueKey: "k")
@@ -33,24 +33,24 @@ import Testing
     #expect(first.id == second.id)
     try await queue.runAvailable()
     #expect(try await second.outcome() == .succeeded)
-    // Only the store knows the outcome by now.
+    // By now, only the store contains the outcome.
     let third = try await queue.enqueue(Note("thrice"), uniqueKey: "k")
     #expect(third.id == first.id)
     #expect(try await third.outcome() == .succeeded)
   }
 
-  /// What is done to a task that has succeeded and was kept.
-  enum Farewell: CaseIterable { case remove, removeAll }
+  /// A call that removes a succeeded, retained task.
+  enum Removal: CaseIterable { case remove, removeAll }
 
-  @Test(arguments: Farewell.allCases)
-  func `a task that has succeeded is not reported as cancelled when it leaves`(
-    farewell: Farewell
+  @Test(arguments: Removal.allCases)
+  func `removing a succeeded task doesn't report it as cancelled`(
+    removal: Removal
   ) async throws {
-    let queue = await queue(keeping: .forever)
+    let queue = await queue(retaining: .forever)
     let task = try await queue.enqueue(Note("done"), uniqueKey: "k")
     try await queue.runAvailable()
     var events = queue.events.makeAsyncIterator()
-    switch farewell {
+    switch removal {
     case .remove: #expect(try await queue.remove(task.id))
     case .removeAll: #expect(try await queue.remove(matching: TaskFilter(names: ["Note"])) == 1)
     }
@@ -59,11 +59,11 @@ import Testing
     let last = try await queue.enqueue(Note("last"))
     while let event = await events.next() {
       if case .enqueued(let record) = event, record.id == last.id { break }
-      if case .cancelled = event { Issue.record("the queue says that it cancelled a task") }
+      if case .cancelled = event { Issue.record("the queue reported a cancellation") }
     }
   }
 
-  @Test func `a duplicate that is rejected is an error that names the key`() async throws {
+  @Test func `a rejected duplicate throws an error that names the key`() async throws {
     let queue = await queue()
     let first = try await queue.enqueue(Note("one"), uniqueKey: "k")
     let error = await #expect(throws: TaskQueueError.self) {
@@ -77,7 +77,7 @@ import Testing
     )
   }
 
-  @Test func `shutting down throws an error to callers that wait for a task that has not ended`()
+  @Test func `a shutdown ends waits for outcomes of unfinished tasks with an error`()
     async throws
   {
     let queue = await queue()
@@ -93,7 +93,7 @@ import Testing
     #expect(late?.code == .shutDown)
   }
 
-  @Test func `waiting for an outcome can be cancelled, the task goes on`() async throws {
+  @Test func `waiting for an outcome can be cancelled without affecting the task`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("patient"))
     await withTaskGroup { group in
@@ -106,7 +106,7 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `removing a task that has ended does not change its outcome`() async throws {
+  @Test func `removing an ended task doesn't change its outcome`() async throws {
     let queue = await queue()
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("no such album") }
     let task = try await queue.enqueue(Note("dead letter"))
@@ -116,12 +116,12 @@ import Testing
     #expect(try await task.outcome() == .abandoned(reason: "no such album"))
     try await queue.enqueue(Note("last"))
     for await event in events {
-      if case .cancelled = event { Issue.record("it was cancelled after it had ended") }
+      if case .cancelled = event { Issue.record("an ended task was cancelled") }
       if case .enqueued = event { break }
     }
   }
 
-  @Test func `nothing is remembered for callers that do not ask`() async throws {
+  @Test func `outcomes are stored only for tasks that a caller retains`() async throws {
     let queue = await queue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
     #expect(queue.observers.outcomes.count == 0)
@@ -132,8 +132,7 @@ import Testing
 }
 
 @Suite struct OutcomeRegistryTests {
-  @Test func `each of many tasks has its own outcome, and those that wait are listed`() async throws
-  {
+  @Test func `each task has its own outcome, and awaited tasks are listed`() async throws {
     let registry = OutcomeRegistry()
     let ids = (1...100).map { TaskID.numbered($0) }
     let handles = ids.map { registry.handle(of: $0) }
@@ -152,7 +151,7 @@ import Testing
     #expect(registry.awaited.isEmpty)
     let outcomes = await withTaskGroup { group in
       for handle in handles[50...] {
-        // The task is listed by the time of this check. The error ends the wait.
+        // By the time of this check, the task is listed. The error ends the wait.
         group.addTask {
           try? await handle.wait {
             #expect(registry.awaited.contains(handle.id))
@@ -166,7 +165,7 @@ import Testing
     withExtendedLifetime((handles, again)) {}
   }
 
-  @Test func `handles come and go on several threads at once`() async {
+  @Test func `handles can be created and released on several threads at once`() async {
     let registry = OutcomeRegistry()
     await withTaskGroup { group in
       for _ in 0..<4 {
@@ -183,7 +182,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: [false, true])
-  func `callers that wait for a task are told the truth when its queue is destroyed`(
+  func `destroying a queue ends waits with an error that says so`(
     isInGroup: Bool
   ) async throws {
     let group = TaskQueueGroup(clock: clock)
@@ -205,7 +204,7 @@ import Testing
     #expect(late?.code == .destroyed)
   }
 
-  @Test func `callers are told that the tasks stay when a queue could not be destroyed`()
+  @Test func `if a queue can't be destroyed, waits end with a shutdown error`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -21,7 +21,7 @@ import Testing
     return queue
   }
 
-  @Test func `a caller that holds a task sees its progress until it has ended`() async throws {
+  @Test func `a caller gets the progress of its task until the task ends`() async throws {
     let queue = await queue { [clock] context in
       for percent in [0, 25, 50] {
         context.report(progress: Double(percent) / 100)
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  @Test func `in its own handler, the progress of a task is what was reported so far, and ends`()
+  @Test func `within its own handler, a task's progress sequence yields the last value, and ends`()
     async throws
   {
     let fractions = Log<Double>()
@@ -66,7 +66,8 @@ import Testing
     #expect(fractions.entries == [0.25])
   }
 
-  @Test func `the progress of a task that is given up is 0, and that of one tried once more`()
+  @Test
+  func `abandoning a task resets its progress to 0, and restarting it continues the sequence`()
     async throws
   {
     let queue = await queue { context in
@@ -84,7 +85,7 @@ import Testing
     #expect(await fractions.next() == 1)
   }
 
-  @Test func `the progress of a task that is done is not reported again when it is restarted`()
+  @Test func `restarting a succeeded task resets its progress to 0`()
     async throws
   {
     let queue = TaskQueue(
@@ -99,7 +100,7 @@ import Testing
     #expect(await fractions.next() == 0)
   }
 
-  @Test func `progress that is not a fraction is limited to its range, or not reported`()
+  @Test func `progress is clamped to 0...1, and NaN is ignored`()
     async throws
   {
     let queue = await queue { context in
@@ -108,15 +109,15 @@ import Testing
     try await queue.enqueue(Note("a"))
     let events = queue.events
     try await queue.runAvailable()
-    var told: [Double] = []
+    var reported: [Double] = []
     for await event in events {
-      if case .progressed(_, let fraction) = event { told.append(fraction) }
+      if case .progressed(_, let fraction) = event { reported.append(fraction) }
       if case .succeeded = event { break }
     }
-    #expect(told == [0, 1, 0.5])
+    #expect(reported == [0, 1, 0.5])
   }
 
-  @Test func `an attempt that was cancelled or has ended reports nothing more`() async throws {
+  @Test func `progress of a cancelled or ended attempt is ignored`() async throws {
     let contexts = Log<TaskContext>()
     let queue = await queue { [clock] context in
       contexts.add(context)
@@ -142,7 +143,7 @@ import Testing
     #expect(fractions.isEmpty)
   }
 
-  @Test func `an attempt whose time is up, or whose run is cancelled, reports nothing more`()
+  @Test func `progress is ignored after the time limit, or after the run is cancelled`()
     async throws
   {
     let queue = await queue { [clock] context in
@@ -168,7 +169,7 @@ import Testing
     }
   }
 
-  @Test func `the progress of a task that ended before it was looked up ends`() async throws {
+  @Test func `the progress sequence of an ended task is empty`() async throws {
     let queue = await queue { _ in throw TaskAbandoned("no") }
     let id = try await queue.enqueue(Note("a")).id
     try await queue.runAvailable()
@@ -178,7 +179,7 @@ import Testing
     for await _ in task.progress { Issue.record("nothing was reported") }
   }
 
-  @Test func `progress ends when the queue has been shut down`() async throws {
+  @Test func `the progress sequence ends when the queue is shut down`() async throws {
     let queue = await queue { _ in }
     let task = try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
     await withTaskGroup { group in
@@ -191,7 +192,7 @@ import Testing
     for await _ in task.progress { Issue.record("nothing was reported") }
   }
 
-  @Test func `an observer that is cancelled stops waiting`() async throws {
+  @Test func `a cancelled observer stops waiting`() async throws {
     let queue = await queue { _ in }
     let task = try await queue.enqueue(Note("a"))
     let count = await withTaskGroup { group in
@@ -200,7 +201,7 @@ import Testing
       return await group.next()
     }
     #expect(count == 0)
-    // The task waits as before.
+    // The task is still waiting.
     #expect(try await queue.contains(task.id))
   }
 }

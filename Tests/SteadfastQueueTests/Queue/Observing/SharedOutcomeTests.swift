@@ -4,15 +4,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What callers learn from the store: of tasks that other processes perform, and of their own.
+/// Outcomes that callers get from the store, for tasks of their own and of other processes.
 @Suite(.virtualTime) struct SharedOutcomeTests {
   private let clock: VirtualClock
   private let store = SharedStore(StoreSharing(pollInterval: .seconds(5)))
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue that performs the tasks, beside one that only adds them.
-  private func performer(keeping retention: Retention = .none) async -> TaskQueue {
+  /// A queue that performs the tasks that another one adds.
+  private func performer(retaining retention: Retention = .none) async -> TaskQueue {
     let queue = TaskQueue(
       name: "performer",
       persistence: store.process(),
@@ -27,12 +27,12 @@ import Testing
   }
 
   @Test(arguments: [(Retention.none, []), (.forever, [1])] as [(Retention, [Double])])
-  func `the progress of a task that another process performs ends with the task`(
+  func `the progress sequence of a task that another process performs ends with the task`(
     retention: Retention,
     expected: [Double]
   ) async throws {
     let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
-    let performer = await performer(keeping: retention)
+    let performer = await performer(retaining: retention)
     try await withRunning(observer) {
       try await withRunning(performer) {
         let task = try await observer.enqueue(Note("a"))
@@ -45,18 +45,18 @@ import Testing
   }
 
   @Test(arguments: [Retention.none, .forever])
-  func `the progress of a task that another process has ended ends, in a queue that does not run`(
+  func `in an idle queue, the progress sequence of a task that another process ended is empty`(
     retention: Retention
   ) async throws {
     let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
-    let performer = await performer(keeping: retention)
+    let performer = await performer(retaining: retention)
     let task = try await observer.enqueue(Note("a"))
     #expect(try await performer.runAvailable() == 1)
     for await _ in task.progress { Issue.record("nothing was reported") }
   }
 
   @Test(arguments: [false, true])
-  func `a caller that asks when a success is stored and not yet reported gets its value`(
+  func `a value is available after its success is stored but not yet reported`(
     isShared: Bool
   ) async throws {
     let base: any Persistence = isShared ? store.process() : InMemoryStore()
@@ -75,7 +75,7 @@ import Testing
     #expect(clock.now.offset == .seconds(12))
   }
 
-  @Test func `a caller that asks when a cancellation is stored and not yet reported gets it`()
+  @Test func `an outcome is available after a cancellation is stored but not yet reported`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
@@ -86,14 +86,14 @@ import Testing
     try await slow.waitForHeldCalls()
     #expect(try await task.record() == nil)
     async let outcome = task.outcome()
-    // By then it has found nothing in the store.
+    // By then, the call has found nothing in the store.
     try await clock.sleep(for: .seconds(1))
     slow.letGo()
     #expect(try await outcome == .cancelled)
     #expect(try await isCancelled)
   }
 
-  @Test func `a look that began before a task was restarted does not tell its earlier end`()
+  @Test func `a lookup that started before a restart doesn't report the earlier outcome`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
@@ -118,12 +118,13 @@ import Testing
     #expect(queue.observers.outcomes.handle(of: task.id).outcome == nil)
   }
 
-  @Test func `a look that began before a task was cancelled does not undo its end`() async throws {
+  @Test func `a lookup that started before a cancellation doesn't reset the outcome`() async throws
+  {
     let slow = FaultInjectingStore(store.process())
     let retaining = TaskQueueConfiguration(cancelledRetention: .forever)
     let queue = TaskQueue(persistence: slow, configuration: retaining, clock: clock)
     let task = try await queue.enqueue(Note("a"))
-    // Another queue of the group has restarted the task along with one that it waited for.
+    // Another queue of the group has restarted the task along with a dependency.
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: clock.date)
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in

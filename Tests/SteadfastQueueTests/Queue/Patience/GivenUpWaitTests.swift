@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls that wait for others, which last as long as the store is gone, can be cancelled.
+/// Calls that wait for another call on an unavailable store, and can be cancelled.
 @Suite(.virtualTime) struct GivenUpWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -15,8 +15,8 @@ import Testing
     queue = TaskQueue(persistence: store, clock: clock)
   }
 
-  /// Cancels the second call while the first one waits for the store, which is gone.
-  private func giveUp(
+  /// Cancels the second call while the first one waits for the unavailable store.
+  private func cancelSecond(
     whileStoring kind: String,
     _ first: @escaping @Sendable () async throws -> Void,
     _ second: @escaping @Sendable () async throws -> Void
@@ -33,19 +33,21 @@ import Testing
     try await other
   }
 
-  @Test func `a call that waits for its turn at a unique key`() async throws {
+  @Test func `a call that waits for another call with its unique key can be cancelled`()
+    async throws
+  {
     @Sendable func replace(with text: String) async throws {
       try await queue.enqueue(Note(text), uniqueKey: "k", onDuplicate: .replace)
     }
     let events = queue.events
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
-    try await giveUp(whileStoring: "insert") {
+    try await cancelSecond(whileStoring: "insert") {
       try await replace(with: "b")
     } _: {
       try await replace(with: "c")
     }
     #expect(try await task.record()?.payload(as: Note.self) == Note("b"))
-    // The turn was passed on: the next call has it.
+    // The lock was passed on to the next call.
     try await replace(with: "d")
     #expect(try await task.record()?.payload(as: Note.self) == Note("d"))
     await queue.shutDown()
@@ -57,9 +59,9 @@ import Testing
     #expect(ids == [task.id, task.id, task.id])
   }
 
-  @Test func `a call that waits for another change of its task`() async throws {
+  @Test func `a call that waits for another change of its task can be cancelled`() async throws {
     let task = try await queue.enqueue(Note("a"))
-    try await giveUp(whileStoring: "pause") { [queue] in
+    try await cancelSecond(whileStoring: "pause") { [queue] in
       _ = try await queue.pause(task.id)
     } _: {
       _ = try await task.cancel()
@@ -68,7 +70,7 @@ import Testing
     #expect(try await task.cancel())
   }
 
-  @Test func `a call that waits for its turn at several keys gives back those that it has`()
+  @Test func `cancelling a wait for several keys releases the keys already locked`()
     async throws
   {
     let absence = StoreAvailability()
@@ -85,7 +87,7 @@ import Testing
       }
       group.cancelAll()
       try? await clock.sleep(for: .seconds(1))
-      // While the store answers, it waits.
+      // While the store answers, the calls wait.
       #expect(turns.count == 2)
       await absence.last { await group.waitForAll() }
     }
@@ -94,7 +96,8 @@ import Testing
     #expect(turns.count == 0)
   }
 
-  @Test func `while the store answers, a cancelled call waits for others`() async throws {
+  @Test func `while the store answers, a cancelled call still waits for other calls`() async throws
+  {
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
     store.inject(.hang) { $0.changes.contains("insert") }
     store.inject(.hang) { $0.changes.contains("pause") }
@@ -126,7 +129,7 @@ import Testing
     #expect(try await task.outcome() == .cancelled)
   }
 
-  @Test func `a run that is cancelled does not wait for a call that waits for the store`()
+  @Test func `a cancelled run doesn't wait for a call that waits for the store`()
     async throws
   {
     await queue.register(Note.self) { [clock] _, _ in
@@ -140,7 +143,7 @@ import Testing
       group.addTask { await queueError { try await queue.run() } }
       try await clock.sleep(for: .milliseconds(500))
       async let completion = queue.complete(token)
-      // The end of the attempt waits for the completion, and the cancellation for both.
+      // The attempt's result waits for the completion, and the cancellation waits for both.
       try await clock.sleep(for: .seconds(1))
       #expect(try await task.cancel())
       try await clock.sleep(for: .milliseconds(500))
@@ -156,10 +159,10 @@ import Testing
     #expect(try await task.outcome() == .cancelled)
   }
 
-  @Test func `an update that waits for the end of an attempt`() async throws {
+  @Test func `an update that waits for the result of an attempt can be cancelled`() async throws {
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
     let task = try await queue.enqueue(Note("a"))
-    try await giveUp(whileStoring: "retry") { [queue] in
+    try await cancelSecond(whileStoring: "retry") { [queue] in
       let count = try await queue.runAvailable()
       #expect(count == 1)
     } _: { [queue] in

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A task whose claim can't be extended for long, as when another transaction holds its row.
+/// A task whose lease can't be extended, for example because another transaction locks its row.
 @Suite(.virtualTime) struct LockedLeaseTests {
   private let clock: VirtualClock
   private let store = SharedStore(
@@ -30,7 +30,9 @@ import Testing
     return queue
   }
 
-  @Test func `it keeps back the claim of no task that is claimed later`() async throws {
+  @Test func `a lease that can't be extended doesn't delay extending those of later tasks`()
+    async throws
+  {
     let locked = Mutex<TaskID?>(nil)
     let faulty = FaultInjectingStore(store.process())
     faulty.inject(.transientError, .afterEffect, times: nil) { call in
@@ -43,7 +45,7 @@ import Testing
     let first = try await a.enqueue(Note("300"))
     locked.withLock { $0 = first.id }
     try await withRunning(a) {
-      // By then a batch without the second task's claim fails again and again.
+      // By then, a batch without the second task's lease fails repeatedly.
       try await clock.sleep(for: .seconds(30))
       let second = try await a.enqueue(Note("200"))
       try await clock.sleep(for: .seconds(1))

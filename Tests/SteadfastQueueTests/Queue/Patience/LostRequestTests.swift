@@ -4,16 +4,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Requests that the store fails to store, or has stored though it failed.
+/// Commands that fail in the store, or are stored although the call fails.
 @Suite(.virtualTime) struct LostRequestTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Pauses a task whose retry is being stored, and lets the store fail before the pause is stored.
+  /// Pauses a task whose retry is being stored, and makes the store fail to store the pause.
   ///
-  /// - Returns: The queue, when its run has failed, and the task.
+  /// - Returns: The queue, whose run has failed, and the task.
   private func failedPause(_ fail: (TaskQueue) -> Void) async throws -> (TaskQueue, EnqueuedTask) {
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
@@ -28,7 +28,7 @@ import Testing
     return (queue, task)
   }
 
-  @Test func `after a shutdown, a call does itself what no run carries out any more`()
+  @Test func `after a shutdown, a call replaces a command that no run can carry out`()
     async throws
   {
     let (queue, task) = try await failedPause { queue in
@@ -40,7 +40,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a call that fails leaves what was asked before to the next run`() async throws {
+  @Test func `a failed call leaves an earlier command to the next run`() async throws {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
     }
@@ -49,7 +49,7 @@ import Testing
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a resume that fails leaves the pause to the next run`() async throws {
+  @Test func `a failed resume leaves the pause to the next run`() async throws {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the line is cut"))) { $0.changes.contains("pause") }
     }
@@ -59,7 +59,9 @@ import Testing
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a call for all tasks comes after what was asked of one before`() async throws {
+  @Test func `a command for all tasks is carried out after an earlier command for one task`()
+    async throws
+  {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
     }
@@ -68,7 +70,7 @@ import Testing
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a resume ends a pause that was stored though the store failed`() async throws {
+  @Test func `a resume ends a pause that was stored although the call failed`() async throws {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the line is cut")), .afterEffect) {
         $0.changes.contains("pause")
@@ -79,7 +81,7 @@ import Testing
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a restart that was stored though the store failed does not restart the next attempt`()
+  @Test func `a restart that was stored although the call failed doesn't restart the next attempt`()
     async throws
   {
     let configuration = TaskQueueConfiguration(maxConcurrentTasks: 2)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are sent again, with and without effect of the first sending.
+/// Changes that are sent again, whether or not the first call took effect.
 @Suite(.virtualTime) struct ResentChangeTests {
   typealias Moment = FaultInjectingStore.Moment
 
@@ -62,7 +62,7 @@ import Testing
   }
 
   @Test(arguments: moments)
-  func `a sealed task is stored once, though its seal is another one`(
+  func `a sealed task is stored once, even if it is sealed again`(
     moment: Moment
   ) async throws {
     let faulty = FaultInjectingStore()
@@ -74,7 +74,7 @@ import Testing
     #expect(log.entries == ["a", "b"])
   }
 
-  @Test func `a task that is performed before its insertion is sent again is performed once`()
+  @Test func `a task that runs before its insertion is sent again is performed once`()
     async throws
   {
     let shared = SharedStore(StoreSharing(pollInterval: .milliseconds(10)))
@@ -91,7 +91,7 @@ import Testing
   }
 
   @Test(arguments: moments, ["succeed", "retry", "abandon"])
-  func `the end of an attempt is stored and told once`(
+  func `the result of an attempt is stored and reported once`(
     moment: Moment,
     kind: String
   ) async throws {
@@ -124,7 +124,7 @@ import Testing
   }
 
   @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
-  func `a task that waits for another one hears of its end whose answer was lost`(
+  func `a dependent is notified even if the answer for its dependency's end is lost`(
     first: String,
     outcome: TaskOutcome
   ) async throws {
@@ -141,7 +141,7 @@ import Testing
     }
   }
 
-  @Test func `a task that waits for a cancelled one hears of it though the answer was lost`()
+  @Test func `a dependent is notified of a cancellation even if the answer is lost`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -154,7 +154,9 @@ import Testing
     #expect(try await outcome == .cancelled)
   }
 
-  @Test func `an end whose lease has run out is the other queue's`() async throws {
+  @Test func `after its lease has expired, a result is discarded, and the other queue's counts`()
+    async throws
+  {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
     let store = FaultInjectingStore(shared.process())
     let (a, b) = (await queue(store), await queue(shared.process()))
@@ -174,7 +176,7 @@ import Testing
   }
 
   @Test(arguments: moments)
-  func `a task that is cancelled during its attempt is, and the run goes on`(
+  func `a running task is cancelled once, and the run continues`(
     moment: Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -192,7 +194,8 @@ import Testing
   }
 
   @Test(arguments: moments)
-  func `what is asked of a task that waits is done and told once`(moment: Moment) async throws {
+  func `commands for a waiting task are carried out and reported once`(moment: Moment) async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     let events = queue.events
@@ -208,18 +211,18 @@ import Testing
     #expect(try await queue.cancel(task.id))
     #expect(try await task.outcome() == .cancelled)
     await queue.shutDown()
-    var told: [String] = []
+    var reported: [String] = []
     for await event in events {
       switch event {
       case .storeUnavailable: break
-      default: told.append("\(event)".prefix { $0.isLetter }.description)
+      default: reported.append("\(event)".prefix { $0.isLetter }.description)
       }
     }
-    #expect(told == ["enqueued", "paused", "resumed", "rescheduled", "retried", "cancelled"])
+    #expect(reported == ["enqueued", "paused", "resumed", "rescheduled", "retried", "cancelled"])
   }
 
   @Test(arguments: moments)
-  func `a value that is set whatever it was is set, and a compared one tells the error`(
+  func `an unconditional value is set despite the error, and a conditional one throws it`(
     moment: Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -238,7 +241,7 @@ import Testing
     try await queue.resume(durability: .durable)
   }
 
-  @Test func `tasks whose claim was lost are performed when it has run out`() async throws {
+  @Test func `tasks whose claim was lost are performed after the lease expires`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
     let store = FaultInjectingStore(shared.process())
     store.inject(.transientError, .afterEffect) { $0.kind == .claim }

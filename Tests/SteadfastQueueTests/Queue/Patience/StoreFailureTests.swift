@@ -5,14 +5,14 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct StoreFailureTests {
-  /// Each number of calls of a run after which the store may fail, both ways of finishing.
+  /// The arguments are the number of calls after which the store fails, and how it stores changes.
   @Test(arguments: 1..<21, [false, true])
-  func `a store that fails stops the run, and nothing is lost`(
+  func `a failing store stops the run, and nothing is lost`(
     calls: Int,
     appliesAtOnce: Bool
   ) async throws {
     let store = FaultInjectingStore(appliesAtOnce: appliesAtOnce)
-    // A look for tasks without a handler may fail, and stops nothing.
+    // Looking for tasks without a handler may fail without stopping the run.
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2, unhandledNotice: nil),
@@ -32,18 +32,20 @@ import Testing
       #expect(failure?.code == .storeFailed)
       #expect(failure?.message.contains("the disk is on fire") == true)
     }
-    // The greatest numbers may lie behind the last call of the run.
+    // The greatest numbers may exceed the number of calls of the run.
     #expect((failure != nil) == (store.calls.count > last))
     #expect(!queue.isProcessing)
     store.restore()
     try await queue.runAvailable()
     #expect(try await queue.count == 0)
-    // Ends that could not be stored at first were stored later. Their tasks did not run again.
+    // Results that couldn't be stored at first were stored later. Their tasks didn't run again.
     #expect(log.entries.sorted() == names)
   }
 
   @Test(.virtualTime)
-  func `a task that has left the store is waited for until its end is told`() async throws {
+  func `a call waits for a task that has left the store until its outcome is reported`()
+    async throws
+  {
     let clock = try #require(VirtualTime.current).clock
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -54,7 +56,7 @@ import Testing
     async let run = queue.runAvailable()
     try await store.waitForHeldCalls()
     async let outcome = twin.outcome()
-    // The other task has looked into the store by the time that this one goes on.
+    // By the time that this test continues, the other Swift task has looked into the store.
     try await clock.sleep(for: .seconds(1))
     #expect(try await queue.count == 0)
     store.letGo()
@@ -62,9 +64,9 @@ import Testing
     #expect(try await run == 1)
   }
 
-  /// The task is looked up, and then changed.
+  /// A command looks up its task, and then changes it.
   ///
-  /// If the answer is lost, the store has changed it.
+  /// If only the answer is lost, the task has changed.
   @Test(
     .virtualTime,
     arguments: [
@@ -72,7 +74,7 @@ import Testing
       (.apply, .beforeEffect), (.apply, .afterEffect),
     ]
   )
-  func `a store that fails to store what was asked of a task stops the run, and the next does it`(
+  func `a run stops if a command can't be stored, and the next run carries it out`(
     kind: FaultInjectingStore.Call.Kind,
     moment: FaultInjectingStore.Moment
   ) async throws {
@@ -85,13 +87,13 @@ import Testing
     store.inject(.hang) { $0.changes.contains("retry") }
     async let run = queue.runAvailable()
     try await store.waitForHeldCalls()
-    // The attempt has ended, and its end is being stored: the request waits for that.
+    // The attempt has ended, and the command waits until its result is stored.
     #expect(try await queue.cancel(task.id))
     store.inject(.error(Refusal("the disk is on fire")), moment) { $0.kind == kind }
     store.letGo()
     do {
       _ = try await run
-      Issue.record("the run ends with an error")
+      Issue.record("the run didn't throw an error")
     } catch let error as TaskQueueError {
       #expect(error.code == .storeFailed)
       #expect(error.message.contains("the disk is on fire"))
@@ -107,7 +109,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a pass that has to do what was asked of a task waits for a store that is gone`()
+  func `a pass that carries out a command waits for an unavailable store`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock
@@ -126,7 +128,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `what was asked of a task whose attempt is cut short waits for a store that is gone`()
+  func `a command for a task whose attempt was cut short waits for an unavailable store`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock
@@ -148,7 +150,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a waiter gets an end that the store has stored though it failed`(
+  func `a waiter gets a result that was stored although the call failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock
@@ -167,7 +169,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a caller gets the end of a task that a call has stored though it failed`(
+  func `a waiter gets a cancellation that was stored although the call failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock
@@ -187,11 +189,11 @@ import Testing
     store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("cancel") }
     let other = try await queue.enqueue(Note("later"), delay: .seconds(3_600))
     await #expect(throws: Refusal.self) { try await other.cancel() }
-    // It begins to wait after the call, and no queue runs.
+    // This call starts to wait after the failed one, while no queue runs.
     #expect(try await other.outcome() == .cancelled)
   }
 
-  @Test func `a task that could not be stored was not enqueued`() async throws {
+  @Test func `a task that can't be stored isn't enqueued`() async throws {
     let store = FaultInjectingStore(appliesAtOnce: true)
     store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .apply }
     let queue = TaskQueue(persistence: store, clock: VirtualClock())

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lets call N of a store fail, or hang until the store is mended, for each N of long scenarios.
+/// Makes call N of a store fail, or hang until the store is restored, for each N in long scenarios.
 ///
 /// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
 /// lost, no task is performed after its end was stored, and the queue runs again. This command
@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  /// A case in which one queue lives to the end.
+  /// A case with a single queue that exists until the end.
   private static func scenario(_ seed: UInt64) -> ModelCase {
     var model = ModelCase(seed: seed, operations: 60)
     model.operations.insert(.run, at: 3)
@@ -30,7 +30,7 @@ import Testing
       default: false
       }
     }
-    // A batch that replaces tasks of its own is not stored in one step.
+    // A batch that replaces its own tasks isn't stored in one step.
     model.operations = model.operations.map { operation in
       guard case .enqueue(var task) = operation, task.count > 1, task.policy == .replace else {
         return operation
@@ -54,13 +54,13 @@ import Testing
   }
 
   @Test(arguments: Setting.all)
-  func `a store that fails or hangs loses nothing, and the queue runs again`(
+  func `a store that fails or hangs loses nothing, and the queue runs afterwards`(
     setting: Setting
   ) async {
     let runs = Soak.runs(short: 20)
     for seed in 0..<UInt64(max(1, runs / 100)) {
       let model = Self.scenario(seed)
-      // A short run takes each thirteenth call.
+      // A short run tries every thirteenth call.
       for call in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 13) {
         let (failure, wasMet) = await Self.failure(model, setting, call: call)
         guard wasMet else { break }

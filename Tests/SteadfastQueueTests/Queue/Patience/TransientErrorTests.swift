@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that is gone for a while: the queue waits, and goes on.
+/// The queue waits for a temporarily unavailable store, and then continues.
 @Suite(.virtualTime) struct TransientErrorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose tasks take as many seconds as their texts say.
+  /// A queue whose tasks take the number of seconds in their text.
   private func queue(_ store: some Persistence, workers: Int = 4) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
@@ -28,7 +28,9 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store that is gone for a minute stops no worker`(kind: StoreKind) async throws {
+  func `a store that is unavailable for a minute doesn't stop the workers`(kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { base in
       let store = FaultInjectingStore(base)
       let queue = await queue(store)
@@ -39,7 +41,7 @@ import Testing
         let before = store.calls.count
         store.cutOff(throwing: TransientFault())
         try await clock.sleep(for: .seconds(60))
-        // Each call that is under way comes back more and more seldom.
+        // Each pending call is retried with growing delays.
         #expect(store.calls.count - before < 60)
         store.restore()
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
@@ -51,7 +53,7 @@ import Testing
     }
   }
 
-  @Test func `a pass waits for the store, too`() async throws {
+  @Test func `a pass also waits for the store`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
@@ -61,7 +63,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `each further call is told by an event and counted`() async throws {
+  @Test func `each retried call is reported by an event, and counted`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     store.inject(.transientError, times: 3) { $0.changes.contains("insert") }
@@ -86,26 +88,26 @@ import Testing
   }
 
   @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `each kind of call is made again`(kind: FaultInjectingStore.Call.Kind) async throws {
+  func `each kind of call is retried`(kind: FaultInjectingStore.Call.Kind) async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, times: 2) { $0.kind == kind }
     let queue = await queue(store)
     let task = try await queue.enqueue(Note("1"))
     try await withRunning(queue) {
-      let isThere = try await queue.contains(task.id)
-      #expect(isThere)
+      let isStored = try await queue.contains(task.id)
+      #expect(isStored)
       #expect(try await queue.tasks().count == 1)
       #expect(try await queue.count == 1)
       #expect(try await queue.value(named: "a") == nil)
       #expect(try await queue.memory(of: task.id).isEmpty)
       #expect(try await task.outcome() == .succeeded)
     }
-    // Nothing can be done with a store that was closed or destroyed.
+    // A store can't be used after it was closed or destroyed.
     let expected = [.close, .destroy].contains(kind) ? 0 : 2
     #expect(try await queue.statistics.storeRetries == expected)
   }
 
-  @Test func `another error stops the run at once`() async throws {
+  @Test func `an error that isn't transient stops the run at once`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Note("0"))
@@ -115,7 +117,7 @@ import Testing
     #expect(try await queue.statistics.storeRetries == 0)
   }
 
-  @Test func `the stores of the package are called without a detour`() throws {
+  @Test func `the package's own stores are called directly`() throws {
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal
@@ -129,9 +131,9 @@ import Testing
     )
   }
 
-  // MARK: Ends
+  // MARK: Ending a wait
 
-  @Test func `a caller that is cancelled gets the store's error`() async throws {
+  @Test func `a cancelled caller gets the store's error`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.open()
@@ -148,7 +150,8 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a caller that is cancelled does not wait for another's stored pause`() async throws {
+  @Test func `a cancelled caller doesn't wait until another caller's pause is stored`() async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.open()
@@ -169,7 +172,7 @@ import Testing
     #expect(queue.isPaused)
   }
 
-  @Test func `a queue that is idle shuts down although its store is gone`() async throws {
+  @Test func `an idle queue shuts down while its store is unavailable`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Note("1"))
@@ -183,7 +186,7 @@ import Testing
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a cancelled run ends although its store is gone`() async throws {
+  @Test func `a cancelled run ends while its store is unavailable`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.open()
@@ -199,7 +202,7 @@ import Testing
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a shutdown waits for the store up to its limit, and tells what is not stored`()
+  @Test func `a shutdown waits for the store up to its limit, and then reports unstored results`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -220,7 +223,7 @@ import Testing
     #expect(try await task.record()?.state == .running)
   }
 
-  @Test func `a shutdown without a limit waits until the end is stored`() async throws {
+  @Test func `a shutdown without a limit waits until the results are stored`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     let task = try await queue.enqueue(Note("5"))
@@ -236,22 +239,22 @@ import Testing
     #expect(try await task.record() == nil)
   }
 
-  /// Ends a test that would wait for the store without end.
+  /// Restores the store after 10 minutes, so that a failing test doesn't wait forever.
   private func restore(_ store: FaultInjectingStore) async {
     try? await clock.sleep(for: .seconds(600))
     store.restore()
   }
 
-  /// The first values are read before the first claim, and the others belong to that.
+  /// A run reads its values before the first claim, and makes the other calls during that claim.
   @Test(arguments: ["value", "count", "rebase"])
-  func `a queue that looks after what it keeps shuts down although its store is gone`(
-    look: String
+  func `a queue that maintains its stored data shuts down while its store is unavailable`(
+    kind: String
   ) async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Note("1"), delay: .seconds(3_600))
     store.inject(.transientError, times: nil) {
-      $0.kind.rawValue == look || $0.changes.contains(look)
+      $0.kind.rawValue == kind || $0.changes.contains(kind)
     }
     async let _ = restore(store)
     async let run: Void = queue.run()
@@ -261,7 +264,7 @@ import Testing
     #expect(clock.now.offset == .seconds(5))
   }
 
-  @Test func `a run that begins while its store is gone keeps to the limit of a shutdown`()
+  @Test func `a run that starts while its store is unavailable respects a shutdown's limit`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -270,7 +273,7 @@ import Testing
     store.inject(.error(Refusal("the disk is full"))) { $0.changes.contains("succeed") }
     let first = await queueError { try await queue.runAvailable() }
     #expect(first?.code == .storeFailed)
-    // The next run stores the end that is left over, before it does anything else.
+    // The next run stores the remaining result before it does anything else.
     store.inject(.transientError, times: nil) { $0.changes.contains("succeed") }
     async let _ = restore(store)
     async let error = queueError { try await queue.run() }
@@ -280,7 +283,7 @@ import Testing
     #expect(clock.now.offset == .seconds(6))
   }
 
-  @Test func `a run that begins while its store is gone waits for it`() async throws {
+  @Test func `a run that starts while its store is unavailable waits for the store`() async throws {
     let store = FaultInjectingStore()
     store.cutOff(throwing: TransientFault())
     let queue = await queue(store)

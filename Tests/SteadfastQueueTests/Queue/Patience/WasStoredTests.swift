@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// How a queue knows that a change is stale because it was stored before.
+/// How a queue detects that a stale change was stored by an earlier call.
 @Suite struct WasStoredTests {
   private static let lease = Lease(id: .numbered(1), token: 1)
   private static let target = TaskTarget.unclaimed(.numbered(1))
@@ -15,7 +15,7 @@ import Testing
     return record
   }
 
-  @Test func `a task that is gone has ended as the change says, unless others may have ended it`() {
+  @Test func `a missing task was ended by the change, unless other processes share the store`() {
     let ends: [TaskChange] = [
       .succeed(Self.lease, at: .seconds(5), retains: false),
       .abandon(Self.lease, failure: Self.failure, retains: false),
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a task that is there shows what was stored`(isAlone: Bool) {
+  func `an existing task shows whether the change was stored`(isAlone: Bool) {
     let ended = record { record in
       record.state = .succeeded
       record.finishedDate = .seconds(5)
@@ -73,25 +73,25 @@ import Testing
     #expect(!TaskChange.remove(.numbered(1)).wasStored(leaving: ended, isAlone: isAlone))
   }
 
-  @Test func `a task that has woken was suspended`() {
+  @Test func `a woken task shows that its suspension was stored`() {
     let woken = record { $0.wake() }
     let suspension = TaskChange.suspend(Self.lease, until: .distantFuture, awaiting: [])
     #expect(suspension.wasStored(leaving: woken, isAlone: false))
   }
 
-  @Test func `an insertion that is sent again has the same payload, and was made no later`() {
+  @Test func `a resent insertion matches a task with the same payload that isn't newer`() {
     let task = TaskRecord.make(1, created: 5)
     #expect(task.isStored(as: record { $0.retryCount = 7 }.createdNow(5)))
     #expect(task.isStored(as: TaskRecord.make(1, created: 5.000_000_5)))
     #expect(!task.isStored(as: TaskRecord.make(1, created: 5.001)))
-    // The clock was ahead when it was sent.
+    // The clock was ahead when the insertion was sent.
     #expect(task.isStored(as: TaskRecord.make(1, created: 4)))
     #expect(!task.isStored(as: TaskRecord.make(2, created: 5)))
     let other = task.replacing(payload: StoredPayload([1], format: .json))
     #expect(!task.isStored(as: other))
   }
 
-  @Test func `an insertion that is only staged is not taken for stored`() {
+  @Test func `an insertion that is only staged doesn't count as stored`() {
     var table = TaskTable()
     let insertion = TaskChange.insert(.make(1), onDuplicate: .keep)
     let first = table.stage(insertion)
@@ -105,7 +105,7 @@ import Testing
 }
 
 extension TaskRecord {
-  /// The task, made at another date.
+  /// The task with another creation date.
   fileprivate func createdNow(_ seconds: Double) -> TaskRecord {
     var record = TaskRecord.make(1, created: seconds)
     record.retryCount = retryCount

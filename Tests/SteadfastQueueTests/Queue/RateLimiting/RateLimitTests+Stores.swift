@@ -6,9 +6,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a limit is worth when processes end, and when there are several.
+/// Limits across restarts and across several processes.
 extension RateLimitTests {
-  /// Returns the largest number of starts within any interval of that length.
+  /// Returns the largest number of starts within any interval of the given length.
   private static func most(_ starts: [Double], within seconds: Double) -> Int {
     var (most, first) = (0, 0)
     let starts = starts.sorted()
@@ -21,29 +21,29 @@ extension RateLimitTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a limit outlasts the process, however it ended`(kind: StoreKind) async throws {
+  func `a limit persists across processes, even without a shutdown`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await queue([.atMost(3, per: .seconds(3_600))], store)
       try await first.enqueue(contentsOf: mails(8))
       #expect(try await first.runAvailable() == 3)
-      // The first one just ends, without a word to the store.
+      // The first process ends without a call to the store.
       let second = await queue([.atMost(3, per: .seconds(3_600))], store)
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(3_599))
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(1))
       #expect(try await second.runAvailable() == 3)
-      // A limit that has become another one counts what was started before.
+      // A changed limit includes earlier starts.
       let third = await queue([.atMost(4, per: .seconds(3_600))], store)
       #expect(try await third.runAvailable() == 1)
     }
   }
 
-  @Test func `over an hour with restarts and 20 names, limits hold and are used in full`()
+  @Test func `limits are respected and fully used during an hour with restarts and 20 names`()
     async throws
   {
     let names = (0..<20).map { "name \($0)" }
-    // All together may begin more often than they are allowed to in all.
+    // The limits of the names allow more starts in total than the first limit.
     let limits: [RateLimit] =
       [.atMost(30, per: .seconds(60))] + names.map { .atMost(1, per: .seconds(20), named: $0) }
     try await withTemporaryFolder { folder in
@@ -69,12 +69,12 @@ extension RateLimitTests {
     for name in names { #expect(Self.most(seconds(name), within: 20) <= 1) }
     let all = log.entries.map(\.second)
     #expect(Self.most(all, within: 60) == 30)
-    // Tasks wait all the time, so each minute has as many as it may.
+    // Tasks are always waiting, so each minute has the maximum number of starts.
     let minutes = Int(clock.now.offset / .seconds(60))
     #expect(all.count >= 30 * minutes, "\(all.count) in \(minutes) minutes")
   }
 
-  @Test func `two processes on one store keep to a limit together, and use it in full`()
+  @Test func `two processes that share a store respect a limit together, and fully use it`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
@@ -93,12 +93,12 @@ extension RateLimitTests {
     #expect(Self.most(all, within: 10) == 5)
     for account in 0..<3 { #expect(Self.most(seconds("mail \(account)"), within: 60) <= 6) }
     #expect(all.count == 120)
-    // By its own limit, each account takes 40 / 6 minutes. Together, the queue's 30 a minute don't
-    // hold them up.
+    // Each account's own limit requires 40 / 6 minutes. The queue's limit of 30 starts a minute
+    // doesn't delay them.
     #expect(all.max() ?? 0 <= 420 + 60)
   }
 
-  @Test func `a pause of the limiter holds for other processes, too`() async throws {
+  @Test func `a pause of a limit also applies to other processes`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let limits: [RateLimit] = [.atMost(10, per: .seconds(1))]
     let a = await queue(limits, shared.process())
@@ -119,7 +119,7 @@ extension RateLimitTests {
     #expect(seconds("mail 7") == [100] && log.count <= begun + 2)
   }
 
-  @Test func `the limits of a group's queues are apart`() async throws {
+  @Test func `the queues of a group have separate limits`() async throws {
     let group = TaskQueueGroup(
       configuration: TaskQueueConfiguration(rateLimits: [.atMost(1, per: .seconds(60))]),
       clock: clock
@@ -136,7 +136,7 @@ extension RateLimitTests {
     #expect(try await group.runAvailable() == 3)
   }
 
-  @Test func `a clock that is set back by a year holds nothing up for a year`() async throws {
+  @Test func `setting a clock back by a year doesn't delay tasks by a year`() async throws {
     let store = InMemoryStore()
     let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
     let first = await queue([.atMost(1, per: .seconds(60))], store, clock: ahead)
@@ -149,7 +149,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [true, false])
-  func `processes that live shorter than the interval begin tasks after a date in the future`(
+  func `processes shorter than the interval recover from a start in the future or invalid bytes`(
     isReadable: Bool
   ) async throws {
     let store = InMemoryStore()
@@ -170,7 +170,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a transient failure while a limit is mended is passed over`(
+  func `repairing a stored limit survives a transient failure`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -187,7 +187,9 @@ extension RateLimitTests {
     #expect(log.count == 1)
   }
 
-  @Test func `a queue that mends a limit shuts down although its store is gone`() async throws {
+  @Test func `a queue that repairs a stored limit shuts down while its store is unavailable`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let change = TaskChange.setValue(named: RateLimits.valueName, from: nil, to: [9, 9])
     #expect(try await store.apply([change], durability: .durable) == [.done])
@@ -205,7 +207,9 @@ extension RateLimitTests {
     #expect(clock.now.offset == .seconds(5) && log.count == 0)
   }
 
-  @Test func `when storing takes long, starts count from when the attempts begin`() async throws {
+  @Test func `the interval is measured from the attempts' starts even if the store is slow`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let queue = await queue([.atMost(2, per: .seconds(1))], store)
     try await queue.enqueue(contentsOf: mails(4))
@@ -217,7 +221,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `if the store fails to count starts, nothing begins, and no task is lost`(
+  func `if the starts can't be stored, no attempt starts, and no task is lost`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -228,7 +232,7 @@ extension RateLimitTests {
     }
     let error = await queueError { try await queue.runAvailable() }
     #expect(error?.code == .storeFailed && log.count == 0)
-    // If they were counted, starts that never were take up room.
+    // If the starts were stored, they count even though the attempts never started.
     let left = moment == .beforeEffect ? 2 : 1
     #expect(try await queue.runAvailable() == left)
     clock.advance(by: .seconds(60))
@@ -238,7 +242,7 @@ extension RateLimitTests {
 
   private struct Broken: Error {}
 
-  @Test func `a transient failure while starts are counted is passed over`() async throws {
+  @Test func `counting starts survives a transient failure`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue([.atMost(3, per: .seconds(60))], store)
     let tasks = try await queue.enqueue(contentsOf: mails(2))
@@ -251,12 +255,14 @@ extension RateLimitTests {
         #expect(outcome == .succeeded)
       }
     }
-    // The starts of the lost answer count, too: too few begin, never too many.
+    // The starts whose answer was lost also count, so there may be too few starts, but never too
+    // many.
     #expect(seconds("mail 0").count == 2)
     #expect(clock.now.offset <= .seconds(62))
   }
 
-  @Test func `a task whose claim runs out before its start is counted begins elsewhere only`()
+  @Test
+  func `a task whose lease expires before its start is counted starts only in another process`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
@@ -269,7 +275,7 @@ extension RateLimitTests {
       try await clock.sleep(for: .seconds(1))
       try await withRunning(b) { try await clock.sleep(for: .seconds(99)) }
       store.restore()
-      // A task that it has claimed since begins.
+      // A task that the queue claims afterwards starts.
       try await a.enqueue(Mail(account: 1))
       try await clock.sleep(for: .seconds(30))
     }
@@ -277,14 +283,14 @@ extension RateLimitTests {
     #expect(try await b.count == 0)
   }
 
-  @Test func `a task that was put off in a batch whose answer is lost begins once`() async throws {
+  @Test func `a task postponed in a batch whose answer is lost starts only once`() async throws {
     let store = FaultInjectingStore()
     // The wait for the store is longer than the interval.
     let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
     let queue = await queue([limit], store)
     try await queue.enqueue(Mail())
     #expect(try await queue.runAvailable() == 1)
-    // Of these, one begins and one is put off.
+    // One of these starts, and one is postponed.
     try await queue.enqueue(contentsOf: mails(2))
     store.inject(.transientError, .afterEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }

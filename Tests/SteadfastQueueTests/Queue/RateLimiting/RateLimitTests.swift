@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Rate limits of queues, on a clock that moves by itself.
+/// Rate limits of queues in virtual time.
 @Suite(.virtualTime) struct RateLimitTests {
   struct Mail: TaskPayload {
     static let taskName = "Mail"
@@ -13,7 +13,7 @@ import Testing
   }
 
   let time: VirtualTime
-  /// The seconds at which attempts began, under a label.
+  /// The second at which each attempt started, with a label.
   let log = Log<(label: String, second: Double)>()
   var clock: VirtualClock { time.clock }
 
@@ -52,7 +52,7 @@ import Testing
     Array(repeating: Mail(account: account), count: count)
   }
 
-  @Test func `no second has more starts than its limit, and each has as many`() async throws {
+  @Test func `each second has exactly as many starts as its limit allows`() async throws {
     let queue = await queue([.atMost(3, per: .seconds(1))])
     let tasks = try await queue.enqueue(contentsOf: mails(10))
     try await withRunning(queue) {
@@ -64,7 +64,7 @@ import Testing
     #expect(seconds("mail 0") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3])
   }
 
-  @Test func `a limit holds within every interval, and not only within those of a grid`()
+  @Test func `a limit applies to every interval rather than only to fixed ones`()
     async throws
   {
     let queue = await queue([.atMost(4, per: .seconds(10))])
@@ -77,7 +77,7 @@ import Testing
     #expect(seconds("mail 0") == [0, 9, 9, 9, 10, 19, 19, 19, 20])
   }
 
-  @Test func `other names go ahead, and a long attempt delays no start`() async throws {
+  @Test func `other names aren't delayed, and long attempts don't delay starts`() async throws {
     let queue = await queue([.atMost(1, per: .seconds(60), of: Mail.self)], takes: 1_000)
     let tasks = try await queue.enqueue(contentsOf: mails(3))
     let notes = try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
@@ -88,7 +88,7 @@ import Testing
     #expect(seconds("a") == [0] && seconds("b") == [0])
   }
 
-  @Test func `each key has its own limit, and the others go ahead`() async throws {
+  @Test func `each key has its own limit, and doesn't delay other keys`() async throws {
     let limit = RateLimit.atMost(2, per: .seconds(60), of: Mail.self, key: \.account)
     let queue = await queue([limit], workers: 1)
     let tasks = try await queue.enqueue(contentsOf: mails(5, account: 1) + mails(3, account: 2))
@@ -102,7 +102,7 @@ import Testing
     for await event in events {
       if case .rescheduled(let id, _) = event { rescheduled.append(id) }
     }
-    // The last one of the first account looks twice.
+    // The last task of the first account is postponed twice.
     #expect(Set(rescheduled).count == 4 && rescheduled.count == 5)
   }
 
@@ -111,15 +111,15 @@ import Testing
     var number: Int
   }
 
-  /// Performs tasks that are added over time, of which one may begin each minute.
+  /// Performs tasks that are added over time, with a limit of one start per minute.
   ///
-  /// - Returns: Their numbers, in the order in which they began; the seconds at which they did; and
-  ///   how often they were put off.
+  /// - Returns: The numbers of the tasks in the order of their starts, the seconds of the starts,
+  ///   and how often tasks were postponed.
   private func exports(
     workers: Int = 8,
     for duration: Duration,
     _ body: @escaping @Sendable (TaskQueue) async throws -> Void
-  ) async throws -> (numbers: [Int], seconds: [Double], putOffCount: Int) {
+  ) async throws -> (numbers: [Int], seconds: [Double], postponedCount: Int) {
     let limit = RateLimit.atMost(1, per: .seconds(60), of: Export.self, key: \.account)
     let queue = await queue([limit], workers: workers)
     await queue.register(Export.self) { [log, clock] export, _ in
@@ -130,12 +130,12 @@ import Testing
       try await body(queue)
       try await clock.sleep(for: duration - clock.now.offset)
     }
-    var putOffCount = 0
-    for await event in events { if case .rescheduled = event { putOffCount += 1 } }
-    return (log.entries.compactMap { Int($0.label) }, log.entries.map(\.second), putOffCount)
+    var postponedCount = 0
+    for await event in events { if case .rescheduled = event { postponedCount += 1 } }
+    return (log.entries.compactMap { Int($0.label) }, log.entries.map(\.second), postponedCount)
   }
 
-  @Test func `of the tasks with a key, the one with the highest priority is next`() async throws {
+  @Test func `among tasks with the same key, the highest priority starts first`() async throws {
     let begun = try await exports(for: .seconds(300)) { [clock] queue in
       let backlog = (0..<20).map { Export(number: $0) }
       try await queue.enqueue(contentsOf: backlog, options: TaskOptions(priority: .low))
@@ -146,12 +146,13 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `the starts of tasks that were cancelled are free for others`(areRemoved: Bool) async throws
+  func `starts reserved for cancelled tasks become available to others`(areRemoved: Bool)
+    async throws
   {
     let begun = try await exports(for: .seconds(3_600)) { [clock] queue in
       try await queue.enqueue(contentsOf: (0..<200).map { Export(number: $0) })
       try await clock.sleep(for: .seconds(90))
-      // The last ten stay.
+      // The last ten remain.
       let ids = Set(try await queue.tasks().sorted { $0.id < $1.id }.dropLast(10).map(\.id))
       let filter = TaskFilter(ids: ids)
       _ =
@@ -160,19 +161,19 @@ import Testing
       try await queue.enqueue(Export(number: 999))
     }
     #expect(begun.numbers == [0, 1, 999] + Array(190..<200))
-    // They look at least once in 32 starts.
+    // The postponed tasks are retried at least once in 32 starts.
     #expect(begun.seconds[3] <= 35 * 60)
   }
 
   @Test(arguments: [1, 8])
-  func `many tasks with a key begin in order, one at each free start`(workers: Int) async throws {
+  func `many tasks with the same key start in order, without a gap`(workers: Int) async throws {
     let count = 300
     let begun = try await exports(workers: workers, for: .seconds(60 * count)) { queue in
       try await queue.enqueue(contentsOf: (0..<count).map { Export(number: $0) })
     }
     #expect(begun.numbers == Array(0..<count))
     #expect(begun.seconds.map { $0.rounded() } == (0..<count).map { Double($0) * 60 })
-    #expect(begun.putOffCount < count * 12)
+    #expect(begun.postponedCount < count * 12)
   }
 
   @Test func `retries count as starts`() async throws {
@@ -191,7 +192,7 @@ import Testing
 
   private struct Failing: Error {}
 
-  @Test func `a pass performs what may begin now`() async throws {
+  @Test func `a pass performs only tasks that the limit allows to start now`() async throws {
     let queue = await queue([.atMost(3, per: .seconds(60))])
     try await queue.enqueue(contentsOf: mails(5))
     #expect(try await queue.runAvailable() == 3)
@@ -200,9 +201,9 @@ import Testing
     #expect(try await queue.runAvailable() == 2)
   }
 
-  // MARK: Being told to wait
+  // MARK: Snoozing a limit
 
-  @Test func `a snooze of the limiter pauses all of its tasks, and counts no attempt`()
+  @Test func `snoozing a limit pauses all its tasks, without counting an attempt`()
     async throws
   {
     let queue = await queue([.atMost(5, per: .seconds(1), named: "api")], workers: 1)
@@ -223,7 +224,7 @@ import Testing
     #expect(seconds("other") == [0])
   }
 
-  @Test func `without a limit, or without the scope, a snooze concerns the task alone`()
+  @Test func `without a matching limit or scope, a snooze affects only its task`()
     async throws
   {
     for (limits, scope) in [
@@ -246,22 +247,22 @@ import Testing
     }
   }
 
-  // MARK: Telling
+  // MARK: Reporting
 
-  @Test func `events and statistics show that a limit is used up`() async throws {
+  @Test func `events and statistics report an exhausted limit`() async throws {
     let queue = await queue([.atMost(2, per: .seconds(60), of: Mail.self)])
     let events = queue.events
     let tasks = try await queue.enqueue(contentsOf: mails(5))
     try await withRunning(queue) {
       for task in tasks { _ = try await task.outcome() }
     }
-    var told: [String] = []
+    var reported: [String] = []
     for await event in events {
       guard case .rateLimited(let limit, let date) = event else { continue }
       #expect(event.taskID == nil)
-      told.append("\(limit) until \(date.timeIntervalSinceReferenceDate)")
+      reported.append("\(limit) until \(date.timeIntervalSinceReferenceDate)")
     }
-    #expect(told == ["60.0", "120.0"].map { "2 per 60.0 seconds of Mail until \($0)" })
+    #expect(reported == ["60.0", "120.0"].map { "2 per 60.0 seconds of Mail until \($0)" })
     #expect(try await queue.statistics.rateLimited == 2)
   }
 }

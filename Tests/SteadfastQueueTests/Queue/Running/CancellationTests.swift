@@ -8,8 +8,8 @@ import Testing
 /// Cancels a call, or shuts the queue down, at each suspension of a scenario.
 ///
 /// The scenarios are cases of the model check over a store that suspends before and after each of
-/// its calls. The test counts these suspensions, those of the handlers, and the case's own, in
-/// which everything is idle. It acts at the chosen one.
+/// its calls. The test counts these suspensions, those of the handlers, and those of the case, when
+/// everything is idle. It acts at the chosen suspension.
 @Suite struct CancellationTests {
   enum Act: CaseIterable, Sendable {
     case cancelRun, shutDown, shutDownAtOnce, shutDownSoon, cancelCalls
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(arguments: Act.allCases)
-  func `a call that is cancelled anywhere loses nothing, and the queue runs again`(
+  func `cancelling a call at any suspension loses nothing, and the queue runs afterwards`(
     act: Act
   ) async {
     let runs = Soak.runs(short: 20)

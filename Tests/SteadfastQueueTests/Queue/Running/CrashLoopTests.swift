@@ -7,7 +7,7 @@ import Testing
 
 private struct Job: TaskPayload { var number: Int }
 
-/// Processes that end again and again, over the tasks of one file.
+/// Processes that crash repeatedly while they perform the tasks of a file.
 @Suite(.virtualTime) struct CrashLoopTests {
   /// How a process ended.
   private enum End { case crash, idle }
@@ -21,7 +21,7 @@ private struct Job: TaskPayload { var number: Int }
     clock = time.clock
   }
 
-  /// Runs one process, until a handler ends it or nothing is left.
+  /// Runs one process until a handler ends it or no tasks remain.
   private func process(
     at url: URL,
     crashesAfter lifetime: Duration? = nil,
@@ -49,7 +49,7 @@ private struct Job: TaskPayload { var number: Int }
       }
     }
     let how = await ends.first { _ in true } ?? .crash
-    // Of the attempts under way, nothing more is stored.
+    // Results of the attempts under way are no longer stored.
     try await store.close()
     running.cancel()
     waiting.cancel()
@@ -77,7 +77,7 @@ private struct Job: TaskPayload { var number: Int }
   }
 
   @Test(arguments: [4, 40])
-  func `of tasks beside one that ends its process, only that one is abandoned`(
+  func `only the task that crashes its process is abandoned`(
     count: Int
   ) async throws {
     var starts = 0
@@ -100,7 +100,7 @@ private struct Job: TaskPayload { var number: Int }
     #expect(starts == 7)
   }
 
-  @Test func `of tasks beside two that end their process, only those are abandoned`() async throws {
+  @Test func `only the two tasks that crash their process are abandoned`() async throws {
     var starts = 0
     let left = try await withTasks(20) { url in
       for _ in 0..<40 {
@@ -120,7 +120,7 @@ private struct Job: TaskPayload { var number: Int }
     #expect(starts <= 13)
   }
 
-  @Test func `a program that ends whatever it performs abandons no task`() async throws {
+  @Test func `a program that always crashes abandons no task`() async throws {
     let left = try await withTasks(40) { url in
       for _ in 0..<200 {
         let end = try await process(at: url, crashesAfter: .milliseconds(20)) { [clock] _, _ in
@@ -133,7 +133,9 @@ private struct Job: TaskPayload { var number: Int }
     #expect(performed.entries.isEmpty)
   }
 
-  @Test func `a process that lives without a task that ends it abandons the task`() async throws {
+  @Test func `a task that crashes its process is abandoned even if it is the only task`()
+    async throws
+  {
     var starts = 0
     let left = try await withTasks(1) { url in
       for _ in 0..<40 {
@@ -173,11 +175,11 @@ private struct Job: TaskPayload { var number: Int }
     }
     #expect(log.entries.prefix(3).sorted() == ["0 begins", "2 begins", "3 begins"])
     #expect(log.entries.suffix(3) == ["0 ends", "1 begins", "1 ends"])
-    // It looks again when the other one has taken twice as long.
+    // The waiting task is retried after at most twice the other one's duration.
     #expect(clock.now.offset < .seconds(200))
   }
 
-  @Test func `the date until which a suspect waits for another one is counted from now`()
+  @Test func `the delay of a task that waits for another interrupted task is counted from now`()
     async throws
   {
     let store = InMemoryStore()

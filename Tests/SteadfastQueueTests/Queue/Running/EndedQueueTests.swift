@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is left of a queue that has been shut down.
+/// Queues that have been shut down.
 @Suite(.virtualTime) struct EndedQueueTests {
   private let clock: VirtualClock
 
@@ -20,7 +20,7 @@ import Foundation
     case withoutRun, afterRun, duringRun, withinLimit, byHandler, destroyed
   }
 
-  /// Makes a queue whose handlers hold it, uses it, and ends it in this way.
+  /// Makes a queue whose handlers retain it, uses it, and ends it in the given way.
   private func use(_ end: End, _ body: (TaskQueue) -> Void) async throws {
     let queue = TaskQueue(clock: clock)
     body(queue)
@@ -51,18 +51,18 @@ import Foundation
   }
 
   @Test(arguments: End.allCases)
-  func `it is freed though its handlers hold it`(end: End) async throws {
+  func `an ended queue is released even if its handlers retain it`(end: End) async throws {
     weak var queue: TaskQueue?
     try await use(end) { queue = $0 }
     #expect(queue == nil)
   }
 
   @Test(arguments: End.allCases)
-  func `the sequences of its observers end, after the last event`(end: End) async throws {
+  func `observers get all events, and then their sequences end`(end: End) async throws {
     let log = Log<TaskEvents>()
-    let held = Log<TaskQueue>()
+    let retained = Log<TaskQueue>()
     try await use(end) { queue in
-      held.add(queue)
+      retained.add(queue)
       log.add(queue.events)
     }
     var kinds: [String] = []
@@ -74,10 +74,10 @@ import Foundation
       case .withinLimit, .destroyed: ["enqueued", "started", "released"]
       }
     #expect(kinds == last)
-    for await event in held.entries[0].events { Issue.record("\(event)") }
+    for await event in retained.entries[0].events { Issue.record("\(event)") }
   }
 
-  @Test func `a task that is added later is not reported to have no handler`() async throws {
+  @Test func `a task added after the shutdown isn't reported as lacking a handler`() async throws {
     let queue = TaskQueue(clock: clock)
     let events = queue.events
     await queue.register(Note.self) { _, _ in }
@@ -88,7 +88,7 @@ import Foundation
     #expect(queue.observers.events.announcementCount == 0)
   }
 
-  @Test func `a file is free for a new queue when the handlers that hold the old one are gone`()
+  @Test func `a new queue can open the file after a shutdown releases the old queue's handlers`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What happens to the expiry date when a task is restarted.
+/// The expiry dates of restarted tasks.
 @Suite(.virtualTime) struct ExpiryTests {
   private let clock: VirtualClock
 
@@ -21,7 +21,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that has expired is performed when it is restarted`(kind: StoreKind) async throws {
+  func `restarting an expired task performs it`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = queue(store)
       let log = Log<String>()
@@ -41,12 +41,12 @@ import Foundation
     }
   }
 
-  @Test func `a dropped expiry date stays dropped after a restart of the process`() async throws {
+  @Test func `a removed expiry date remains removed after a restart of the process`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)
       let first = queue(store)
-      await first.register(Note.self) { _, _ in Issue.record("it has expired") }
+      await first.register(Note.self) { _, _ in Issue.record("an expired task was performed") }
       try await first.enqueue(Note("late"), options: TaskOptions(expiryDate: clock.date + 60))
       try await clock.sleep(for: .seconds(3_600))
       try await first.runAvailable()
@@ -63,7 +63,7 @@ import Foundation
     }
   }
 
-  @Test func `an expiry date in the future stays when the task is restarted`() async throws {
+  @Test func `restarting a task doesn't remove an expiry date in the future`() async throws {
     let queue = queue(InMemoryStore())
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
     let expiry = clock.date + 3_600

@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  /// A queue whose handler notes the seconds of each attempt and fails.
+  /// A queue whose handler logs the second of each attempt, and fails.
   private func failingQueue(
     _ error: any Error = Refusal(),
     on clock: VirtualClock? = nil
@@ -34,7 +34,7 @@ import Testing
     return queue
   }
 
-  @Test func `a failed task waits twice as long after each failure, then is abandoned`()
+  @Test func `the delay doubles after each failure, until the task is abandoned`()
     async throws
   {
     try await withVirtualTime { time in
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  @Test func `a backoff gets the delay before each failed attempt`() async throws {
+  @Test func `a custom backoff gets the previous delay`() async throws {
     let log = log
     try await withVirtualTime { time in
       let configuration = TaskQueueConfiguration(
@@ -67,7 +67,7 @@ import Testing
     #expect(log.entries == ["1 after 0.0 seconds", "2 after 10.0 seconds", "3 after 20.0 seconds"])
   }
 
-  @Test func `a task without backoff is tried again at once, behind the others`() async throws {
+  @Test func `a task without backoff is retried at once, after the other tasks`() async throws {
     let queue = await queue()
     let log = log
     await queue.register(Note.self) { note, _ in
@@ -81,14 +81,14 @@ import Testing
     #expect(log.entries == ["stubborn", "a", "b", "stubborn", "stubborn"])
   }
 
-  @Test func `a pass ends though a task fails at once for ever`() async throws {
+  @Test func `a pass ends even if a task fails immediately and forever`() async throws {
     let queue = await failingQueue()
     try await queue.enqueue(Note("endless"), maxRetries: .alwaysRetry, usesBackoff: false)
     for _ in 0..<3 { #expect(try await queue.runAvailable() == 1) }
     #expect(try await queue.tasks().map(\.retryCount) == [3])
   }
 
-  @Test func `a task that is always retried outlives any number of failures`() async throws {
+  @Test func `a task that is always retried is never abandoned`() async throws {
     let queue = await failingQueue()
     try await queue.enqueue(Note("for ever"), maxRetries: .alwaysRetry, usesBackoff: false)
     for _ in 0..<200 {
@@ -98,7 +98,7 @@ import Testing
     #expect(try await queue.tasks().map(\.retryCount) == [200])
   }
 
-  @Test func `an error that says stop abandons at once`() async throws {
+  @Test func `an error that forbids retries abandons the task at once`() async throws {
     let queue = await failingQueue(TaskAbandoned("no such album"))
     let task = try await queue.enqueue(Note("hopeless"))
     let outcome = try await withRunning(queue) { try await task.outcome() }
@@ -106,7 +106,7 @@ import Testing
     #expect(log.count == 1)
   }
 
-  @Test func `an error that names a delay is obeyed, and counts`() async throws {
+  @Test func `an error that sets the delay is respected, and counts as a retry`() async throws {
     struct Throttled: RetryAwareError {
       var retryDecision: RetryDecision { .retry(after: .seconds(7)) }
     }
@@ -118,7 +118,7 @@ import Testing
     }
   }
 
-  @Test func `a snooze is not counted as a retry`() async throws {
+  @Test func `a snooze doesn't count as a retry`() async throws {
     let queue = await failingQueue(TaskSnoozed(for: .seconds(45)))
     try await queue.enqueue(Note("not yet"), maxRetries: 0)
     #expect(try await queue.runAvailable() == 1)
@@ -128,7 +128,7 @@ import Testing
     #expect(record.availableDate == clock.date + 45)
   }
 
-  @Test func `CancellationError is a failure like any other while nothing was cancelled`()
+  @Test func `CancellationError is an ordinary failure unless the attempt was cancelled`()
     async throws
   {
     let queue = await failingQueue(CancellationError())
@@ -144,7 +144,7 @@ import Testing
     #expect(try await queue.tasks().first?.lastError?.utf8.count == 4095)
   }
 
-  @Test func `no more dead letters are retained than the limit`() async throws {
+  @Test func `the number of retained dead letters is limited`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(abandonedRetention: Retention(maxCount: 3)),
       clock: clock
@@ -158,7 +158,7 @@ import Testing
 
   // MARK: Handlers and payloads
 
-  @Test func `a task without a handler stays, and is performed once there is one`() async throws {
+  @Test func `a task without a handler waits until one is registered`() async throws {
     let queue = await queue()
     let events = queue.events
     let task = try await queue.enqueue(Note("orphan"))
@@ -175,7 +175,9 @@ import Testing
     #expect(unhandled.count == 2)
   }
 
-  @Test func `a task with an undecodable payload is parked, and says what is missing`() async throws
+  @Test
+  func `a task with an undecodable payload is parked with an error that names the missing key`()
+    async throws
   {
     let store = InMemoryStore()
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -204,7 +206,7 @@ import Testing
         == "the payload of 'Note' can't be decoded as Note: the key 'text' is missing"
     )
 
-    // A later version of the program understands it.
+    // A later version of the program can decode the payload.
     struct Secret: TaskPayload {
       static let taskName = "Note"
       var secret: String
@@ -216,7 +218,7 @@ import Testing
     #expect(try await later.count == 0)
   }
 
-  @Test func `a renamed type performs the tasks of its former name`() async throws {
+  @Test func `a renamed type performs tasks with its former name`() async throws {
     struct Remark: TaskPayload {
       static let formerTaskNames = ["Note"]
       var text: String

@@ -5,15 +5,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a queue asks of its store while it has nothing to do.
+/// The calls of an idle queue to its store.
 @Suite(.virtualTime) struct IdleStoreTests {
   private struct Call {
     let kind: FaultInjectingStore.Call.Kind
-    /// When it was made.
+    /// The time of the call.
     let offset: Duration
   }
 
-  /// The calls in a day without work, half an hour after a task.
+  /// The calls of a day without tasks, starting half an hour after the last task.
   private func calls(of base: any Persistence) async throws -> [Call] {
     let clock = try VirtualTime.required.clock
     let calls = Log<Call>()
@@ -27,7 +27,7 @@ import Testing
     return try await withRunning(queue) {
       try await queue.enqueue(Note("a"))
       try await queue.waitUntilIdle()
-      // After what follows the end of a task, and between two looks.
+      // This skips the calls that follow the end of a task, and ends between two polls.
       try await clock.sleep(for: .seconds(1801))
       let count = calls.entries.count
       try await clock.sleep(for: .seconds(24 * 3600))
@@ -35,24 +35,24 @@ import Testing
     }
   }
 
-  @Test func `a queue that waits asks a store of its own nothing`() async throws {
+  @Test func `an idle queue doesn't call a store that it doesn't share`() async throws {
     let calls = try await calls(of: InMemoryStore())
     #expect(calls.isEmpty, "\(calls)")
   }
 
-  @Test func `a queue that waits asks a shared store only when it looks for the tasks of others`()
+  @Test func `an idle queue calls a shared store only to poll for tasks of other processes`()
     async throws
   {
     let interval = Duration.seconds(600)
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: interval))
     let calls = try await calls(of: shared.process())
-    let looks = Dictionary(grouping: calls, by: \.offset)
-    #expect(looks.count == 24 * 6)
-    // It looks for tasks and whether it is paused; and once an hour for its schedules.
-    for look in looks.values {
-      #expect(look.count { $0.kind == .claim } == 1)
-      #expect((1...2).contains(look.count { $0.kind == .value }))
-      #expect(look.count <= 3, "\(look)")
+    let polls = Dictionary(grouping: calls, by: \.offset)
+    #expect(polls.count == 24 * 6)
+    // Each poll claims tasks and reads the pause, and once an hour also reads the schedules.
+    for poll in polls.values {
+      #expect(poll.count { $0.kind == .claim } == 1)
+      #expect((1...2).contains(poll.count { $0.kind == .value }))
+      #expect(poll.count <= 3, "\(poll)")
     }
     #expect(calls.count <= 24 * (6 * 2 + 1))
   }

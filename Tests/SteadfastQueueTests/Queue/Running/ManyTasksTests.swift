@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store in memory that counts what it is asked for.
+/// A store in memory that counts its claims and the tasks that it returns.
 private final class CountingStore: ForwardingStore {
   struct Work: Equatable {
     var claims = 0
@@ -40,7 +40,7 @@ private final class CountingStore: ForwardingStore {
 }
 
 @Suite struct ManyTasksTests {
-  @Test func `a task goes first before 90,000 lesser ones and 10,000 far in the future`()
+  @Test func `an urgent task precedes 90,000 of lower priority and 10,000 in the far future`()
     async throws
   {
     let clock = VirtualClock()

@@ -20,7 +20,7 @@ import Testing
     }
   }
 
-  @Test func `a limit counts the tasks that were begun before it was set`() async throws {
+  @Test func `a limit counts tasks that started before it was set`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
       clock: clock
@@ -36,7 +36,7 @@ import Testing
     #expect(log.entries == ["0.0 a", "10.0 b", "20.0 c"])
   }
 
-  @Test func `a limit that is removed has no effect any more`() async throws {
+  @Test func `a removed limit has no effect`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
       clock: clock
@@ -52,7 +52,7 @@ import Testing
   }
 
   @Test(arguments: 0..<20 as Range<UInt64>)
-  func `the room of a name is its limit without what is leased`(seed: UInt64) {
+  func `a name's remaining capacity is its limit minus its leased tasks`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let names = ["a", "b", "c", "d"]
     var limited = ConcurrencyLimits()

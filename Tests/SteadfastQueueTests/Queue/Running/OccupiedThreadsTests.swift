@@ -7,24 +7,24 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Handlers that occupy all threads on which Swift runs tasks, as those do that compute or block.
+/// Handlers that compute or block, and occupy all threads of Swift's executor.
 ///
-/// Each test does so for moments only, as all other tests need these threads.
+/// Each test is brief, because all other tests need these threads.
 @Suite(.serialized) struct OccupiedThreadsTests {
-  /// Blocks threads until it is opened, or for 20 seconds.
+  /// Blocks threads for up to 20 seconds, until the gate is opened.
   private final class Gate: Sendable {
     private let semaphore = DispatchSemaphore(value: 0)
 
     func open() { semaphore.signal() }
 
-    /// - Returns: Whether it was opened.
+    /// - Returns: Whether the gate was opened.
     func blockUntilOpen() -> Bool {
       defer { semaphore.signal() }
       return semaphore.wait(timeout: .now() + .seconds(20)) == .success
     }
   }
 
-  /// Calls a body whenever leases are extended.
+  /// A store that calls a closure whenever leases are extended.
   private struct Extensions: ForwardingStore {
     let base: any Persistence
     let onExtension: @Sendable () -> Void
@@ -46,27 +46,27 @@ import Testing
 
   private static let notes = (0..<handlerCount).map { Note("\($0)") }
 
-  /// Keeps the thread busy until the task is cancelled, or for 20 seconds.
+  /// Keeps the thread busy for up to 20 seconds, until the Swift task is cancelled.
   ///
-  /// - Returns: Whether the task was cancelled.
+  /// - Returns: Whether the Swift task was cancelled.
   private static func computeUntilCancelled() -> Bool {
     let end = ContinuousClock.now + .seconds(20)
     while !Task.isCancelled, ContinuousClock.now < end { sched_yield() }
     return Task.isCancelled
   }
 
-  @Test func `claims are extended`() async throws {
+  @Test func `leases are extended`() async throws {
     let gate = Gate()
     let count = Atomic(0)
     let store = SharedStore(StoreSharing(leaseDuration: .milliseconds(60)))
     let queue = Self.queue(
       Extensions(base: store.process()) {
-        // More than two leases have passed by then.
+        // By then, more than two lease durations have passed.
         if count.add(1, ordering: .relaxed).newValue == 7 { gate.open() }
       }
     )
     await queue.register(Note.self) { _, _ in
-      guard gate.blockUntilOpen() else { throw Refusal("its claim was not extended") }
+      guard gate.blockUntilOpen() else { throw Refusal("its lease was not extended") }
     }
     let tasks = try await queue.enqueue(contentsOf: Self.notes, options: TaskOptions(maxRetries: 0))
     try await withRunning(queue) {
@@ -77,7 +77,7 @@ import Testing
     }
   }
 
-  @Test func `attempts are cut short when the limit of a shutdown has passed`() async throws {
+  @Test func `attempts are cut short after the limit of a shutdown`() async throws {
     let queue = Self.queue()
     await queue.register(Note.self) { _, _ in
       queue.beginShutDown(within: .milliseconds(20))
@@ -90,7 +90,7 @@ import Testing
     #expect(try await queue.count(matching: .retrying) == 0)
   }
 
-  @Test func `attempts are cut short when their time limit has passed`() async throws {
+  @Test func `attempts are cut short after their time limit`() async throws {
     let queue = Self.queue()
     await queue.register(Note.self) { _, _ in _ = Self.computeUntilCancelled() }
     let options = TaskOptions(maxRetries: 0, timeLimit: .milliseconds(20))
@@ -107,10 +107,10 @@ import Testing
     }
   }
 
-  @Test func `a time limit begins when the handler does`() async throws {
+  @Test func `a time limit starts with the handler`() async throws {
     let queue = Self.queue()
     await queue.register(Note.self) { _, _ in
-      // The others begin when a thread is free.
+      // The other handlers start when a thread is free.
       let end = ContinuousClock.now + .milliseconds(60)
       while ContinuousClock.now < end { sched_yield() }
     }

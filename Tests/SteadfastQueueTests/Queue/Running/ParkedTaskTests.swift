@@ -7,14 +7,14 @@ import Testing
 private struct First: TaskPayload { var text: String }
 private struct Second: TaskPayload { var text: String }
 
-/// Tasks that were parked because their handler could not read them.
+/// Tasks parked because their handler couldn't decode them.
 @Suite(.virtualTime) struct ParkedTaskTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// There are more other tasks than one look covers.
-  @Test func `a fallback gets the tasks that are behind many others`() async throws {
+  /// There are more other tasks than one page of a lookup contains.
+  @Test func `a fallback handler gets parked tasks that come after many others`() async throws {
     let store = InMemoryStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(First.self) { _, _ in }

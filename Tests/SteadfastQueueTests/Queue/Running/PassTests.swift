@@ -3,15 +3,17 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a pass ends.
+/// The end of a pass.
 @Suite(.virtualTime) struct PassTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A worker yields after each 256th attempt, and its last claim may be in flight then.
+  /// A worker yields after every 256th attempt, and its last claim may be in flight at that time.
   @Test(arguments: 253...258)
-  func `it performs what a handler enqueues, whatever its other workers do`(count: Int)
+  func `a pass performs tasks that its handlers enqueue, at any point of the other workers`(
+    count: Int
+  )
     async throws
   {
     let queue = TaskQueue(

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RebaseTests {
-  @Test func `a queue moves dates back when its store works again`() async throws {
+  @Test func `a queue moves dates back after its store recovers`() async throws {
     let (store, clock) = (FaultInjectingStore(InMemoryStore()), VirtualClock())
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal() }
@@ -20,9 +20,9 @@ import Testing
     #expect(try await task.record()?.failedDate == before - 3600)
   }
 
-  /// No claim has seen the new date when the attempt ends.
+  /// The attempt ends before any claim detects the new date.
   @Test(arguments: [false, true])
-  func `a clock that is set back during an attempt of a pass delays neither retry nor sleep`(
+  func `setting the clock back during an attempt delays neither its retry nor its sleep`(
     sleeps: Bool
   ) async throws {
     let clock = VirtualClock()

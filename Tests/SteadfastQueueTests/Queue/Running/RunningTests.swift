@@ -46,7 +46,7 @@ import Testing
     #expect(log.entries == ["first"] + (1...20).map(String.init))
   }
 
-  @Test func `a task that performs itself needs no closure`() async throws {
+  @Test func `a PerformableTask needs no closure`() async throws {
     struct Sync: PerformableTask {
       static let log = Log<Int>()
       func perform(in context: TaskContext) async throws { Self.log.add(context.retryCount) }
@@ -58,7 +58,7 @@ import Testing
     #expect(Sync.log.entries == [0])
   }
 
-  @Test func `a handler may enqueue, and what it enqueues is performed in the same pass`()
+  @Test func `tasks that a handler enqueues are performed in the same pass`()
     async throws
   {
     let queue = await queue()
@@ -73,8 +73,7 @@ import Testing
   }
 
   @Test(arguments: [2, 5])
-  func `as many tasks are performed at a time as the configuration allows`(limit: Int) async throws
-  {
+  func `a queue performs as many tasks at a time as configured`(limit: Int) async throws {
     let queue = await queue(concurrency: limit)
     let gate = Waiters<Void>()
     let running = Log<Int>()
@@ -101,13 +100,13 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a caller that adds one task after another lets a worker perform them at the same time`()
+  func `enqueueing tasks in a loop yields to the workers`()
     async throws
   {
     let queue = await queue()
     try await withRunning(queue) {
       for number in 0..<2_000 { try await queue.enqueue(Note("\(number)")) }
-      // One thread does all this: no task would be performed if the caller did not yield.
+      // Everything runs on one thread, so no task would be performed if the caller didn't yield.
       #expect(log.entries.count > 1_000)
     }
   }
@@ -127,7 +126,7 @@ import Testing
     #expect(outcome == .succeeded)
   }
 
-  @Test func `a new task with an earlier date is not held up by the timer`() async throws {
+  @Test func `a new task with an earlier date isn't delayed by the timer`() async throws {
     try await withVirtualTime { time in
       let (clock, log) = (time.clock, Log<String>())
       let start = clock.date
@@ -145,7 +144,7 @@ import Testing
     }
   }
 
-  @Test func `a system clock that jumps forward is noticed within a minute`() async throws {
+  @Test func `a forward jump of the system clock is detected within a minute`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("tomorrow"), availableDate: clock.date + 86_400)
     let outcome = try await withRunning(queue) {
@@ -169,7 +168,8 @@ import Testing
     }
   }
 
-  @Test func `a run after shutdown throws, look-ups and enqueueing go on`() async throws {
+  @Test func `after a shutdown, a run throws, but lookups and enqueueing still work`() async throws
+  {
     let queue = await queue()
     await queue.shutDown()
     let error = await #expect(throws: TaskQueueError.self) { try await queue.run() }
@@ -216,7 +216,7 @@ import Testing
     #expect(log.entries.sorted() == ["1", "2", "3"])
   }
 
-  @Test func `a task that is done in spite of being cancelled has succeeded`() async throws {
+  @Test func `a cancelled attempt that returns counts as a success`() async throws {
     let queue = await queue()
     await queue.register(Note.self) { _, _ in try? await clock.sleep(for: .seconds(1000)) }
     let task = try await queue.enqueue(Note("stubborn"))
@@ -229,7 +229,7 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `a paused queue begins nothing until it is resumed`() async throws {
+  @Test func `a paused queue starts nothing until it is resumed`() async throws {
     let queue = await queue()
     await queue.pause()
     #expect(queue.isPaused)
@@ -246,7 +246,7 @@ import Testing
 
   // MARK: Crash loops
 
-  @Test func `a task that interrupts its process too often is abandoned, not performed`()
+  @Test func `a task that was interrupted too often is abandoned instead of performed`()
     async throws
   {
     let store = InMemoryStore()
@@ -262,7 +262,7 @@ import Testing
 
   // MARK: Arguments
 
-  @Test func `arguments that make no sense are named`() async throws {
+  @Test func `errors name the invalid argument`() async throws {
     let queue = await queue()
     let negative = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note(""), maxRetries: -1)

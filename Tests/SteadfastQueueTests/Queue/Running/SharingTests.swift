@@ -14,7 +14,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue in a process of its own, whose tasks take as many seconds as their texts say.
+  /// A queue in its own process, whose tasks take the number of seconds in their text.
   private func queue(_ name: String, _ process: SharedStore.Process) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,
@@ -32,7 +32,7 @@ import Testing
     return queue
   }
 
-  @Test func `each task is performed by one of the queues`() async throws {
+  @Test func `each task is performed by exactly one of the queues`() async throws {
     let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
     let tasks = try await a.enqueue(contentsOf: (1...20).map { Note("\($0)") })
     try await withRunning(a) {
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a hint of the store is faster than the next poll`(givesHints: Bool) async throws {
+  func `a hint from the store is faster than the next poll`(givesHints: Bool) async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
     let a = TaskQueue(persistence: store.process(), clock: clock)
     let b = await queue("b", store.process())
@@ -60,7 +60,7 @@ import Testing
     #expect(log.entries.first.map { $0.hasSuffix("at 1") } ?? false == givesHints)
   }
 
-  @Test func `a caller learns outcomes from the store's hints`() async throws {
+  @Test func `hints from the store notify callers of outcomes`() async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(500)), givesHints: true)
     let retaining = TaskQueueConfiguration(succeededRetention: .forever)
     let a = TaskQueue(persistence: store.process(), configuration: retaining, clock: clock)
@@ -76,7 +76,7 @@ import Testing
     }
   }
 
-  @Test func `a clock that goes back moves no dates in a shared store`() async throws {
+  @Test func `a clock that moves back doesn't adjust dates in a shared store`() async throws {
     let queue = TaskQueue(persistence: store.process(), clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal() }
     let task = try await queue.enqueue(Note("0"))
@@ -89,7 +89,7 @@ import Testing
     #expect(after.failedDate == before.failedDate && after.availableDate == before.availableDate)
   }
 
-  @Test func `a claim is extended for as long as the task is performed`() async throws {
+  @Test func `a lease is extended while its task runs`() async throws {
     let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
     let task = try await a.enqueue(Note("600"))
     try await withRunning(a) {
@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(arguments: [Retention.none, .forever])
-  func `a waiter gets a success that takes longer to store than a poll`(
+  func `a waiter gets a success even if storing it takes longer than the poll interval`(
     retention: Retention
   ) async throws {
     let slow = FaultInjectingStore(store.process())
@@ -114,7 +114,7 @@ import Testing
     #expect(clock.now.offset == .seconds(12))
   }
 
-  @Test func `a claim is extended while a cancelled attempt winds down`() async throws {
+  @Test func `a lease is extended while a cancelled attempt winds down`() async throws {
     let time = try #require(VirtualTime.current)
     let a = TaskQueue(name: "a", persistence: store.process(), clock: clock)
     await a.register(Note.self) { [clock, log] _, _ in
@@ -138,7 +138,7 @@ import Testing
     #expect(try await b.count == 0)
   }
 
-  @Test func `a claim is extended until it is stored how the attempt ended`() async throws {
+  @Test func `a lease is extended until the result of the attempt is stored`() async throws {
     let held = FaultInjectingStore(store.process())
     held.inject(.hang) { $0.changes.contains("succeed") }
     let a = TaskQueue(name: "a", persistence: held, clock: clock)
@@ -156,7 +156,7 @@ import Testing
     #expect(try await b.count == 0)
   }
 
-  @Test func `a queue whose claims were not extended in time does not take its tasks back`()
+  @Test func `a queue that extends its leases too late doesn't claim its running tasks again`()
     async throws
   {
     let late = FaultInjectingStore(store.process())
@@ -171,13 +171,13 @@ import Testing
       try await clock.sleep(for: .seconds(300))
       log.add("ends")
     }
-    // The queue looks for a second task every five seconds.
+    // The queue polls for a second task every five seconds.
     let task = try await queue.enqueue(Note("300"))
     try await withRunning(queue) { try await queue.waitUntilGone(task.id, on: clock) }
     #expect(log.entries == ["begins (0)", "ends"])
   }
 
-  @Test func `tasks of a process that is gone are taken over when their leases run out`()
+  @Test func `tasks of a terminated process are taken over when their leases expire`()
     async throws
   {
     let dying = store.process()
@@ -191,7 +191,7 @@ import Testing
       group.cancelAll()
       dying.revive()
     }
-    // The process that was gone has ended its attempt, but could not store that in time.
+    // The terminated process ended its attempt, but couldn't store the result in time.
     #expect(
       log.entries == [
         "a begins 30 (0) at 0", "a ends 30", "b begins 30 (1) at 60",
@@ -200,8 +200,7 @@ import Testing
     )
   }
 
-  @Test func `an attempt that has lost its task is cancelled, and overwrites nothing`() async throws
-  {
+  @Test func `an attempt that lost its lease is cancelled, and overwrites nothing`() async throws {
     let suspended = store.process()
     let (a, b) = (await queue("a", suspended), await queue("b", store.process()))
     let task = try await a.enqueue(Note("300"))
@@ -221,7 +220,7 @@ import Testing
     )
   }
 
-  @Test func `a task that another process has added is found`() async throws {
+  @Test func `a task added by another process is found`() async throws {
     let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(3_601))
@@ -231,7 +230,7 @@ import Testing
     #expect(log.entries.first == "a begins 1 (0) at 3605")
   }
 
-  @Test func `a lost task is not reported as cancelled, and waiting for its outcome ends`()
+  @Test func `a lost task isn't reported as cancelled, and waiting for its outcome ends`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
@@ -239,8 +238,8 @@ import Testing
     let pa = shared.process()
     let a = TaskQueue(name: "a", persistence: pa, clock: clock)
     let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
-    await a.register(handler: Hooked(log: log, name: "a", clock: clock))
-    await b.register(handler: Hooked(log: log, name: "b", clock: clock))
+    await a.register(handler: LoggingHandler(log: log, name: "a", clock: clock))
+    await b.register(handler: LoggingHandler(log: log, name: "b", clock: clock))
     let task = try await a.enqueue(Note("x"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
@@ -252,14 +251,14 @@ import Testing
         #expect(!log.entries.contains("a willEnd cancelled"), "\(log.entries)")
         try await clock.sleep(for: .seconds(1000))
         #expect(try await b.contains(task.id) == false)
-        // The task was not retained, and only the other process knows how it ended.
+        // The task wasn't retained, so only the other process knows its outcome.
         let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
         #expect(error?.code == .unknownTask)
       }
     }
   }
 
-  @Test func `a task that another process performs is left alone`() async throws {
+  @Test func `a task that runs in another process can't be cancelled`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let slow = FaultInjectingStore(shared.process())
     slow.inject(.delay(.seconds(10), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
@@ -277,8 +276,11 @@ import Testing
         try await clock.sleep(for: .milliseconds(5100))
         let task = try await b.enqueue(Note("x"), maxRetries: 5)
         try await clock.sleep(for: .seconds(2))
-        let said = try await a.cancel(task.id)
-        #expect(!said, "a task that another process performs is left alone; log \(log.entries)")
+        let isCancelled = try await a.cancel(task.id)
+        #expect(
+          !isCancelled,
+          "a task that runs in another process was cancelled; log \(log.entries)"
+        )
         try await clock.sleep(for: .seconds(12))
       }
       let states = try await a.tasks().map(\.state)
@@ -289,14 +291,14 @@ import Testing
 }
 
 extension TaskQueue {
-  /// Returns when the store does not know the task any more.
+  /// Waits until the store no longer contains the task.
   nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
     while try await contains(id) { try await clock.sleep(for: .seconds(1)) }
   }
 }
 
-/// Notes that a task leaves.
-private struct Hooked: TaskHandler {
+/// A handler that logs its attempts and the outcomes of its tasks.
+private struct LoggingHandler: TaskHandler {
   let log: Log<String>
   let name: String
   let clock: VirtualClock

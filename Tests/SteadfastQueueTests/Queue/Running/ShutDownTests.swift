@@ -15,7 +15,7 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose tasks take as many seconds as their texts say.
+  /// A queue whose tasks take the number of seconds in their text.
   private func queue(_ store: some Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
@@ -28,7 +28,8 @@ import Foundation
     return queue
   }
 
-  @Test func `attempts that end within the limit count, the other tasks are released unchanged`()
+  @Test
+  func `attempts that end within the limit count, and the other tasks are released unchanged`()
     async throws
   {
     let queue = await queue()
@@ -47,7 +48,7 @@ import Foundation
     #expect(left.map(\.retryCount) == [0])
   }
 
-  @Test func `it returns as soon as all attempts have ended`() async throws {
+  @Test func `a shutdown returns as soon as all attempts have ended`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("20"))
     try await withThrowingTaskGroup { group in
@@ -59,7 +60,7 @@ import Foundation
     }
   }
 
-  @Test func `a handler that ignores its cancellation is waited for`() async throws {
+  @Test func `a shutdown waits for a handler that ignores its cancellation`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [clock] _, _ in
       await withUncancelled { try? await clock.sleep(for: .seconds(100)) }
@@ -75,7 +76,7 @@ import Foundation
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `a queue that does not run is shut down at once`() async throws {
+  @Test func `an idle queue is shut down at once`() async throws {
     let queue = await queue()
     await queue.shutDown(within: .seconds(3_600))
     await #expect(throws: TaskQueueError.self) { try await queue.run() }
@@ -83,7 +84,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a destroyed queue has lost its tasks, and refuses new ones`(
+  func `a destroyed queue has no tasks, and rejects new ones`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -104,7 +105,8 @@ import Foundation
     }
   }
 
-  @Test func `destroying deletes the file, and a new queue may be made in its place`() async throws
+  @Test func `destroying a queue deletes its file, and a new queue may use the same URL`()
+    async throws
   {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
@@ -121,7 +123,7 @@ import Foundation
     }
   }
 
-  @Test func `statistics count the tasks that are there and those that were done`() async throws {
+  @Test func `statistics count remaining and completed tasks`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("10"))
     try await queue.enqueue(Note("30"))
@@ -138,7 +140,7 @@ import Foundation
   }
 }
 
-/// Runs the body so that a cancellation of the caller does not reach it.
+/// Runs the body without propagating the caller's cancellation.
 private func withUncancelled(_ body: @escaping @Sendable () async -> Void) async {
   await Task(executorPreference: RealWork.taskExecutor) { await body() }.value
 }

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Queues on one store whose clocks differ, and stores that look for run-out claims seldom.
+/// Queues with different clocks on one store, and stores that rarely look for expired leases.
 @Suite(.virtualTime) struct StoreClockTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose clock is ahead, and whose tasks take as many seconds as their texts say.
+  /// A queue whose clock is ahead, and whose tasks take the number of seconds in their text.
   private func queue(
     _ name: String,
     _ store: any Persistence,
@@ -33,7 +33,7 @@ import Testing
   }
 
   @Test(arguments: [61.0, -61, 86_400])
-  func `queues whose clocks differ take no live tasks from each other`(
+  func `queues with different clocks don't claim each other's running tasks`(
     seconds: Double
   ) async throws {
     let store = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [61.0, -61])
-  func `a claim of a process that is gone runs out by the store's clock`(
+  func `a lease of a terminated process expires by the store's clock`(
     seconds: Double
   ) async throws {
     let store = SharedStore(
@@ -66,14 +66,15 @@ import Testing
       group.cancelAll()
       dying.revive()
     }
-    // The next date of a claim is one of the queue that asks: it need not poll. By a clock that is
-    // slow, the task is available a second later.
+    // A claim's next date uses the clock of the claiming queue, which needn't poll. With a slow
+    // clock, the task is available a second later.
     let date = seconds < 0 ? 61 : 60
     #expect(log.entries.contains("b begins 30 (1) at \(date)"), "\(log.entries)")
     #expect(log.entries.count { $0.hasPrefix("b begins") } == 1)
   }
 
-  @Test func `a store that looks seldom loses nothing, and is not asked all the time`()
+  @Test
+  func `a store that rarely looks for expired leases loses nothing, and isn't polled constantly`()
     async throws
   {
     let store = SharedStore(
@@ -103,7 +104,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store that always says to look again is asked once a second`(
+  func `a store that always requests another claim is called once a second`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -115,12 +116,12 @@ import Testing
       #expect(try await queue.count == 0)
       #expect(log.entries.count == 42)
       let claims = counted.calls.count { $0.kind == .claim }
-      // Each task, each second, and the claims around a task.
+      // One claim for each task and each second, and some around a task.
       #expect(claims < 20 + 100 + 25, "\(claims) claims")
     }
   }
 
-  @Test func `a pass over a store that always says to look again ends`() async throws {
+  @Test func `a pass ends even if the store always requests another claim`() async throws {
     let counted = FaultInjectingStore(Hasty(base: InMemoryStore()))
     let queue = await queue("a", counted)
     try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
@@ -129,7 +130,7 @@ import Testing
   }
 }
 
-/// A store that never looks for the next date.
+/// A store that always requests another claim at once.
 private struct Hasty: ForwardingStore {
   let base: any Persistence
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Uses one queue from many threads, for the thread sanitizer and for bugs that need real threads.
+/// Uses a queue from many threads, for the thread sanitizer and for bugs that need real threads.
 @Suite struct StressTests {
   private static let producers = 64
   private static let observers = 10
@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `nothing is lost or done twice when many threads use a queue`(
+  func `many threads use a queue without losing or repeating a task`(
     appliesAtOnce: Bool
   ) async throws {
     let tally = Mutex(Tally())
@@ -65,7 +65,7 @@ import Testing
     #expect(queue.machine.withLock { $0.requests.isEmpty })
   }
 
-  /// Adds tasks, cancels some of them, and waits for all of their ends.
+  /// Adds tasks, cancels some of them, and returns all outcomes.
   private static func produce(
     _ count: Int,
     _ number: Int,
@@ -87,7 +87,7 @@ import Testing
     return outcomes
   }
 
-  /// Pauses the queue now and then as it goes on; leaves it unpaused.
+  /// Repeatedly pauses and resumes the queue.
   private static func pauseAndResume(_ queue: TaskQueue) async {
     var count = 0
     for await _ in queue.events {
@@ -100,7 +100,7 @@ import Testing
   }
 }
 
-/// A store in memory whose `appliesAtOnce` can be chosen.
+/// A store in memory with a configurable `appliesAtOnce`.
 private final class GatheringStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let appliesAtOnce: Bool

@@ -3,7 +3,7 @@ import TestSupport
 
 @testable import SteadfastQueue
 
-/// A store in which something happens before a batch that sets a schedule.
+/// A store that runs an action before the next batch.
 final class InterruptedStore: ForwardingStore {
   let base: any Persistence
   let appliesAtOnce = true

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Dates that pass while no queue runs, or while the occurrence before is under way.
+/// Dates that pass while no queue runs, or while the previous occurrence runs.
 @Suite(.virtualTime) struct MissedOccurrenceTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  /// Makes a schedule, lets these hours pass, and runs the queue for half an hour.
-  private func rest(
+  /// Makes a schedule, waits for the given hours, and then runs a queue for half an hour.
+  private func missedTexts(
     _ missed: MissedOccurrences,
     hours: Double,
     overlaps: Bool = false,
@@ -29,32 +29,34 @@ import Testing
     return await texts
   }
 
-  @Test func `a date that is late is made up for`() async throws {
-    #expect(try await rest(.once(), hours: 1.25) == [])
+  @Test func `a missed date is made up for`() async throws {
+    #expect(try await missedTexts(.once(), hours: 1.25) == [])
     #expect(bench.log.entries == [Occasion(text: "a", date: 1, now: 1.25, isLate: true)])
   }
 
   @Test(arguments: [false, true])
-  func `one occurrence stands for several dates`(overlaps: Bool) async throws {
-    #expect(try await rest(.once(), hours: 5.25, overlaps: overlaps) == ["s: 4 made up for"])
+  func `one occurrence makes up for several dates`(overlaps: Bool) async throws {
+    #expect(try await missedTexts(.once(), hours: 5.25, overlaps: overlaps) == ["s: 4 made up for"])
     #expect(
       bench.log.entries == [Occasion(text: "a", date: 5, now: 5.25, isLate: true, missed: 4)]
     )
   }
 
-  @Test func `nothing is made up for when it is too late`() async throws {
-    #expect(try await rest(.once(within: .seconds(600)), hours: 5.25) == ["s: 5 skipped"])
+  @Test func `dates are skipped if the latest is too old`() async throws {
+    #expect(try await missedTexts(.once(within: .seconds(600)), hours: 5.25) == ["s: 5 skipped"])
     #expect(bench.log.entries == [])
   }
 
-  @Test func `dates are skipped, and the next one is in time`() async throws {
-    #expect(try await rest(.skip, hours: 5.75) == ["s: 5 skipped"])
+  @Test func `missed dates are skipped, and the next one is on time`() async throws {
+    #expect(try await missedTexts(.skip, hours: 5.75) == ["s: 5 skipped"])
     #expect(bench.log.entries == [Occasion(text: "a", date: 6, now: 6)])
   }
 
   @Test(arguments: [false, true])
   func `each date is made up for, up to the limit`(overlaps: Bool) async throws {
-    #expect(try await rest(.each(atMost: 3), hours: 5.25, overlaps: overlaps) == ["s: 2 skipped"])
+    #expect(
+      try await missedTexts(.each(atMost: 3), hours: 5.25, overlaps: overlaps) == ["s: 2 skipped"]
+    )
     #expect(bench.log.entries.map(\.date) == [3, 4, 5])
     #expect(bench.log.entries.allSatisfy { $0.now == 5.25 && $0.isLate && $0.missed == 0 })
   }
@@ -64,10 +66,10 @@ import Testing
     (.skip, [1, 4], ["s: 2 skipped"]),
     (.each(atMost: 12), [1, 2, 3], []),
   ])
-  func `dates that come while the occurrence before runs are missed`(
+  func `dates during the previous occurrence are missed`(
     missed: MissedOccurrences,
     dates: [Double],
-    told: [String]
+    expected: [String]
   ) async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 2.5"), missed: missed)
@@ -75,10 +77,10 @@ import Testing
     async let texts = bench.missed(events)
     try await withRunning(queue) { try await bench.advance(hours: 6.2) }
     #expect(bench.log.entries.map(\.date) == dates)
-    #expect(await texts.prefix(told.count) == told[...])
+    #expect(await texts.prefix(expected.count) == expected[...])
   }
 
-  @Test func `an occurrence may overlap with the one before`() async throws {
+  @Test func `an occurrence may overlap with the previous one`() async throws {
     let queue = await bench.queue(InMemoryStore(), workers: 4)
     try await queue.schedule("s", .hours, Note("takes 2.5"), overlaps: true)
     try await withRunning(queue) {
@@ -89,7 +91,7 @@ import Testing
     }
   }
 
-  @Test func `a retry belongs to its date, and knows what was missed`() async throws {
+  @Test func `a retry has the date and the missed count of its occurrence`() async throws {
     let store = InMemoryStore()
     let queue = await bench.queue(store)
     try await queue.schedule("s", .hours, Note("retries"))
@@ -99,7 +101,7 @@ import Testing
     #expect(bench.log.entries.map(\.missed) == [2, 2])
   }
 
-  @Test func `an occurrence that was moved by hand begins when it was told to`() async throws {
+  @Test func `a rescheduled occurrence starts at its new date`() async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("a"))
@@ -108,7 +110,7 @@ import Testing
     try await withRunning(first) { try await bench.advance(hours: 3.5) }
     #expect(bench.log.entries.map(\.date) == [1, 2, 3])
     #expect(bench.log.entries.map(\.now) == [2.5, 2.5, 3])
-    // Or earlier.
+    // An occurrence can also be performed early.
     let queue = await bench.queue(store)
     let next = try #require(try await queue.tasks().first?.id)
     try await queue.performNow(next)

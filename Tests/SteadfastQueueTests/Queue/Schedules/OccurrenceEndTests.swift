@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Whatever ends an occurrence, the next one is there.
+/// However an occurrence ends, the next one follows.
 @Suite(.virtualTime) struct OccurrenceEndTests {
   let bench: ScheduleBench
 
@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `an occurrence that is cancelled or removed is followed by the next`(
+  func `the next occurrence follows a cancelled or removed one`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  @Test func `all are cancelled once, and the next ones stay`() async throws {
+  @Test func `cancelling all tasks doesn't cancel the occurrences that follow`() async throws {
     let queue = await bench.queue(InMemoryStore())
     for name in ["s", "t", "u"] { try await queue.schedule(name, .hours, Note(name)) }
     try await queue.schedule("yearly", .cron("@yearly", in: .gmt), Note("y"))
@@ -41,7 +41,7 @@ import Testing
     #expect(try await dates(queue).sorted() == [2, 2, 2, 2 * 365 * 24])
   }
 
-  @Test func `an occurrence that is cancelled while it runs is followed by the next`()
+  @Test func `the next occurrence follows one that is cancelled while it runs`()
     async throws
   {
     let queue = await bench.queue(InMemoryStore())
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `an occurrence that is abandoned is followed by the next, and can be restarted`()
+  @Test func `the next occurrence follows an abandoned one, which can be restarted`()
     async throws
   {
     let queue = await bench.queue(InMemoryStore())
@@ -68,14 +68,14 @@ import Testing
       try await bench.advance(hours: 0.1)
       #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2])
       #expect(bench.log.entries.map(\.missed) == [0, 0, 0, 0])
-      // The schedule goes on as it did.
+      // The schedule isn't affected.
       #expect(try await dates(queue) == [3])
       try await bench.advance(hours: 1)
       #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2, 3])
     }
   }
 
-  @Test func `a restarted occurrence that waits stays the current one`() async throws {
+  @Test func `restarting a waiting occurrence doesn't replace it`() async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("a"))
     let id = try #require(try await queue.tasks().first?.id)
@@ -87,12 +87,12 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `an occurrence that is missing is put back when the queue runs`(isPast: Bool) async throws {
+  func `a missing occurrence is added again when the queue runs`(isPast: Bool) async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("a"))
     let id = try #require(try await first.tasks().first?.id)
-    // As a program does that knows nothing of schedules.
+    // Like a program that doesn't support schedules.
     _ = try await store.apply(
       [.cancel(.unclaimed(id), at: bench.start, retains: false)],
       durability: .durable
@@ -102,7 +102,7 @@ import Testing
     let queue = await bench.queue(store)
     try await withRunning(queue) { try await bench.advance(hours: 1.2) }
     #expect(bench.log.entries.map(\.date) == (isPast ? [2, 3] : [1]))
-    // Or when the application makes the schedule again.
+    // It is also added again when the application makes the schedule again.
     let next = try #require(try await queue.tasks().first?.id)
     _ = try await store.apply(
       [.cancel(.unclaimed(next), at: bench.start, retains: true)],
@@ -112,7 +112,9 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `what ends together is followed by all that come next, in one batch`() async throws {
+  @Test func `occurrences that end in one batch and their followers are stored in the same batch`()
+    async throws
+  {
     let store = FaultInjectingStore(appliesAtOnce: true)
     let queue = await bench.queue(store)
     for index in 0..<30 { try await queue.schedule("s\(index)", .hours, Note("a")) }
@@ -122,7 +124,7 @@ import Testing
     #expect(try await dates(queue) == Array(repeating: 2, count: 30))
   }
 
-  @Test func `tags, options and backoff are those of the schedule each time`() async throws {
+  @Test func `each occurrence has the schedule's tags, options and backoff`() async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule(
       "s",

@@ -4,13 +4,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What happens between the claim of an occurrence and the call of its handler.
+/// The time between the claim of an occurrence and the call of its handler.
 @Suite(.virtualTime) struct OccurrenceStartTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  @Test func `an occurrence that is cancelled while it waits for the store is not performed`()
+  @Test func `an occurrence cancelled while it waits for the store isn't performed`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -22,7 +22,7 @@ import Testing
       try await bench.advance(hours: 0.5)
       store.inject(.transientError, times: nil) { $0.kind == .value }
       try await bench.advance(hours: 1)
-      // It was claimed, and its schedule can't be read.
+      // The occurrence was claimed, but its schedule can't be read.
       #expect(try await task.record()?.state == .running)
       #expect(try await task.cancel())
       store.restore()

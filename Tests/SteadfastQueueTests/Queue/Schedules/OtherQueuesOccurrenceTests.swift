@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Occurrences that are ended by a queue of the store whose schedule they are not.
+/// Occurrences that end through another queue than that of their schedule.
 @Suite(.virtualTime) struct OtherQueuesOccurrenceTests {
   let bench: ScheduleBench
   private let names = ["a", "b", "default"]
@@ -26,7 +26,7 @@ import Testing
     return group
   }
 
-  /// Returns the hours of the tasks of each queue.
+  /// Returns the hours of each queue's tasks.
   private func dates(_ group: TaskQueueGroup) async throws -> [String: [Double]] {
     Dictionary(grouping: try await group.tasks(), by: \.queue)
       .mapValues { $0.map { bench.hours($0.availableDate) } }
@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what one queue of a group ends is followed by the next of the queue that it is of`(
+  func `the next occurrence follows in its own queue if another queue of the group ends one`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -65,7 +65,9 @@ import Testing
     }
   }
 
-  @Test func `what ends together is followed by all that come next, in one batch`() async throws {
+  @Test func `occurrences that end in one batch and their followers are stored in the same batch`()
+    async throws
+  {
     let store = FaultInjectingStore(appliesAtOnce: true)
     let group = try await group(on: store)
     let before = store.calls.count { $0.kind == .apply }
@@ -73,12 +75,13 @@ import Testing
     #expect(store.calls.count { $0.kind == .apply } == before + 1)
   }
 
-  @Test func `the queue that runs learns of the occurrence, and tells its observers`() async throws
+  @Test func `the running queue is notified of a new occurrence, and reports missed dates`()
+    async throws
   {
     let group = try await group()
     let (a, b) = (try group.queue(named: "a"), try group.queue(named: "b"))
     let events = [a.events, b.events]
-    async let told = withTaskGroup { tasks in
+    async let reported = withTaskGroup { tasks in
       for (index, events) in events.enumerated() {
         tasks.addTask {
           await events.reduce(into: [String]()) { texts, event in
@@ -103,13 +106,13 @@ import Testing
       try await tasks.waitForAll()
     }
     #expect(bench.log.entries.filter { $0.text == "b" }.map(\.date) == [3])
-    // Of the dates 1, 2 and 3, the first is cancelled, and the last stands for the second one.
+    // Of the dates 1, 2 and 3, the first is cancelled, and the last makes up for the second.
     let fromA = Array(repeating: "0: enqueued", count: 4)
-    #expect(await told == fromA + ["1: 1 missed", "1: enqueued", "1: enqueued"])
+    #expect(await reported == fromA + ["1: 1 missed", "1: enqueued", "1: enqueued"])
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a queue that is in no group ends the occurrences of one`(kind: StoreKind) async throws {
+  func `a queue outside the group can end occurrences of the group`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let group = try await group(on: store)
       let operating = TaskQueue(persistence: store, clock: bench.clock)
@@ -118,7 +121,7 @@ import Testing
       #expect(try await dates(group) == ["": [2], "a": [2], "b": [2]])
       try await withRunning(group, hours: 2.5)
       #expect(bench.log.entries.map(\.date) == [2, 2, 2])
-      // It need not have their handlers.
+      // This queue needs no handlers for the group's tasks.
       await operating.shutDown()
       for await event in events {
         if case .unhandled(let record, _) = event { #expect(record.queue == "") }
@@ -126,7 +129,7 @@ import Testing
     }
   }
 
-  @Test func `a process goes on with what another one ends that does not have the queue`()
+  @Test func `an occurrence ended by a process without its queue is followed by the next`()
     async throws
   {
     let shared = SharedStore(
@@ -146,8 +149,7 @@ import Testing
     #expect(try await dates(other) == ["a": [2], "b": [3]])
   }
 
-  @Test func `an occurrence that its queue claims in between has no other beside it`() async throws
-  {
+  @Test func `an occurrence that its queue claims in the meantime isn't duplicated`() async throws {
     let shared = SharedStore(
       StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
     )
@@ -166,7 +168,7 @@ import Testing
       await running.shutDown()
       try await tasks.waitForAll()
     }
-    // The dates that came in between are made up for once.
+    // One occurrence makes up for the dates in between.
     #expect(bench.log.entries.map(\.date) == [1, 3])
     #expect(bench.log.entries.map(\.now) == [1, 3.5])
   }

@@ -5,13 +5,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that a process parks, and another one goes on with.
+/// Schedules that one process parks, and another one continues.
 @Suite(.virtualTime) struct ParkedScheduleTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  /// Parks a schedule, as a process does that can't make its zone.
+  /// Parks a schedule, like a process that doesn't support its time zone.
   private func park(_ store: some Persistence) async throws {
     let key = ScheduleKey("s")
     let bytes = try #require(try await store.value(named: key.valueName))
@@ -26,7 +26,7 @@ import Testing
     #expect(outcomes.allSatisfy { $0 == .done })
   }
 
-  @Test func `a queue that runs goes on with a schedule within the hour`() async throws {
+  @Test func `a running queue continues a parked schedule within an hour`() async throws {
     let shared = SharedStore(
       StoreSharing(leaseDuration: .seconds(600), pollInterval: .seconds(60))
     )
@@ -44,7 +44,7 @@ import Testing
     #expect(bench.log.entries.last?.now == 3)
   }
 
-  @Test func `each run of a queue goes on with a schedule`() async throws {
+  @Test func `each run of a queue continues parked schedules`() async throws {
     let store = InMemoryStore()
     let queue = await bench.queue(store)
     try await queue.schedule("s", .hours, Note("a"))

@@ -5,13 +5,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that are made again, and are not the same.
+/// Schedules that are replaced with different ones.
 @Suite(.virtualTime) struct ScheduleChangeTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  @Test func `an overdue occurrence gets another payload, and is performed`() async throws {
+  @Test func `an overdue occurrence gets the new payload, and is performed`() async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("old"), options: TaskOptions(priority: .low))
@@ -28,7 +28,7 @@ import Testing
     )
   }
 
-  @Test func `an occurrence that was moved keeps its date when its payload changes`() async throws {
+  @Test func `a rescheduled occurrence retains its date when its payload changes`() async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("old"))
     let id = try #require(try await queue.tasks().first?.id)
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: [(0.5, []), (1.25, ["s: 1 skipped"]), (3.25, ["s: 3 skipped"])])
-  func `dates that a new rule drops are told`(hours: Double, told: [String]) async throws {
+  func `dates skipped by a new rule are reported`(hours: Double, expected: [String]) async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("old"))
     try await bench.advance(hours: hours)
@@ -48,12 +48,12 @@ import Testing
     async let texts = bench.missed(events)
     try await queue.schedule("s", .every(.seconds(86_400)), Note("new"))
     try await withRunning(queue) { try await bench.advance(hours: 0.1) }
-    #expect(await texts == told)
+    #expect(await texts == expected)
     #expect(bench.log.entries.isEmpty)
     #expect(try await queue.count == 1)
   }
 
-  @Test func `texts that look the same are not the same payload`() async throws {
+  @Test func `texts with different bytes are different payloads`() async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("e\u{301}"))
     try await queue.schedule("s", .hours, Note("\u{E9}"))
@@ -63,7 +63,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a schedule as large as it may be can be parked, and stand for missed dates`()
+  @Test func `a schedule of the maximum size can still be parked, and make up for missed dates`()
     async throws
   {
     let store = InMemoryStore()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that have gone on by a clock that was ahead, and was set right.
+/// Schedules that ran while the clock was ahead, before it was corrected.
 @Suite(.virtualTime) struct ScheduleClockTests {
   private static let year = 365.0 * 24
 
@@ -13,14 +13,14 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  /// Sets the clock to some hours after the beginning of the test.
+  /// Sets the clock to the given number of hours after the start of the test.
   private func setClock(to hours: Double) { bench.clock.setDate(bench.start + hours * 3_600) }
 
   private func date(of queue: TaskQueue) async throws -> Double? {
     try await queue.tasks().first?.id.occurrenceDate.map(bench.hours)
   }
 
-  /// Returns a store whose schedule has gone on by a clock that was a year ahead, and is set right.
+  /// Returns a store whose schedule ran while the clock was a year ahead, and corrects the clock.
   private func storeOfYearAhead() async throws -> InMemoryStore {
     let store = InMemoryStore()
     let queue = await bench.queue(store)
@@ -32,7 +32,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a schedule goes on when the clock was a year ahead`(isMadeAgain: Bool) async throws {
+  func `a schedule continues after the clock was a year ahead`(isMadeAgain: Bool) async throws {
     let store = try await storeOfYearAhead()
     let queue = await bench.queue(store)
     if isMadeAgain { try await queue.schedule("s", .hours, Note("a")) }
@@ -43,14 +43,16 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a queue that runs goes on when the clock is set back by a year`() async throws {
+  @Test func `a schedule of a running queue continues when the clock is set back by a year`()
+    async throws
+  {
     let queue = await bench.queue(InMemoryStore())
     setClock(to: Self.year)
     try await queue.schedule("s", .hours, Note("a"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.25)
       setClock(to: 0)
-      // The next claim sees the clock.
+      // The next claim detects the new date.
       try await queue.enqueue(Note("b"))
       try await bench.advance(hours: 1.25)
     }
@@ -59,7 +61,7 @@ import Testing
   }
 
   @Test(arguments: [nil, StoreSharing()])
-  func `a rule or a payload that changes is used from the date on that the clock shows`(
+  func `a changed rule or payload applies from the clock's current date`(
     sharing: StoreSharing?
   ) async throws {
     let alone = InMemoryStore()
@@ -83,8 +85,7 @@ import Testing
     #expect(try await last.count == 1)
   }
 
-  @Test func `no date comes again when the clock goes back by less than three hours`() async throws
-  {
+  @Test func `no date is repeated if the clock moves back by less than three hours`() async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("a"))
@@ -96,8 +97,7 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 2, 3, 4])
   }
 
-  @Test func `dates that a caller has cancelled do not come again, however far ahead`() async throws
-  {
+  @Test func `cancelled dates aren't repeated, even if they are far ahead`() async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("a"))
@@ -108,7 +108,7 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [10, 11])
   }
 
-  @Test func `what was missed since the clock was set right is made up for`() async throws {
+  @Test func `dates missed since the clock was corrected are made up for`() async throws {
     let store = try await storeOfYearAhead()
     let second = await bench.queue(store)
     try await second.schedule("s", .hours, Note("a"))
@@ -121,7 +121,7 @@ import Testing
     #expect(bench.log.entries.last?.missed == 2)
   }
 
-  @Test func `an occurrence that a caller has moved or paused stays as it is`() async throws {
+  @Test func `a rescheduled or paused occurrence isn't changed`() async throws {
     let store = InMemoryStore()
     let first = await bench.queue(store)
     setClock(to: Self.year)

@@ -12,7 +12,7 @@ import Testing
   init() throws { bench = try ScheduleBench() }
 
   @Test(arguments: [false, true])
-  func `an occurrence that is left out counts as no start`(hasKey: Bool) async throws {
+  func `a skipped occurrence doesn't count as a start`(hasKey: Bool) async throws {
     let limit =
       hasKey
       ? RateLimit.atMost(1, per: .seconds(3_600), of: Note.self, key: { $0.text })
@@ -27,7 +27,7 @@ import Testing
     #expect(bench.log.entries.map(\.now) == [5.25, 6.25])
   }
 
-  @Test func `an occurrence that a limit puts off is skipped if it comes too late`() async throws {
+  @Test func `an occurrence postponed by a limit is skipped if it is too late`() async throws {
     let limit = RateLimit.atMost(1, per: .seconds(600), of: Note.self, key: { $0.text })
     let queue = await bench.queue(InMemoryStore(), rateLimits: [limit])
     try await queue.schedule("s", .hours, Note("a"), missed: .skip)
@@ -35,7 +35,7 @@ import Testing
     let events = queue.events
     async let texts = bench.missed(events)
     try await withRunning(queue) { try await bench.advance(hours: 2.5) }
-    // The first one is the task that was enqueued.
+    // The first entry is the enqueued task.
     #expect(bench.log.entries.map(\.missed) == [-1, 0])
     #expect(bench.log.entries.map(\.date).last == 2)
     #expect(bench.log.entries.map(\.now).last == 2)

@@ -5,12 +5,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What one attempt of a recurring task has seen.
+/// An attempt of a recurring task, as its handler saw it.
 struct Occasion: Equatable, CustomStringConvertible {
   var text: String
-  /// Hours from the beginning of the test to the date of the occurrence.
+  /// The hours from the start of the test to the date of the occurrence.
   var date: Double
-  /// Hours from the beginning of the test to the attempt.
+  /// The hours from the start of the test to the attempt.
   var now: Double
   var isLate = false
   var missed = 0
@@ -18,7 +18,7 @@ struct Occasion: Equatable, CustomStringConvertible {
   var description: String { "\(text) of \(date) at \(now), late \(isLate), missed \(missed)" }
 }
 
-/// Queues whose notes are performed by schedules.
+/// Makes queues with scheduled notes, and logs their attempts.
 struct ScheduleBench: Sendable {
   let clock: VirtualClock
   let start: Date
@@ -34,7 +34,8 @@ struct ScheduleBench: Sendable {
 
   func advance(hours: Double) async throws { try await clock.sleep(for: .seconds(hours * 3_600)) }
 
-  /// Makes a queue whose notes are performed at once, unless they say otherwise.
+  /// Makes a queue whose notes succeed at once, unless their text starts with "fails", "retries" or
+  /// "takes".
   func queue(
     _ store: some Persistence,
     name: String = "default",
@@ -79,7 +80,7 @@ struct ScheduleBench: Sendable {
     }
   }
 
-  /// Returns what the events of a queue say about schedules, when they have ended.
+  /// Waits for the end of a queue's events, and returns those about schedules as texts.
   func missed(_ events: TaskEvents) async -> [String] {
     var texts: [String] = []
     for await event in events {
@@ -95,6 +96,6 @@ struct ScheduleBench: Sendable {
 }
 
 extension ScheduleRule {
-  /// Each hour at :00, in GMT.
+  /// Every hour at :00, in GMT.
   static var hours: ScheduleRule { get throws { try .hourly(minute: 0) } }
 }

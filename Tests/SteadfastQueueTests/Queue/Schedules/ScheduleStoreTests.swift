@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules in stores that are sealed, shared, of a group, or fail.
+/// Schedules in sealed, shared and failing stores, and in groups.
 @Suite(.virtualTime) struct ScheduleStoreTests {
   let bench: ScheduleBench
 
@@ -26,7 +26,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["secret", "secret"])
   }
 
-  @Test func `a schedule is stored as earlier versions have stored it`() async throws {
+  @Test func `the stored form of a schedule is compatible with earlier versions`() async throws {
     let store = InMemoryStore()
     let queue = await bench.queue(store)
     try await queue.schedule("s", .hours, Note("a"))
@@ -44,7 +44,7 @@ import Testing
     #expect(try await store.value(named: "steadfast.schedules") != nil)
   }
 
-  @Test func `a schedule that can't be opened stops nothing else`() async throws {
+  @Test func `a schedule that can't be decrypted doesn't affect other tasks`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
     let first = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
@@ -57,20 +57,20 @@ import Testing
     try await withRunning(second) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.text) == ["plain"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
-    // The key is back: the occurrence that could not be read waits, and the schedule goes on.
+    // With the right key again, the unreadable occurrence is available, and the schedule continues.
     seal.use(0x5A)
     let third = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
     try await withRunning(third) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
   }
 
-  /// Why a schedule can't be read.
+  /// The reason why a schedule can't be read.
   enum Damage: CaseIterable {
     case otherKey
     case otherText
   }
 
-  /// Returns a queue on a store with a schedule that it can't read, and its occurrence.
+  /// Returns a queue on a store that contains an unreadable schedule and its occurrence.
   private func queueWithUnreadableSchedule(_ damage: Damage) async throws -> TaskQueue {
     let base = InMemoryStore()
     let seal = TestSeal()
@@ -97,7 +97,7 @@ import Testing
   }
 
   @Test(arguments: Damage.allCases)
-  func `a schedule that can't be read is removed`(damage: Damage) async throws {
+  func `an unreadable schedule can be removed`(damage: Damage) async throws {
     let queue = try await queueWithUnreadableSchedule(damage)
     #expect(try await queue.unschedule("s"))
     #expect(try await queue.unschedule("s") == false)
@@ -108,7 +108,7 @@ import Testing
   }
 
   @Test(arguments: Damage.allCases)
-  func `a schedule that can't be read is replaced`(damage: Damage) async throws {
+  func `an unreadable schedule can be replaced`(damage: Damage) async throws {
     let queue = try await queueWithUnreadableSchedule(damage)
     try await queue.schedule("s", .hours, Note("new"))
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
@@ -117,22 +117,24 @@ import Testing
     #expect(try await queue.schedules().map(\.name) == ["s", "t"])
   }
 
-  @Test func `a schedule that can't be read stops no run`() async throws {
+  @Test func `an unreadable schedule doesn't stop a run`() async throws {
     let queue = try await queueWithUnreadableSchedule(.otherText)
     let events = queue.events
     async let texts = bench.missed(events)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
-    // Its occurrence is the last one until it can be read again.
+    // No occurrence follows this one until the schedule can be read again.
     #expect(bench.log.entries.map(\.text).sorted() == ["old", "plain", "t"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
   }
 
-  @Test func `a schedule whose zone can't be made is parked until it can`() async throws {
+  @Test func `a schedule with an unsupported time zone is parked until the zone is available`()
+    async throws
+  {
     let store = InMemoryStore()
     let key = ScheduleKey("s")
     let first = await bench.queue(store)
     try await first.schedule("s", .daily(at: .time(2, 0), in: zone("Europe/Berlin")), Note("a"))
-    // As it is in a process that has no zones.
+    // Like a process that doesn't support time zones.
     let bytes = try #require(try await store.value(named: key.valueName))
     let text = String(decoding: bytes, as: UTF8.self)
       .replacingOccurrences(of: "Europe/Berlin", with: "Nowhere/Town")
@@ -150,13 +152,13 @@ import Testing
     #expect(parked.parkedReason?.contains("'Nowhere/Town'") == true)
     #expect(parked.parkedReason?.contains("FoundationInternationalization") == true)
     #expect(try await queue.occurrences(of: "s", count: 5) == [])
-    // It is told again while it lasts.
+    // Each run reports the parked schedule again.
     let again = await bench.queue(store)
     let more = again.events
-    async let told = bench.missed(more)
+    async let reported = bench.missed(more)
     try await withRunning(again) { try await bench.advance(hours: 1) }
-    #expect(await told == ["s: parked"])
-    // Another rule takes it up.
+    #expect(await reported == ["s: parked"])
+    // Replacing the rule unparks the schedule.
     try await again.schedule("s", .hours, Note("b"))
     #expect(try await again.schedules().map(\.parkedReason) == [nil])
     let last = await bench.queue(store)
@@ -184,7 +186,7 @@ import Testing
     #expect(try await group.count() == 2)
   }
 
-  @Test func `a schedule that another process changes in between is looked at again`()
+  @Test func `a schedule is read again if another process changes it in the meantime`()
     async throws
   {
     let base = InMemoryStore()
@@ -194,18 +196,18 @@ import Testing
     store.beforeNextBatch { try await other.schedule("s", .hours, Note("a")) }
     try await queue.schedule("s", .hours, Note("a"))
     #expect(try await queue.count == 1)
-    // Both end the same occurrence: one of them adds the next.
+    // Both queues end the same occurrence, and only one adds the next.
     let id = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.cancel(id) }
     #expect(try await queue.cancel(id) == false)
     #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
-    // A definition that changes while the occurrence ends.
+    // The definition changes while the occurrence ends.
     let next = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.schedule("s", .hourly(minute: 30), Note("b")) }
     #expect(try await queue.cancel(next) == false)
-    // Counted from the last date, which was the one after an hour.
+    // The new rule continues from the last date, one hour after the start.
     #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [1.5])
-    // One of several that end together.
+    // Another process ends one of several occurrences of a batch.
     try await queue.schedule("t", .hours, Note("t"))
     store.beforeNextBatch { try await other.unschedule("s") }
     try await queue.enqueue(Note("plain"), delay: .seconds(5))
@@ -215,7 +217,7 @@ import Testing
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `an occurrence whose end is sent again is followed by one`(
+  func `only one occurrence follows one whose end is sent again`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -233,7 +235,7 @@ import Testing
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a schedule that is sent again is made once`(
+  func `a schedule that is sent again is stored once`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -253,7 +255,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["b"])
   }
 
-  @Test func `a store that fails when an occurrence ends is told when the queue runs again`()
+  @Test func `an occurrence's end that failed is stored when the queue runs again`()
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules, and the occurrences that follow one another.
+/// Schedules and their successive occurrences.
 @Suite(.virtualTime) struct ScheduleTests {
   let bench: ScheduleBench
 
@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a queue that is made again on the store goes on`(kind: StoreKind) async throws {
+  func `a new queue on the same store continues the schedule`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await bench.queue(store)
       try await first.schedule("hourly", .hours, Note("a"), options: TaskOptions(tags: ["t"]))
@@ -41,7 +41,7 @@ import Testing
     }
   }
 
-  @Test func `a file that is read again has its schedules`() async throws {
+  @Test func `a reopened file still has its schedules`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for hours in 0..<3 {
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `the same schedule at each launch changes nothing`() async throws {
+  @Test func `making the same schedule at each launch changes nothing`() async throws {
     let store = FaultInjectingStore(appliesAtOnce: true)
     let queue = await bench.queue(store)
     func schedule() async throws {
@@ -77,7 +77,7 @@ import Testing
     #expect(store.calls.count { $0.kind == .apply } == count)
   }
 
-  @Test func `a schedule that has changed begins after now, and performs nothing at once`()
+  @Test func `a changed schedule starts at its next date rather than at once`()
     async throws
   {
     let store = InMemoryStore()
@@ -86,7 +86,7 @@ import Testing
     try await withRunning(first) { try await bench.advance(hours: 5) }
     let queue = await bench.queue(store)
     #expect(bench.log.entries.map(\.date) == [2, 4])
-    // Counted from the last date, which was 4 hours after the start.
+    // The new rule continues from the last date, 4 hours after the start.
     try await queue.schedule("s", .every(.seconds(2_400)), Note("new"))
     #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [16.0 / 3])
     #expect(try await queue.occurrences(of: "s", count: 2).map(bench.hours) == [16.0 / 3, 6])
@@ -95,7 +95,7 @@ import Testing
     #expect(bench.log.entries.count == 3)
   }
 
-  @Test func `an occurrence that runs is left alone when its schedule changes`() async throws {
+  @Test func `changing a schedule doesn't affect its running occurrence`() async throws {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 1.5"))
     try await withRunning(queue) {
@@ -104,13 +104,13 @@ import Testing
       #expect(try await queue.tasks().map(\.state) == [.running])
       try await bench.advance(hours: 1.6)
     }
-    // The first new date has passed when the old occurrence ends, and is made up for.
+    // When the old occurrence ends, the first new date has passed, and is made up for.
     #expect(bench.log.entries.map(\.text) == ["takes 1.5", "new", "new"])
     #expect(bench.log.entries.map(\.date) == [1, 1.75, 2.75])
     #expect(bench.log.entries.map { ($0.now * 4).rounded() } == [4, 10, 11])
   }
 
-  @Test func `an occurrence that waits for a retry is left alone when its schedule changes`()
+  @Test func `changing a schedule doesn't affect an occurrence that waits for a retry`()
     async throws
   {
     let queue = await bench.queue(InMemoryStore())
@@ -124,7 +124,7 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 1, 1.5])
   }
 
-  @Test func `a schedule that is removed takes its waiting occurrence with it`() async throws {
+  @Test func `removing a schedule removes its waiting occurrence`() async throws {
     let store = InMemoryStore()
     let queue = await bench.queue(store)
     try await queue.schedule("s", .hours, Note("a"))
@@ -140,7 +140,8 @@ import Testing
     #expect(bench.log.entries == times(1...1, "c"))
   }
 
-  @Test func `a schedule that is removed while its occurrence runs ends with it`() async throws {
+  @Test func `no occurrence follows one that is running when its schedule is removed`() async throws
+  {
     let queue = await bench.queue(InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 0.5"))
     try await withRunning(queue) {
@@ -168,7 +169,9 @@ import Testing
     )
   }
 
-  @Test func `each installation begins at a time of its own, always the same`() async throws {
+  @Test func `the spread delay differs between installations, but is constant for each`()
+    async throws
+  {
     var delays: Set<Int> = []
     for seed in 0..<20 as Range<UInt64> {
       let queue = TaskQueue(
@@ -189,7 +192,7 @@ import Testing
     #expect(delays.count > 10)
   }
 
-  @Test func `what makes no sense for a schedule is refused`() async throws {
+  @Test func `invalid arguments of a schedule are rejected`() async throws {
     let queue = await bench.queue(InMemoryStore())
     func error(_ name: String, _ options: TaskOptions) async -> TaskQueueError? {
       await #expect(throws: TaskQueueError.self) {
@@ -223,7 +226,7 @@ import Testing
     #expect(try await queue.schedules().isEmpty)
   }
 
-  @Test func `a schedule knows nothing of unique keys`() async throws {
+  @Test func `a schedule ignores unique keys`() async throws {
     struct Keyed: TaskPayload { var uniqueKey: String? { "key" } }
     let queue = await bench.queue(InMemoryStore())
     try await queue.enqueue(Keyed(), delay: .seconds(86_400))

@@ -7,13 +7,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A year of two processes on one store, which end at random moments.
+/// A simulated year with two processes on one store that end at random moments.
 @Suite(.virtualTime) struct ScheduleYearTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  /// What became of the dates of the schedules.
+  /// Counts the performed and missed dates of the schedules.
   private final class Account: Sendable {
     struct State: Sendable {
       var performed: [String: [Date]] = [:]
@@ -44,7 +44,7 @@ import Testing
     ]
   }
 
-  /// A process: it runs a queue until it ends, and begins again some time later.
+  /// Simulates a process that repeatedly runs a queue, ends, and starts again some time later.
   private func live(
     _ store: SharedStore,
     _ clock: SkewedClock<VirtualClock>,
@@ -92,7 +92,9 @@ import Testing
   }
 
   @Test(arguments: [1] as [UInt64])
-  func `each date of a virtual year is performed once, or told as missed once`(seed: UInt64)
+  func `each date of a simulated year is either performed or reported as missed, exactly once`(
+    seed: UInt64
+  )
     async throws
   {
     let store = SharedStore(
@@ -121,7 +123,7 @@ import Testing
       let performed = state.performed[name, default: []]
       #expect(Set(performed).count == performed.count, "\(name) was performed twice")
       #expect(performed == performed.sorted())
-      // From the first date to the one before the current occurrence.
+      // All dates before the current occurrence.
       let next = try #require(try await queue.occurrences(of: name, count: 1).first)
       var all: [Date] = []
       var date = rule.next(after: bench.start)

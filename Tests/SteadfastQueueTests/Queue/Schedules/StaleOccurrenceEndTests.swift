@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Ends of occurrences that come too late, because another process performs them.
+/// Attempts to end an occurrence that another process already performs.
 @Suite(.virtualTime) struct StaleOccurrenceEndTests {
   let bench: ScheduleBench
   let shared = SharedStore(
@@ -14,7 +14,7 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  /// What a caller does whose look at the store is overtaken.
+  /// A call whose reading of the store is outdated by another process.
   enum Call: CaseIterable {
     case cancel
     case cancelAll
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test(arguments: Call.allCases)
-  func `an occurrence that another process claims in between has no other beside it`(
+  func `an occurrence that another process claims in the meantime isn't duplicated`(
     call: Call
   ) async throws {
     let running = await bench.queue(shared.process())
@@ -31,7 +31,7 @@ import Testing
     try await running.schedule("s", .hours, Note("takes 2.5"))
     let id = try #require(try await queue.tasks().first?.id)
     let events = queue.events
-    async let told = events.reduce(into: [String]()) { texts, event in
+    async let reported = events.reduce(into: [String]()) { texts, event in
       if case .enqueued = event { texts.append("enqueued") }
     }
     try await withRunning(running) {
@@ -46,15 +46,16 @@ import Testing
       try await bench.advance(hours: 3.1)
     }
     await queue.shutDown()
-    #expect(await told == [])
-    // The dates that came in between are made up for once.
+    #expect(await reported == [])
+    // One occurrence makes up for the dates in between.
     #expect(bench.log.entries.map(\.date).prefix(2) == [1, 3])
     #expect(bench.log.entries.map(\.now).prefix(2) == [1, 3.5])
     let second = call == .change ? "new" : "takes 2.5"
     #expect(bench.log.entries.map(\.text).prefix(2) == ["takes 2.5", second])
   }
 
-  @Test func `the end of a process that was stopped adds nothing beside the attempt of another`()
+  @Test
+  func `a late result of a stopped process adds no occurrence while another process performs it`()
     async throws
   {
     let stopped = shared.process()
@@ -66,7 +67,7 @@ import Testing
       try await bench.advance(hours: 1.1)
       stopped.die()
       try await withRunning(second) {
-        // The lease has run out, and the second queue performs the occurrence until after 3.6.
+        // The lease has expired, and the second queue performs the occurrence until after 3.6 h.
         try await bench.advance(hours: 2.45)
         #expect(bench.log.entries.map(\.date) == [1, 1])
         stopped.revive()
@@ -79,7 +80,7 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 1, 3])
   }
 
-  @Test func `a process that dies before it has taken a step back costs one overlap, and no date`()
+  @Test func `a process that dies before it corrects itself causes one overlap, but loses no date`()
     async throws
   {
     let running = await bench.queue(shared.process())
@@ -103,14 +104,14 @@ import Testing
         await #expect(throws: CancellationError.self) { try await tasks.waitForAll() }
       }
     }
-    // The one of date 2 begins beside the first, whose end at 3.5 adds nothing. The dates 3 and 4
-    // are made up for once, as ever.
+    // The occurrence of date 2 overlaps with the first, whose end at 3.5 adds none. As usual, one
+    // occurrence makes up for the dates 3 and 4.
     #expect(bench.log.entries.map(\.date) == [1, 2, 4])
     #expect(bench.log.entries.map(\.now) == [1, 2, 4.5])
     #expect(bench.log.entries.map(\.missed) == [0, 0, 1])
   }
 
-  @Test func `a schedule goes on if its occurrence was removed by another program`() async throws {
+  @Test func `a schedule continues after another program removes its occurrence`() async throws {
     let base = InMemoryStore()
     let store = InterruptedStore(base)
     let queue = await bench.queue(store)

@@ -8,7 +8,7 @@ private struct Mail: TaskPayload { var text: String }
 
 /// Pauses that can't be stored or read.
 extension StoredPauseTests {
-  @Test func `a pause that can't be stored is none`() async throws {
+  @Test func `a pause that can't be stored has no effect`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.open()
@@ -24,7 +24,7 @@ extension StoredPauseTests {
     #expect(queue.isPaused)
   }
 
-  @Test func `a store that can't say what is paused stops the run`() async throws {
+  @Test func `a store that fails to read the pause stops the run`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)
     try await queue.enqueue(Mail(text: "mail"))
@@ -37,7 +37,7 @@ extension StoredPauseTests {
   }
 
   @Test(arguments: ["", "[]", "{\"names\":1}", "paused"])
-  func `a pause that this version can't read keeps the queue from running`(text: String)
+  func `a stored pause that can't be decoded prevents the queue from running`(text: String)
     async throws
   {
     let store = InMemoryStore()
@@ -57,7 +57,7 @@ extension StoredPauseTests {
     #expect(try await store.value(named: "steadfast.pause") == Array(text.utf8))
   }
 
-  @Test func `what a later version adds to the value is no error`() async throws {
+  @Test func `unknown properties added by a later version are ignored`() async throws {
     let store = InMemoryStore()
     let text = #"{"later":[1],"names":["Mail"],"queue":false}"#
     let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
@@ -67,7 +67,7 @@ extension StoredPauseTests {
     #expect(queue.pausedNames == ["Mail"] && !queue.isPaused)
   }
 
-  @Test func `a pause is stored though its caller is cancelled, and waits for no claim`()
+  @Test func `a cancelled call still stores its pause, but doesn't wait for a claim`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -4,9 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Stored pauses that come while a claim is under way.
+/// Stored pauses while a claim is under way.
 extension StoredPauseTests {
-  @Test func `a pause returns when the attempt has begun that it lets through, and no other does`()
+  @Test
+  func `a pause that must let an attempt start returns after that start, and no other follows`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -15,7 +16,7 @@ extension StoredPauseTests {
     try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     async let attempts = queue.runAvailable()
     try await store.waitForHeldCalls()
-    // This pause releases a claimed task, so the next one lets it begin.
+    // This pause releases a claimed task, so the next pause lets it start.
     try await queue.pause(durability: .relaxed)
     store.letGo()
     #expect(try await attempts == 0)
@@ -35,7 +36,7 @@ extension StoredPauseTests {
   }
 
   @Test(arguments: [false, true])
-  func `a pause of a name that is paused already waits for the claim under way`(isStored: Bool)
+  func `pausing an already paused name also waits for the claim under way`(isStored: Bool)
     async throws
   {
     let store = FaultInjectingStore()

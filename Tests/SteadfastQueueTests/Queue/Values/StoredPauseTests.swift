@@ -7,7 +7,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Pauses that the store holds: they outlast the process.
+/// Stored pauses, which persist across processes.
 @Suite(.virtualTime) struct StoredPauseTests {
   let clock: VirtualClock
   let log = Log<String>()
@@ -30,7 +30,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a stored pause holds in the next queue on the store, before its first claim`(
+  func `a stored pause applies to the next queue on the store, before its first claim`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -58,7 +58,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test(arguments: [Durability.durable, .relaxed])
-  func `a stored pause of names outlasts a file's store`(durability: Durability) async throws {
+  func `stored pauses of names persist in a file`(durability: Durability) async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
@@ -88,7 +88,7 @@ private struct Mail: TaskPayload { var text: String }
     }
   }
 
-  @Test func `a pause in memory and a stored one are each ended by their own call`() async throws {
+  @Test func `a pause in memory and a stored pause must be resumed separately`() async throws {
     let queue = await queue(InMemoryStore())
     try await queue.enqueue(Mail(text: "mail"))
     await queue.pause()
@@ -105,7 +105,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.runAvailable() == 1)
   }
 
-  @Test func `a name that is paused in memory and in the store waits for both`() async throws {
+  @Test func `a name paused in memory and in the store must be resumed in both`() async throws {
     let queue = await queue(InMemoryStore())
     try await queue.enqueue(Mail(text: "mail"))
     await queue.pause(name: "Mail")
@@ -122,11 +122,11 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.runAvailable() == 1)
   }
 
-  @Test func `an attempt under way goes on, and no other begins once the call has returned`()
+  @Test func `attempts under way continue, and no other starts after the pause returns`()
     async throws
   {
     let store = FaultInjectingStore()
-    // A claim takes a second, and hands out more than begins at once.
+    // A claim takes a second, and hands out more tasks than can start at once.
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     let queue = await queue(workers: 2, store)
     try await queue.enqueue(contentsOf: (0..<9).map { Note("\($0)") })
@@ -156,7 +156,9 @@ private struct Mail: TaskPayload { var text: String }
   // MARK: Several queues
 
   @Test(arguments: [false, true])
-  func `a queue in another process follows at its next look`(givesHints: Bool) async throws {
+  func `a queue in another process detects the pause at its next poll`(givesHints: Bool)
+    async throws
+  {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
     let (a, b) = (await queue(store.process()), await queue(workers: 2, store.process()))
     let delay = Duration.seconds(givesHints ? 0.1 : 5)
@@ -182,7 +184,7 @@ private struct Mail: TaskPayload { var text: String }
     }
   }
 
-  @Test func `a queue that runs again follows what was changed in between`() async throws {
+  @Test func `a queue that runs again detects changes made in the meantime`() async throws {
     let store = SharedStore(StoreSharing())
     let (a, b) = (await queue(store.process()), await queue(store.process()))
     try await b.enqueue(Mail(text: "mail"))
@@ -194,7 +196,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await b.runAvailable() == 1)
   }
 
-  @Test func `of many changes at once, in several processes, none is lost`() async throws {
+  @Test func `no pause is lost among concurrent changes in several processes`() async throws {
     let store = SharedStore(StoreSharing())
     let queues = (0..<4).map { _ in
       TaskQueue(persistence: FaultInjectingStore(store.process()), clock: clock)
@@ -222,7 +224,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(last.isPaused)
   }
 
-  @Test func `of many first calls of a queue, one looks at what is paused`() async throws {
+  @Test func `concurrent first calls of a queue read the pause only once`() async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), times: nil) { $0.kind == .value }
     let queue = await queue(store)
@@ -234,12 +236,12 @@ private struct Mail: TaskPayload { var text: String }
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `what was read before a pause does not undo it`() async throws {
+  @Test func `an outdated reading doesn't undo a pause`() async throws {
     let store = FaultInjectingStore(SharedStore(StoreSharing()).process())
     let queue = await queue(store)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The next look reads the store now, and gets its answer after the pause was stored.
+      // The next poll reads the store now, but is answered after the pause was stored.
       store.inject(.delay(.seconds(60), on: clock), .afterEffect) { $0.kind == .value }
       try await clock.sleep(for: .seconds(5))
       try await queue.pause(durability: .durable)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The values that an application holds in a queue's store.
+/// The values that an application stores with a queue.
 @Suite(.virtualTime) struct ValueTests {
   private let clock: VirtualClock
 
@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a value is read as it was set, by the next queue too, and plainly`(kind: StoreKind)
+  func `a value can be read back unchanged, also by another queue`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -36,7 +36,7 @@ import Testing
     }
   }
 
-  @Test func `a value outlasts the store of its file, and goes when the queue is destroyed`()
+  @Test func `a value persists in the file, and is removed when the queue is destroyed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -55,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `a value that another caller has set is not replaced`() async throws {
+  @Test func `a conditional change doesn't replace another caller's value`() async throws {
     let store = SharedStore(StoreSharing())
     let (a, b) = (queue(store.process()), queue(store.process()))
     #expect(try await a.setValue([1], named: "leader", replacing: nil))
@@ -67,7 +67,7 @@ import Testing
     #expect(try await a.setValue([3], named: "leader", replacing: nil))
   }
 
-  @Test func `a value is set though others change it at the same time`() async throws {
+  @Test func `an unconditional change succeeds despite concurrent changes`() async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.milliseconds(1), on: clock), .afterEffect, times: nil) {
       $0.kind == .value
@@ -85,7 +85,7 @@ import Testing
     #expect(sets > 20)
   }
 
-  @Test func `a store that says each time that the value differs is an error, not a hang`()
+  @Test func `a store that always reports a different value causes an error rather than a hang`()
     async throws
   {
     struct Wrong: ForwardingStore {
@@ -105,7 +105,7 @@ import Testing
   }
 
   @Test(arguments: ["steadfast.", "steadfast.pause", "steadfast.mine"])
-  func `the package's own names are refused`(name: String) async throws {
+  func `names reserved for the package are rejected`(name: String) async throws {
     let queue = queue(InMemoryStore())
     let calls: [@Sendable () async throws -> Void] = [
       { _ = try await queue.value(named: name) }, { try await queue.setValue([1], named: name) },
@@ -118,7 +118,7 @@ import Testing
     }
   }
 
-  @Test func `a name or a value that no store holds is refused`() async throws {
+  @Test func `a name or a value that can't be stored is rejected`() async throws {
     let queue = queue(InMemoryStore())
     let long = [UInt8](repeating: 0, count: 65_537)
     let names = ["", "a\0", String(repeating: "n", count: 1_025)]

@@ -10,14 +10,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What makes the workers and the finisher of a queue go on.
+/// Waking the workers and the finisher of a queue.
 @Suite(.virtualTime) struct AsyncSignalTests {
   private let time: VirtualTime
   private var clock: VirtualClock { time.clock }
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  @Test func `the workers go on when a slow store has caught up`() async throws {
+  @Test func `the workers continue after a slow store has caught up`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang) { $0.changes.contains("succeed") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -27,7 +27,7 @@ import Foundation
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Note("\($0)") })
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The workers wait, so that the outbox does not grow for ever.
+      // The workers wait, so that the outbox doesn't grow indefinitely.
       #expect(performed.value < count)
       store.letGo()
       for task in tasks {
@@ -38,7 +38,7 @@ import Foundation
     #expect(performed.value == count)
   }
 
-  @Test func `a cancelled run stores each end without waiting for the other attempts`()
+  @Test func `a cancelled run stores each result without waiting for the other attempts`()
     async throws
   {
     let queue = TaskQueue(
@@ -64,7 +64,7 @@ import Foundation
     }
   }
 
-  @Test func `a store that hands out no task though some are due is asked again a second later`()
+  @Test func `an empty claim is repeated after a second if tasks are due`()
     async throws
   {
     let queue = TaskQueue(persistence: LateStore(until: clock.date + 0.5), clock: clock)
@@ -76,7 +76,7 @@ import Foundation
   }
 }
 
-/// A store that hands out nothing before a date, though it says that a task is available.
+/// A store that hands out nothing before a date, although it reports that a task is available.
 private final class LateStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let start: Date

@@ -10,21 +10,21 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Races that can only happen on several threads.
+/// Races that require several threads.
 @Suite struct DateTimerRaceTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a date that has come fires though an earlier one is set at that moment`() async {
+  func `a due date fires even if an earlier date is set at that moment`() async {
     let timer = DateTimer()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {
       timer.set(start + 5)
-      // The sleep is cut short for the earlier date when it has ended by itself.
+      // The timer cuts the sleep short for the earlier date after the sleep has already ended.
       while !Task.isCancelled {}
     }
     let (hasRung, rings) = (AsyncSignal(), Counter())
     timer.set(start + 10)
     await withTaskGroup { group in
-      // The sleep blocks its thread until it is cancelled by another.
+      // The sleep blocks its thread until another thread cancels it.
       group.addTask(executorPreference: ThreadForEachJob()) {
         await timer.run(on: clock) {
           rings.add(1)
@@ -38,7 +38,7 @@ import Foundation
   }
 }
 
-/// A clock whose first sleep ends at once, and which then does something before it tells the date.
+/// A clock whose sleeps end at once, and that runs an action before it returns the second date.
 private final class CrossingClock: WallClock {
   private let start: Date
   private let crossing: @Sendable () -> Void

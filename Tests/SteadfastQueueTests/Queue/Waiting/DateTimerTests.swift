@@ -29,7 +29,7 @@ import Foundation
 
   private func set(in seconds: Double) { timer.set(time.clock.date + seconds) }
 
-  @Test func `it fires once, for the earliest date that was set`() async throws {
+  @Test func `the timer fires once, at the earliest of several dates`() async throws {
     try await run {
       set(in: 90)
       set(in: 30)
@@ -40,7 +40,7 @@ import Foundation
   }
 
   @Test(arguments: [0, 1])
-  func `it rings within a minute if a date was counted by a clock that was set back since`(
+  func `the timer fires within a minute if the clock was set back after a date was computed`(
     lookCount: Int
   ) async throws {
     try await run {
@@ -63,7 +63,7 @@ import Foundation
     #expect(rings.entries == [3_605])
   }
 
-  @Test func `a date that is set while it fires is kept`() async throws {
+  @Test func `a date set while the timer fires is retained`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { [timer, time, rings] in
         await timer.run(on: time.clock) {
@@ -78,7 +78,7 @@ import Foundation
     #expect(rings.entries == [600, 1_200, 1_800, 2_400])
   }
 
-  @Test func `a clock that goes forward is noticed within a minute`() async throws {
+  @Test func `a forward jump of the clock is detected within a minute`() async throws {
     try await run {
       set(in: 86_400)
       try await time.clock.sleep(for: .seconds(30))
@@ -88,7 +88,7 @@ import Foundation
     #expect(rings.entries == [60])
   }
 
-  @Test func `when the clock goes back, it fires within a minute, and still waits for the date`()
+  @Test func `when the clock moves back, the timer fires within a minute, and again at the date`()
     async throws
   {
     try await run {
@@ -100,7 +100,7 @@ import Foundation
     #expect(rings.entries == [60, 900])
   }
 
-  @Test func `a month of waiting is a sleep each minute`() async throws {
+  @Test func `the timer fires only at the date even after a month`() async throws {
     try await run {
       set(in: 30 * 86_400)
       try await time.clock.sleep(for: .seconds(31 * 86_400))
@@ -110,6 +110,6 @@ import Foundation
 }
 
 extension VirtualTime {
-  /// The present time in whole seconds, as dates are only exact to less than a microsecond.
+  /// The current time in whole seconds, because dates aren't exact below a microsecond.
   fileprivate var second: Int { Int((clock.now.offset / .seconds(1)).rounded()) }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Runs its jobs one after another, beside those of other executors.
+/// A serial executor with its own thread.
 private final class OneThread: TaskExecutor {
   private let queue = DispatchQueue(label: "one thread")
 
@@ -15,11 +15,11 @@ private final class OneThread: TaskExecutor {
   }
 }
 
-/// What passes from one thread to another must not be lost on the way.
+/// Signals and locks that are passed from one thread to another.
 @Suite struct HandOverTests {
-  /// Two tasks that wait for each other, each on a thread of its own, over and over.
+  /// Runs two Swift tasks, each on its own thread, that repeatedly wait for each other.
   ///
-  /// A player of round n makes its move only after n moves of the other: waits may end early.
+  /// In round n, the closures must count the other's n moves, because waits may end early.
   private func playPingPong(
     _ ping: @escaping @Sendable (_ round: Int) async -> Void,
     _ pong: @escaping @Sendable (_ round: Int) async -> Void
@@ -34,7 +34,7 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test(.timeLimit(.minutes(5))) func `a signal between looking and waiting wakes`() async {
+  @Test(.timeLimit(.minutes(5))) func `a signal between a check and a wait ends the wait`() async {
     let (ball, answer) = (AsyncSignal(), AsyncSignal())
     let (balls, answers) = (Counter(), Counter())
     await playPingPong { round in
@@ -49,7 +49,8 @@ private final class OneThread: TaskExecutor {
     #expect(balls.value == answers.value)
   }
 
-  @Test(.timeLimit(.minutes(5))) func `an event just before its observer waits wakes it`() async {
+  @Test(.timeLimit(.minutes(5)))
+  func `an event posted just before its observer waits is delivered`() async {
     let (subscription, answer) = (EventSubscription(capacity: 4), AsyncSignal())
     let answers = Counter()
     await playPingPong { round in
@@ -67,7 +68,7 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test func `an end that is told leaves a change of the task under way`() async throws {
+  @Test func `reporting a result doesn't complete another change of the task`() async throws {
     let changes = InFlightChanges(StoreAvailability())
     try await changes.beginChanges(of: [.numbered(1)])
     await changes.beginEnds(of: [.numbered(1)])
@@ -77,13 +78,13 @@ private final class OneThread: TaskExecutor {
     #expect(changes.count == 0)
   }
 
-  @Test func `turns at several keys are taken in the order of the keys`() async throws {
+  @Test func `several keys are locked in order`() async throws {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     let keys = Set((0..<26).map { "key \($0)" })
     try await turns.begin(["key 0"])
     let waiting = Task(executorPreference: executor) { try await turns.begin(keys) }
     executor.runTasks()
-    // It waits for the first key, and has taken no turn at the others.
+    // The task waits for the first key, and has locked no others.
     #expect(turns.count == 1)
     turns.end(["key 0"])
     executor.runTasks()
@@ -93,7 +94,7 @@ private final class OneThread: TaskExecutor {
     #expect(turns.count == 0)
   }
 
-  @Test func `a wait for the present turn at a key does not wait for the next ones`() async throws {
+  @Test func `waiting for the current lock of a key doesn't wait for later locks`() async throws {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     try await turns.waitForPresentTurn(at: "k")
     try await turns.begin(["k", "other"])

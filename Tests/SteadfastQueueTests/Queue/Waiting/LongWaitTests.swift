@@ -10,11 +10,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Waits on the system's clock that are longer than it can count, and waits that are cut short.
+/// Waits that are longer than the system's clock can represent, and waits that are cut short.
 ///
-/// Each runs in a process of its own, as a mistake would crash the process or fill its memory.
+/// Some tests use their own process, because a bug would crash the process or fill its memory.
 @Suite(.timeLimit(.minutes(5))) struct LongWaitTests {
-  @Test func `a queue that is shut down within the longest time waits for its attempts`() async {
+  @Test func `a shutdown with the longest possible limit waits for the attempts`() async {
     await #expect(processExitsWith: .success) {
       let queue = TaskQueue()
       let (started, start) = AsyncStream.makeStream(of: Void.self)
@@ -29,7 +29,7 @@ import Foundation
         for await _ in started {}
         group.addTask { await queue.shutDown(within: .seconds(Int64.max)) }
         group.addTask { await queue.shutDown(within: Duration(attoseconds: .max)) }
-        // A third that is cut short has slept, and so have those before it.
+        // After a third call has slept and been cut short, the previous calls have slept, too.
         await withTaskGroup { waiting in
           waiting.addTask { await queue.shutDown(within: .seconds(Int64.max)) }
           for _ in 0..<1_000 { await Task.yield() }
@@ -41,7 +41,7 @@ import Foundation
     }
   }
 
-  @Test func `a store whose leases and polls take the longest time is served`() async {
+  @Test func `a store may have the longest possible lease duration and poll interval`() async {
     await #expect(processExitsWith: .success) {
       let store = SharedStore(
         StoreSharing(
@@ -57,7 +57,7 @@ import Foundation
     }
   }
 
-  @Test func `a file that is flushed once in the longest time is written`() async throws {
+  @Test func `a file may have the longest possible flush interval`() async throws {
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(
         at: folder.appending(path: "q.jsonl"),
@@ -72,7 +72,7 @@ import Foundation
   }
 
   #if os(Linux)
-  @Test func `20,000 attempts within their limit of an hour leave less than 5 MB`() async {
+  @Test func `20,000 attempts with a time limit of an hour leak less than 5 MB`() async {
     await #expect(processExitsWith: .success) {
       let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 4))
       await queue.register(Note.self) { _, _ in await Task.yield() }

@@ -4,15 +4,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Shutting a queue down as a signal handler does, without waiting for it.
+/// Shutting down a queue without waiting, like a signal handler.
 @Suite(.virtualTime) struct ShutDownLimitTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Runs a queue whose one attempt takes 10 s, shuts it down after 1 s, and returns when its run
-  /// ended.
+  /// Runs a queue with one attempt of 10 s, and shuts it down after 1 s.
+  ///
+  /// - Returns: When the run ended, and how many tasks remain.
   private func run(
     shuttingDown: @escaping @Sendable (TaskQueue) -> Void
   ) async throws -> (end: Duration, left: Int) {
@@ -39,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: [Duration.seconds(3), .zero, .seconds(-1)])
-  func `attempts are cut short when the limit has passed, and their tasks released unchanged`(
+  func `attempts are cut short after the limit, and their tasks are released unchanged`(
     _ limit: Duration
   ) async throws {
     let (end, left) = try await run { $0.beginShutDown(within: limit) }
@@ -53,7 +54,7 @@ import Testing
     #expect(end == .seconds(10))
   }
 
-  @Test func `of two limits the one that ends first counts`() async throws {
+  @Test func `the limit that ends first applies`() async throws {
     let (shortened, _) = try await run { queue in
       queue.beginShutDown(within: .seconds(4))
       queue.beginShutDown(within: .seconds(2))
@@ -61,7 +62,7 @@ import Testing
     #expect(shortened == .seconds(3))
   }
 
-  @Test func `a longer limit makes no difference`() async throws {
+  @Test func `a later, longer limit has no effect`() async throws {
     let (end, _) = try await run { queue in
       queue.beginShutDown(within: .seconds(2))
       queue.beginShutDown(within: .seconds(4))
@@ -85,7 +86,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a limit that was given while nothing ran has no effect`() async throws {
+  @Test func `a limit given while the queue isn't running has no effect`() async throws {
     let queue = TaskQueue(clock: clock)
     queue.beginShutDown(within: .seconds(5))
     await queue.shutDown()

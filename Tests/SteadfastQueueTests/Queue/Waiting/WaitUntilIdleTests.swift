@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Two stores: one that stores each end at once, and one whose answers take time.
+  /// Makes a queue on a store that either stores results at once, or answers later.
   private func queue(appliesAtOnce: Bool = true) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `available tasks are done first, with retries due at once and tasks that handlers add`(
+  func `a queue is idle after available tasks, immediate retries and tasks that handlers add`(
     appliesAtOnce: Bool
   ) async throws {
     let queue = await queue(appliesAtOnce: appliesAtOnce)
@@ -47,7 +47,7 @@ import Testing
   @Test(arguments: [true, false])
   func `a queue with nothing to do is idle at once`(appliesAtOnce: Bool) async throws {
     let queue = await queue(appliesAtOnce: appliesAtOnce)
-    try await queue.enqueue(name: "nobody's")
+    try await queue.enqueue(name: "without a handler")
     try await queue.enqueue(Note("paused"))
     await queue.pause(name: Note.taskName)
     try await withRunning(queue) {
@@ -57,7 +57,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a paused queue is idle when its attempts have ended`(appliesAtOnce: Bool) async throws {
+  func `a paused queue is idle after its attempts have ended`(appliesAtOnce: Bool) async throws {
     let queue = await queue(appliesAtOnce: appliesAtOnce)
     try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
     try await withRunning(queue) {
@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  @Test func `a call waits for a queue that does not run yet`() async throws {
+  @Test func `a call waits for a queue that isn't running yet`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     async let idle: Void = queue.waitUntilIdle()
@@ -82,7 +82,7 @@ import Testing
     #expect(clock.now.offset == .seconds(70))
   }
 
-  @Test func `a waiter returns after a pass that leaves nothing`() async throws {
+  @Test func `a waiter returns after a pass that finds no tasks`() async throws {
     let queue = await queue(appliesAtOnce: false)
     async let idle: Void = queue.waitUntilIdle()
     try await clock.sleep(for: .seconds(1))
@@ -91,7 +91,7 @@ import Testing
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `a shutdown and a cancellation end the waiting`() async throws {
+  @Test func `a shutdown or a cancellation ends the wait`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     try await withThrowingTaskGroup { group in
@@ -113,7 +113,7 @@ import Testing
     #expect(late?.code == .shutDown)
   }
 
-  @Test func `a handler that waits for it would wait for itself`() async throws {
+  @Test func `a handler can't wait until its own queue is idle`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log] _, _ in
       do {
@@ -127,8 +127,7 @@ import Testing
     #expect(log.entries == ["waitsForItself"])
   }
 
-  @Test func `a store that fails ends the waiting, and so does a shutdown after that`() async throws
-  {
+  @Test func `a failing store ends the wait, and so does a later shutdown`() async throws {
     let store = FaultInjectingStore()
     store.inject(.error(Refusal("the disk is full")), times: nil) {
       $0.changes.contains("succeed")
@@ -150,8 +149,8 @@ import Testing
     #expect(error?.code == .shutDown)
   }
 
-  /// The claim has looked before the retry was stored, and its answer comes after that.
-  @Test func `a claim that looked too early does not count`() async throws {
+  /// The claim reads the store before the retry is stored, but is answered afterwards.
+  @Test func `a claim that started too early doesn't make the queue idle`() async throws {
     let store = FaultInjectingStore()
     for kind in [FaultInjectingStore.Call.Kind.claim, .tasks] {
       store.inject(.delay(.seconds(5), on: clock), .afterEffect, times: nil) { $0.kind == kind }
@@ -169,7 +168,9 @@ import Testing
     }
   }
 
-  @Test func `a pass that began before a task was added does not count`() async throws {
+  @Test func `a pass that started before a task was added doesn't make the queue idle`()
+    async throws
+  {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     async let pass = queue.runAvailable()
@@ -183,7 +184,7 @@ import Testing
     #expect(clock.now.offset == .seconds(40))
   }
 
-  @Test func `a pass that a pause ends leaves an idle queue`() async throws {
+  @Test func `a queue is idle after a pause ends its pass`() async throws {
     let queue = await queue(appliesAtOnce: false)
     try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
     async let pass = queue.runAvailable()
@@ -194,9 +195,11 @@ import Testing
     #expect(clock.now.offset == .seconds(10))
   }
 
-  /// Nothing that was added before a call is left when the call returns.
+  /// When a call returns, all tasks that were added before it are done.
   @Test(arguments: [true, false])
-  func `many who add and wait each find their own tasks done`(appliesAtOnce: Bool) async throws {
+  func `each of many concurrent waiters returns after its own tasks are done`(appliesAtOnce: Bool)
+    async throws
+  {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 3),

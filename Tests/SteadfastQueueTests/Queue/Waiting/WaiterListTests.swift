@@ -9,7 +9,7 @@ import Testing
     return list
   }
 
-  @Test func `each waiter is taken once, by key or from the end`() {
+  @Test func `each waiter is removed once, by key or from the end`() {
     var list = list(1...6)
     #expect(list.remove(key: 2) == 2)
     #expect(list.remove(key: 2) == nil)
@@ -22,21 +22,21 @@ import Testing
     #expect(list.takeAll() == [])
   }
 
-  @Test func `a key that is added late has its place in the order`() {
+  @Test func `a key that is added late is sorted into the order`() {
     var list = list([1, 2, 5, 3, 4])
     #expect(list.remove(key: 5) == 5)
     #expect(list.remove(key: 3) == 3)
     #expect(list.takeAll() == [1, 2, 4])
   }
 
-  @Test func `waiters are taken from the start in order, whatever leaves in between`() {
+  @Test func `waiters are removed from the start in order, even if others leave in between`() {
     var list = list(1...6)
     #expect(list.popFirst() == 1)
     #expect(list.remove(key: 2) == 2)
     #expect(list.popFirst() == 3)
     #expect(list.popLast() == 6)
     #expect(list.popFirst() == 4)
-    // One that came before is added after the next has gone.
+    // A waiter with a lower key is added after one with a higher key.
     #expect(list.popFirst() == 5)
     list.add(8, key: 8)
     list.add(7, key: 7)
@@ -46,7 +46,7 @@ import Testing
     #expect(list.isEmpty)
   }
 
-  @Test func `each waiter at the start takes a few steps when others come and leave`() {
+  @Test func `removing the first waiter takes few steps even if others join and leave`() {
     let count: UInt64 = 40_000
     var list = list(0..<count)
     for index in 0..<count {
@@ -58,7 +58,7 @@ import Testing
     #expect(list.moveCount <= 8 * Int(count))
   }
 
-  @Test func `a list that others have left is empty`() {
+  @Test func `the list is empty after all waiters left`() {
     var list = list(1...3)
     for key in UInt64(1)...3 { _ = list.remove(key: key) }
     #expect(list.isEmpty)
@@ -67,7 +67,7 @@ import Testing
     #expect(list.popLast() == 4)
   }
 
-  @Test func `a waiter before a gap that was taken out counts`() {
+  @Test func `a waiter before a removed gap still counts`() {
     var list = list(1...3)
     #expect(list.remove(key: 3) == 3)
     #expect(list.popLast() == 2)
@@ -77,7 +77,7 @@ import Testing
   }
 
   @Test(arguments: [Order.forwards, .backwards, .mixed])
-  func `each removal takes a few steps when all leave one by one`(order: Order) {
+  func `each removal takes few steps when all leave one by one`(order: Order) {
     let count: UInt64 = 40_000
     var list = list(0..<count)
     for index in 0..<count {
@@ -85,7 +85,7 @@ import Testing
         switch order {
         case .forwards: index
         case .backwards: count - 1 - index
-        // A number that has no divisor in common with the count: each comes once.
+        // The factor is coprime with the count, so each key occurs once.
         case .mixed: index * 7_919 % count
         }
       #expect(list.remove(key: key) == key)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// In virtual time, callers that are woken together go on in the same order each time.
+/// In virtual time, callers that are woken together continue in a deterministic order.
 @Suite(.virtualTime) struct WakingOrderTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -12,7 +12,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Has a caller wait at each key while another one has its turn at all of them.
+  /// Makes a caller wait for each key while another caller has locked all of them.
   private func waitAtAllKeys(
     _ turns: KeyedMutex,
     _ end: (inout TaskGroup<Void>) async throws -> Void
@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  @Test func `the end of turns at several keys wakes callers in the order of the keys`()
+  @Test func `unlocking several keys wakes callers in the order of the keys`()
     async throws
   {
     let turns = KeyedMutex(StoreAvailability())
@@ -41,7 +41,7 @@ import Testing
     #expect(log.entries == keys)
   }
 
-  @Test func `cancelled callers give up in the order in which they came`() async throws {
+  @Test func `cancelled callers stop waiting in the order of their arrival`() async throws {
     let absence = StoreAvailability()
     let turns = KeyedMutex(absence)
     try await waitAtAllKeys(turns) { group in
@@ -51,7 +51,7 @@ import Testing
     #expect(log.entries == keys)
   }
 
-  @Test func `the end of a queue wakes callers in the order of their tasks`() async throws {
+  @Test func `shutting down a queue wakes callers in the order of their tasks`() async throws {
     let queue = TaskQueue(clock: clock)
     await withDiscardingTaskGroup { group in
       for key in keys {
