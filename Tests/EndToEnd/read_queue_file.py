@@ -365,7 +365,7 @@ class Tasks:
             fields.refuse("it has a role, and no unique key")
         if fields.has("into"):
             if role:
-                fields.refuse("it has a role, and is taken over")
+                fields.refuse("it has a role, and was taken over")
             return self.take_over(fields, fields.id("into"), task)
         self.displace(task, role or "holder")
         self.add(fields, task, role or "holder")

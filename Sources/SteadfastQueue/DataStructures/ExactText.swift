@@ -1,6 +1,6 @@
-/// A text that equals another one only if the UTF-8 bytes of both are the same.
+/// A text that equals another one only if both have the same UTF-8 bytes.
 ///
-/// Swift takes "\u{e9}" and "e\u{301}" for equal, as people do, and databases don't.
+/// Swift considers "\u{e9}" and "e\u{301}" equal, as readers do. Databases don't.
 package struct ExactText: Hashable, Sendable {
   package let text: String
 
@@ -17,12 +17,12 @@ package struct ExactText: Hashable, Sendable {
 extension String {
   /// Returns whether the UTF-8 bytes of two texts are the same.
   package func isExactly(_ other: String) -> Bool {
-    // Texts with the same bytes are equal. It takes much less time to see that texts are not, or
-    // that they are one.
+    // Texts with the same bytes are always equal. `==` is much faster for texts that differ, or
+    // that share their storage.
     guard self == other else { return false }
     let isSame = unsafe utf8.withContiguousStorageIfAvailable { bytes in
       unsafe other.utf8.withContiguousStorageIfAvailable { others in
-        // A loop over indices, because `elementsEqual` takes seven times as long.
+        // A loop over the indices: `elementsEqual` takes seven times as long.
         bytes.count == others.count
           && bytes.indices.allSatisfy { unsafe bytes[$0] == others[$0] }
       }
@@ -32,7 +32,7 @@ extension String {
   }
 }
 
-/// A text with which many others are compared.
+/// A text that is compared with many others.
 struct ComparedText: Sendable {
   let text: String
   private let isASCII: Bool
@@ -42,9 +42,9 @@ struct ComparedText: Sendable {
     isASCII = text.utf8.allSatisfy { $0 < 0x80 }
   }
 
-  /// Returns whether the UTF-8 bytes of both are the same, sooner than `String.isExactly(_:)`.
+  /// Returns whether both have the same UTF-8 bytes; faster than `String.isExactly(_:)`.
   func isExactly(_ other: String) -> Bool {
-    // A scalar that Swift takes for an ASCII one has more bytes than that.
+    // If `==` considers a scalar equal to an ASCII one, that scalar has more bytes.
     isASCII
       ? text == other && text.utf8.count == other.utf8.count : text.isExactly(other)
   }
@@ -66,7 +66,7 @@ extension Dictionary where Key == String {
   }
 }
 
-/// The digits of identifiers and checksums: written in lower case, read in either case.
+/// The digits of identifiers and checksums: written in lowercase, read in either case.
 enum Hexadecimal {
   /// Returns the digit for the lowest four bits.
   static func digit(_ bits: UInt64) -> UInt8 {
@@ -82,7 +82,7 @@ enum Hexadecimal {
     values = (values | values << 8) & 0x00FF_00FF_00FF_00FF
     values = (values | values << 4) & 0x0F0F_0F0F_0F0F_0F0F
     values = values.byteSwapped
-    // The letters begin 0x27 characters after the character that follows '9'.
+    // The letters start 0x27 characters after the character that follows '9'.
     let isLetter = (values &+ each * 6) >> 4 & each
     return values &+ each * UInt64(UInt8(ascii: "0")) &+ isLetter * 0x27
   }
@@ -102,10 +102,10 @@ enum Hexadecimal {
     }
   }
 
-  /// Returns the number for eight digits, the first in the lowest byte; `nil` if one is no digit.
+  /// Returns the number for eight digits, the first in the lowest byte; `nil` if one isn't a digit.
   ///
-  /// It converts all digits at once: it treats each character as a digit and computes its value,
-  /// writes these values as digits again, and compares these with the characters.
+  /// Converts all digits at once. It first treats each character as a digit and computes its value.
+  /// Then it converts the values back to digits, and compares those with the characters.
   static func value(ofEight digits: UInt64) -> UInt32? {
     let each: UInt64 = 0x0101_0101_0101_0101
     // Among the characters that are digits, only the letters have bit 6.

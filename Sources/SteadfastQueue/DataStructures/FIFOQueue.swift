@@ -1,8 +1,8 @@
 /// A first-in, first-out queue: a ring whose operations take amortized constant time.
 ///
-/// The ring doubles when it is full, and never shrinks. A place whose element was removed holds
-/// nothing. It is inlinable, because the virtual time of another module has its hottest loop here.
-/// The compiler specializes it there only if it is usable from inline code, too.
+/// The ring doubles when it is full, and never shrinks. Removing an element clears its place. The
+/// type is inlinable because another module's virtual time has its hottest loop here. The compiler
+/// specializes it there only if it is also usable from inline code.
 @usableFromInline package struct FIFOQueue<Element> {
   /// The elements: the first one is at `head`, and place 0 follows the last place.
   ///
@@ -13,7 +13,7 @@
 
   @inlinable package init() {}
 
-  /// Makes a queue with room for this many elements.
+  /// Makes an empty queue with at least this capacity.
   package init(minimumCapacity: Int) {
     var capacity = 1
     while capacity < minimumCapacity { capacity *= 2 }
@@ -22,7 +22,7 @@
 
   @inlinable package var isEmpty: Bool { count == 0 }
 
-  /// The number of elements that it has room for now.
+  /// The number of elements that fit without growing.
   package var capacity: Int { places.count }
 
   @inlinable package var first: Element? { count == 0 ? nil : places[head] }
@@ -41,13 +41,13 @@
     return first
   }
 
-  /// Exchanges the first element with the one that is `index` places behind it.
+  /// Swaps the first element with the one `index` places behind it.
   @inlinable package mutating func bringToFront(_ index: Int) {
     precondition(index < count, "the queue has fewer elements")
     places.swapAt(head, place(index))
   }
 
-  /// Returns the place that is `offset` places behind the first element.
+  /// Returns the place of the element `offset` places behind the first.
   @inlinable func place(_ offset: Int) -> Int { (head + offset) & (places.count - 1) }
 
   @inlinable mutating func grow() {

@@ -1,31 +1,32 @@
-/// Elements in order, each of which can be removed from any place.
+/// Elements in order, any of which can be removed.
 ///
 /// Operations take O(1) at both ends, and O(log n) in between.
 ///
-/// The elements are a sorted array in pieces. No step moves more elements than one or two pieces
-/// have, so none takes long, however many elements there are. The first piece lies in the line
-/// itself, because most lines are short. Equal elements must not be in a line together.
+/// The elements are a sorted array in pieces. No operation moves more elements than one or two
+/// pieces contain, so none takes long, however many elements there are. The first piece is stored
+/// inline because most lines are short. A line must not contain equal elements.
 ///
-/// A binary heap is shorter, but finds no element in the middle, and lists none in order. Nor is it
-/// faster. In and out again takes an element, in nanoseconds of one machine:
+/// A binary heap would be simpler, but it can't find an element in the middle, or list the elements
+/// in order. Nor is it faster. Adding and removing one element takes, in nanoseconds on one
+/// machine:
 ///
-/// | elements there | in order: line | heap | dates at random: line | heap |
+/// | elements in the line | ordered dates: line | heap | random dates: line | heap |
 /// | --- | --- | --- | --- | --- |
 /// | 1 | 8 | 10 | 10 | 13 |
 /// | 100 | 8 | 43 | 19 | 29 |
 /// | 10,000 | 12 | 85 | 30 | 62 |
 /// | 1,000,000 | 29 | 150 | 600 | 450 |
 struct OrderedLine<Element: Comparable & Sendable>: Sendable {
-  /// A piece behind the first one.
+  /// A piece after the first one.
   private struct Piece: Sendable {
-    /// Not greater than the first element, and greater than all elements of the pieces before.
+    /// Not greater than the piece's first element, and greater than all elements of earlier pieces.
     let start: Element
     var elements: [Element]
   }
 
-  /// The largest size of a piece; a piece that would get larger is split.
+  /// The maximum size of a piece; a larger one is split.
   static var maxPieceSize: Int { 256 }
-  /// A piece that gets smaller is joined with a neighbor, if both together are not large.
+  /// A piece below this size is merged with a neighbor if the result is at most half full.
   private static var minPieceSize: Int { maxPieceSize / 4 }
 
   private var firstPiece: [Element] = []
@@ -34,12 +35,12 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   private var pieces: [Piece] = []
   /// The index in `pieces` of the first piece that is in use.
   ///
-  /// The pieces before it are empty. Each of them became the first piece, or lost its last element.
+  /// The pieces before it are empty: each became the first piece, or lost its last element.
   private var pieceHead = 0
   private(set) var count = 0
 
   var isEmpty: Bool { count == 0 }
-  /// How many pieces have memory of their own.
+  /// The number of pieces, including the first.
   var pieceCount: Int { 1 + pieces.count - pieceHead }
   var first: Element? { head < firstPiece.count ? firstPiece[head] : nil }
 
@@ -62,7 +63,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     guard let last = firstPiece.last, element < last else {
       if firstPiece.count < Self.maxPieceSize { return firstPiece.append(element) }
       if head > Self.maxPieceSize / 2 {
-        dropTakenOut()
+        dropRemoved()
         return firstPiece.append(element)
       }
       return add(Self.piece(from: [element]), at: pieces.count)
@@ -82,7 +83,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   private mutating func insertIntoFirstPiece(_ element: Element) {
     let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
     if head > 0, index - head <= firstPiece.count - index {
-      // The elements before it move into the free space at the beginning.
+      // The elements before the new one move into the free space at the start.
       for place in head..<index { firstPiece[place - 1] = firstPiece[place] }
       head -= 1
       firstPiece[index - 1] = element
@@ -90,7 +91,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
       firstPiece.insert(element, at: index)
     }
     guard firstPiece.count - head > Self.maxPieceSize else { return }
-    dropTakenOut()
+    dropRemoved()
     let middle = firstPiece.count / 2
     add(Self.piece(from: firstPiece[middle...]), at: pieceHead)
     firstPiece.removeSubrange(middle...)
@@ -101,8 +102,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     pieces[index].elements.insert(element, at: place)
     let count = pieces[index].elements.count
     guard count > Self.maxPieceSize else { return }
-    // At the end of the line, most elements come nearly in order, so the split leaves the piece
-    // before nearly full.
+    // Most insertions near the end of the line are almost in order, so the split leaves the earlier
+    // piece nearly full.
     let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
     add(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
     pieces[index].elements.removeSubrange(middle...)
@@ -133,7 +134,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 
   /// Removes an element.
   ///
-  /// - Returns: Whether it was there.
+  /// - Returns: Whether the line contained it.
   @discardableResult
   mutating func remove(_ element: Element) -> Bool {
     guard pieceHead < pieces.count, pieces[pieceHead].start <= element else {
@@ -170,7 +171,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     dropPiece(pieceHead)
   }
 
-  private mutating func dropTakenOut() {
+  private mutating func dropRemoved() {
     firstPiece.removeFirst(head)
     head = 0
   }
@@ -210,7 +211,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 
   // MARK: Looking
 
-  /// Returns the first `limit` elements after an element, or of the whole line, in order.
+  /// Returns up to `limit` elements in order: those after `element`, or from the start if it is
+  /// `nil`.
   ///
   /// O(k + log n) for k elements.
   func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
@@ -224,7 +226,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     }
     while found.count < limit, next < pieces.count {
       let elements = pieces[next].elements
-      // The elements found so far come before this piece.
+      // The elements that were already found come before this piece.
       let start = found.isEmpty ? element.map(elements[...].firstIndex(after:)) ?? 0 : 0
       found += elements[start...].prefix(limit - found.count)
       next += 1
@@ -232,7 +234,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     return found
   }
 
-  /// Returns the piece that an element is in, or would be in; it must not be the first piece.
+  /// Returns the index of the piece that an element belongs to; not for elements of the first
+  /// piece.
   private func piece(of element: Element) -> Int {
     var (low, high) = (pieceHead, pieces.count)
     while high - low > 1 {
@@ -244,7 +247,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 }
 
 extension Array where Element: Comparable {
-  /// In a sorted array, returns the index of the first element that does not come before this one.
+  /// Returns the index of the first element of a sorted array that is not before `element`.
   fileprivate func firstIndex(notBefore element: Element, in range: Range<Int>? = nil) -> Int {
     var (low, high) = (range?.lowerBound ?? 0, range?.upperBound ?? count)
     while low < high {
@@ -256,7 +259,7 @@ extension Array where Element: Comparable {
 }
 
 extension ArraySlice where Element: Comparable {
-  /// In a sorted array, returns the index of the first element that comes after this one.
+  /// Returns the index of the first element of a sorted array that is after `element`.
   fileprivate func firstIndex(after element: Element) -> Int {
     var (low, high) = (startIndex, endIndex)
     while low < high {

@@ -1,7 +1,7 @@
-/// A value that most tasks do not have; it takes one word while it is empty.
+/// A value that most tasks don't have; an empty one uses one word.
 ///
-/// With this, and small fields side by side, a pending task takes 375 bytes beside its payload
-/// after a file was opened, in place of 479.
+/// With this type, and with small fields side by side, a pending task uses 375 bytes in addition to
+/// its payload after a file was opened, instead of 479.
 struct Rare<Value: RareValue>: Sendable {
   private final class Box: Sendable {
     let value: Value
@@ -11,10 +11,10 @@ struct Rare<Value: RareValue>: Sendable {
 
   private var box: Box?
 
-  /// Makes an empty one, at no cost.
+  /// Makes an empty value, at no cost.
   init() {}
 
-  // In place, so that a value that turns out to be empty is not made.
+  // Inlined, so that a value that turns out to be empty is never created.
   @inline(__always)
   init(_ value: Value) { self.value = value }
 
@@ -27,7 +27,7 @@ struct Rare<Value: RareValue>: Sendable {
 
   /// The value; `nil` if it is empty.
   ///
-  /// Reading a part of the value through this property makes no empty value.
+  /// Reading part of the value through this property creates no empty value.
   var present: Value? {
     @inline(__always) get { box?.value }
   }
@@ -39,7 +39,7 @@ extension Rare: Equatable where Value: Equatable {
   }
 }
 
-/// A value that ``Rare`` can hold.
+/// A value that ``Rare`` can store.
 protocol RareValue: Sendable {
   /// Makes an empty value.
   init()

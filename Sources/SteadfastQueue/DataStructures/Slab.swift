@@ -1,29 +1,30 @@
-/// Elements at stable indices, in pages: growing moves no element, and freed slots are used again.
+/// Elements at stable indices, in pages; growing moves no element, and freed slots are reused.
 ///
-/// A copy shares its pages. A change to a slab while a copy exists copies one page and, the first
-/// time, the list of pages. A free slot holds a filler instead of an optional's `nil`, because
+/// A copy shares its pages. Changing a slab while a copy exists copies one page and, the first
+/// time, the list of pages. A free slot contains a filler instead of an optional's `nil`, because
 /// reading one property of an optional element copies the whole element.
 ///
-/// Free slots are bits, because a compaction copies the slab, and passes over the free slots. With
-/// a list of them, a step of a compaction paused for 2.4 ms at 16,000 free slots.
+/// A bitmap marks the free slots, because a compaction copies the slab and skips the free slots.
+/// With a list of free slots instead, one step of a compaction paused for 2.4 ms at 16,000 free
+/// slots.
 struct Slab<Element: Sendable>: Sendable {
-  /// How many elements a page has room for; it takes a few words of `used`.
+  /// The number of elements in a page; its slots use a few words of `used`.
   static var pageSize: Int { 256 }
   private static var wordsPerPage: Int { pageSize / UInt64.bitWidth }
 
   private var pages: [[Element]] = []
   /// Which slots are in use, one bit for each slot.
   private var used: [UInt64] = []
-  /// The indices of the words of `used` that have a free slot; the last one is filled first.
+  /// The indices of the words of `used` with a free slot; the last one is filled first.
   private var roomyWords: [Int] = []
   /// The page that was emptied last.
   ///
-  /// It keeps its memory, so that adding and removing one element in turn allocates nothing.
+  /// It keeps its memory, so that alternately adding and removing one element allocates nothing.
   private var idlePage: Int?
   private let filler: Element
-  /// The page that all pages without elements share, so that they take no memory.
+  /// The page that all empty pages share, so that they use no memory.
   ///
-  /// It is made with the first of them.
+  /// It is allocated with the first page.
   private var blankPage: [Element] = []
 
   init(filler: Element) { self.filler = filler }
@@ -57,9 +58,9 @@ struct Slab<Element: Sendable>: Sendable {
     pages[page] = blankPage
   }
 
-  /// Returns the first slot in use, from this one on; `nil` if there is none.
+  /// Returns the first used slot at or after `slot`; `nil` if there is none.
   ///
-  /// O(n/64) for n free slots between.
+  /// O(n/64) for n free slots in between.
   func firstUsedSlot(from slot: Int) -> Int? {
     var (word, bit) = slot.quotientAndRemainder(dividingBy: UInt64.bitWidth)
     while word < used.count {
@@ -71,10 +72,10 @@ struct Slab<Element: Sendable>: Sendable {
     return nil
   }
 
-  /// The end of the slots: all are below this number.
+  /// The end of the slots: every slot is below this number.
   var endSlot: Int { pages.count * Self.pageSize }
 
-  /// The element of a slot, or the filler if it is free.
+  /// The slot's element, or the filler if the slot is free.
   subscript(slot: Int) -> Element {
     _read { yield pages[slot / Self.pageSize][slot % Self.pageSize] }
     _modify { yield &pages[slot / Self.pageSize][slot % Self.pageSize] }
@@ -105,9 +106,9 @@ struct Slab<Element: Sendable>: Sendable {
   }
 }
 
-/// A ``Slab`` whose elements are found by their IDs, too.
+/// A ``Slab`` that also finds elements by their IDs.
 ///
-/// An element's ID must not change while it is here.
+/// An element's ID must not change while the element is in the slab.
 struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.ID: SlotKey {
   private(set) var slab: Slab<Element>
   private var index = SlotIndex()
@@ -121,10 +122,10 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
 
   func slot(of id: Element.ID) -> Int? { index.slot(of: id) { slab[$0].id == id } }
 
-  /// Makes room in the index for `count` elements in all.
+  /// Reserves capacity in the index for `count` elements in total.
   mutating func reserveCapacity(_ count: Int) { index.reserveCapacity(count) }
 
-  /// Adds an element whose ID is free.
+  /// Adds an element whose ID is not in the slab.
   ///
   /// - Returns: Its slot.
   mutating func insert(_ element: Element) -> Int {
@@ -133,7 +134,7 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
     return slot
   }
 
-  /// Returns the slot of an ID; if it is free, adds the element that `make` returns.
+  /// Returns the slot of an ID, after adding the element that `make` returns if the ID is new.
   mutating func slot(of id: Element.ID, orInsert make: () -> Element) -> Int {
     index.slot(of: id) {
       slab[$0].id == id
@@ -147,7 +148,7 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
     slab.remove(slot)
   }
 
-  /// The element of a slot, or the filler if it is free.
+  /// The slot's element, or the filler if the slot is free.
   subscript(slot: Int) -> Element {
     _read { yield slab[slot] }
     _modify { yield &slab[slot] }
@@ -156,21 +157,22 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
 
 /// Finds the slots of a ``Slab`` by the IDs of the tasks in them.
 ///
-/// It is a hash table with open addressing and linear probing, and holds no IDs. A bucket has eight
-/// bytes: half of the ID's hash, and the slot. The owner of the elements tells whether a slot
+/// It is a hash table with open addressing and linear probing. It stores no IDs. A bucket has eight
+/// bytes: half of the ID's hash, and the slot. The owner of the elements checks whether a slot
 /// belongs to an ID.
 ///
-/// The hash combines the two halves of a product by XOR. The factors are the ID's own halves, each
-/// mixed with a random number that is new in each process. So the writer of a file can't know which
-/// IDs would make the table slow.
+/// The hash combines the two halves of a product by XOR. The factors are the ID's two halves, each
+/// combined with a random number that differs in each process. So the writer of a file can't know
+/// which IDs would make the table slow.
 ///
-/// A table that grows moves all its buckets, during the call that makes it grow. So a large index
-/// is many small tables: the IDs are spread among them, and each grows by itself. A single table
-/// of 1,500,000 tasks paused one call for 0.24 to 0.45 s; the small ones pause for 3 ms at most.
+/// A growing table moves all its buckets during the call that makes it grow. So a large index
+/// consists of many small tables: the IDs are spread among them, and each grows separately. A
+/// single table of 1,500,000 tasks paused one call for 0.24 to 0.45 s; small ones pause for 3 ms at
+/// most.
 struct SlotIndex: Sendable {
   /// The number of shards of a large index; the upper eight bits of a hash choose the shard.
   private static let manyShards = 256
-  /// The largest number of slots in a single shard; so no more are moved at once.
+  /// The maximum number of slots in a single shard, which limits how many are moved at once.
   private static let maxCountOfOneShard = 12 << 10
 
   private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
@@ -187,25 +189,25 @@ struct SlotIndex: Sendable {
 
   /// Returns the slot of an ID.
   ///
-  /// `isRight` tells it from the slots of other IDs with the same half of a hash.
+  /// `isRight` distinguishes it from the slots of other IDs with the same half of a hash.
   func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
     return shards[shard(of: hash)].slot(with: hash, where: isRight)
   }
 
-  /// Makes room for `count` IDs, including those that are there.
+  /// Reserves capacity for `count` IDs in total.
   mutating func reserveCapacity(_ count: Int) {
     if count > Self.maxCountOfOneShard { spread() }
     // The shards are filled nearly evenly.
     for shard in shards.indices { shards[shard].reserveCapacity(count / shards.count) }
   }
 
-  /// Adds a slot for an ID that has none.
+  /// Adds the slot of a new ID.
   mutating func insert(_ slot: Int, for id: some SlotKey) {
     insert(slot, hash(of: id))
   }
 
-  /// Returns the slot of an ID; if it has none, adds the one that `make` returns.
+  /// Returns the slot of an ID, after adding the slot that `make` returns if the ID is new.
   mutating func slot(
     of id: some SlotKey,
     where isRight: (Int) -> Bool,
@@ -224,7 +226,7 @@ struct SlotIndex: Sendable {
     count += 1
   }
 
-  /// Removes the slot of an ID, which must be there.
+  /// Removes the slot of an ID; the slot must be in the index.
   mutating func remove(_ slot: Int, of id: some SlotKey) {
     let hash = hash(of: id)
     shards[shard(of: hash)].remove(Bucket(slot: slot, hash: hash))
@@ -269,7 +271,7 @@ extension SlotIndex {
 
     /// The buckets: none before the first insertion, then a power of two.
     ///
-    /// At most three quarters of them are taken.
+    /// At most three quarters of them are in use.
     private var buckets: [Bucket] = []
     private(set) var count = 0
 
@@ -310,7 +312,7 @@ extension SlotIndex {
         precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its ID")
         hole = (hole + 1) & mask
       }
-      // The buckets behind close up, but none moves in front of the bucket that its hash asks for.
+      // The buckets behind the hole close up, but none moves in front of its hash's own bucket.
       var position = (hole + 1) & mask
       while !buckets[position].isFree {
         let distance = (position - home(of: buckets[position].hash)) & mask
@@ -342,7 +344,7 @@ extension SlotIndex {
   }
 }
 
-/// An ID of 128 bits, whose values need not be spread evenly.
+/// A 128-bit ID whose values need not be evenly distributed.
 protocol SlotKey {
   /// The first 64 bits.
   var high: UInt64 { get }

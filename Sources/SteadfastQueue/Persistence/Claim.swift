@@ -4,21 +4,21 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a queue asks a store to hand out.
+/// A queue's request to a store for tasks to perform.
 public struct ClaimRequest: Sendable {
-  /// The largest number of tasks to hand out.
+  /// The maximum number of tasks to hand out.
   public var limit: Int
   /// The queue whose tasks to hand out (``TaskRecord/queue``).
   public var queue: String
-  /// The names to hand out, each with the largest number of its tasks.
+  /// The names of tasks to hand out, each with the maximum number of its tasks.
   public var names: [String: Int]
-  /// The largest number of tasks for each name that is not among ``names``; 0 for none.
+  /// The maximum number of tasks for each name that is not in ``names``; 0 for none.
   public var otherNames: Int
-  /// The date now by the queue's clock; tasks with a later available date are not handed out.
+  /// The current date by the queue's clock; tasks with a later available date are not handed out.
   public var now: Date
-  /// The conditions that hold; tasks with any other condition are not handed out.
+  /// The conditions that hold; tasks that require any other condition are not handed out.
   public var conditions: Set<TaskCondition>
-  /// How long the claim lasts by the store's clock if it is not extended; `nil` in a store that one
+  /// How long the claim lasts by the store's clock unless it is extended; `nil` in a store that one
   /// queue uses.
   public var leaseDuration: Duration?
 
@@ -41,28 +41,30 @@ public struct ClaimRequest: Sendable {
     self.leaseDuration = leaseDuration
   }
 
-  /// The largest number of tasks of a name to hand out, as ``names`` or ``otherNames`` says.
+  /// The maximum number of tasks of a name to hand out, from ``names`` or ``otherNames``.
   ///
-  /// A name is listed only if its UTF-8 bytes are; Swift's `==` takes other texts for the same.
+  /// A name is in ``names`` only if its UTF-8 bytes are. Swift's `==` also considers other texts
+  /// equal.
   public func room(for name: String) -> Int { names[exactly: name] ?? otherNames }
 }
 
-/// What a store hands out.
+/// The tasks that a store hands out.
 public struct Claim: Sendable {
   /// The tasks, each with its lease, in the order in which to perform them.
   public var tasks: [ClaimedTask]
-  /// A date by the queue's clock, not later than that from which another claim can find tasks.
+  /// When to claim again, by the queue's clock: at the latest when the next task is available.
   ///
-  /// It is `nil` if nothing waits.
+  /// It is `nil` if no task is waiting.
   ///
-  /// If more tasks were available than the limit allowed, it is not after the request's `now`. A
-  /// claim in a shared store may run out, and its task is found then. So the date is not later than
-  /// the request's `now` and the time that is left until then by the store's clock.
+  /// If more tasks were available than the limit allowed, the date is not after the request's
+  /// `now`. In a shared store, another queue's claim may expire, and then its task becomes
+  /// available. So the date is not later than the request's `now` plus the time until that claim
+  /// expires by the store's clock.
   ///
-  /// A store that has handed out tasks need not look for the date: it may give the request's `now`,
-  /// and the queue claims again when it has an idle worker. A claim that hands out nothing, and has
-  /// left nothing because of its limit, looks. If it gives a date that has come all the same, the
-  /// queue asks again a second later.
+  /// A store that has handed out tasks need not look for the date: it may return the request's
+  /// `now`, and the queue claims again when it has an idle worker. If a claim hands out nothing,
+  /// and its limit excluded no task, the store must look. If the date that it returns has already
+  /// come, the queue waits a second before it asks again.
   public var nextDate: Date?
 
   /// Makes a claim.
@@ -76,7 +78,7 @@ public struct Claim: Sendable {
 public struct ClaimedTask: Sendable {
   /// The task, in the state `running`.
   public var record: TaskRecord
-  /// The lease to name in the change that ends the attempt.
+  /// The lease that the change that ends the attempt must name.
   public var lease: Lease
 
   /// Makes a claimed task.
@@ -86,7 +88,7 @@ public struct ClaimedTask: Sendable {
   }
 }
 
-/// Proof of a claim; a store changes a claimed task only for the holder of its lease.
+/// Proof of a claim; a store changes a claimed task only for the holder of the lease.
 public struct Lease: Sendable, Hashable {
   /// The task that was claimed.
   public let id: TaskID

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// A store of this package on which one queue at a time may run.
+/// A store of this package on which only one queue runs at a time.
 package protocol UnsharedStore: Persistence {
-  /// Who runs on it; `nil` if the underlying store does not say.
+  /// The record of the queue that runs on the store; `nil` if the underlying store has none.
   var use: (any StoreUse)? { get }
-  /// Whether a call may fail because another program keeps the store from making it for a while.
+  /// Whether calls may fail temporarily because another program blocks the store.
   var hasTransientErrors: Bool { get }
 }
 
@@ -13,35 +13,35 @@ extension UnsharedStore {
   package var hasTransientErrors: Bool { false }
 }
 
-/// Notes which queue runs on a store.
+/// A record of the queue that runs on a store.
 package protocol StoreUse: Sendable {
-  /// Notes that a queue of this name, which does not run yet, begins to run on the store.
+  /// Records that a queue with this name starts to run on the store; it must not run yet.
   ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs.
+  /// - Throws: A ``TaskQueueError`` if another queue runs on it.
   func begin(_ name: String, on store: any Persistence) throws(TaskQueueError)
 
-  /// Notes that the queue that runs has ended its run.
+  /// Records that the running queue has ended its run.
   func end()
 }
 
 extension Persistence {
-  /// Who runs on the store, if the store says so.
+  /// The record of the queue that runs on the store, if the store has one.
   var useIfKnown: (any StoreUse)? { (self as? any UnsharedStore)?.use }
 }
 
-/// Which queue runs on a store.
+/// A record of the queue that runs on a store.
 ///
-/// Two queues that ran on one store would perform each other's tasks. A caller that waits for an
-/// outcome with one queue would never hear of what the other did.
+/// Two queues that run on one store would perform each other's tasks. A caller that waits for an
+/// outcome with one queue would never learn what the other queue did.
 package final class ExclusiveUse: StoreUse {
-  /// The name of the queue that runs.
+  /// The name of the running queue.
   private let user = Mutex<String?>(nil)
 
   package init() {}
 
-  /// Notes that a queue of this name, which does not run yet, begins to run on the store.
+  /// Records that a queue with this name starts to run on the store; it must not run yet.
   ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs.
+  /// - Throws: A ``TaskQueueError`` if another queue runs on it.
   package func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
     let other = user.withLock { user -> String? in
       if let user { return user }
@@ -51,11 +51,11 @@ package final class ExclusiveUse: StoreUse {
     guard let other else { return }
     throw TaskQueueError(
       .alreadyRunning,
-      "the queue '\(other)' runs on the store (\(store)), which serves one at a time: wait for "
-        + "that run to end, or give the queue '\(name)' a store of its own"
+      "the queue '\(other)' is running on the store (\(store)), which serves one queue at a time: "
+        + "wait for that run to end, or give the queue '\(name)' another store"
     )
   }
 
-  /// Notes that the queue that runs has ended its run.
+  /// Records that the running queue has ended its run.
   package func end() { user.withLock { $0 = nil } }
 }

@@ -1,4 +1,4 @@
-/// A store in front of another one, which gets each call that the wrapper does not change.
+/// A store in front of another one, which receives every call that the wrapper does not change.
 protocol StoreWrapper: UnsharedStore, CustomStringConvertible {
   var base: any Persistence { get }
 }

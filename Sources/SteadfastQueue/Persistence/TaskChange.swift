@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// One step in the life of a task, which a queue decides and a store stores.
+/// One step in the life of a task; a queue decides on it, and a store stores it.
 ///
 /// A task that goes *behind its equals* comes after the waiting tasks with the same priority and
 /// the same available date.
@@ -14,55 +14,56 @@ public import Foundation
 public enum TaskChange: Sendable {
   /// A new task.
   ///
-  /// If a task has its ID, nothing changes. If that is this task, which was sent before
-  /// (``TaskRecord/isStored(as:)``), the outcome is ``ChangeOutcome/done``. Otherwise, it is
+  /// If the store has a task with the same ID, nothing changes. If that is the same task, sent
+  /// before (``TaskRecord/isStored(as:)``), the outcome is ``ChangeOutcome/done``. Otherwise, it is
   /// ``ChangeOutcome/identityTaken``.
   ///
   /// If no task with its name and its unique key has a role (``TaskRecord/keyRole``), the new task
-  /// is the key's holder. Else the policy decides about the new task and its twin, the successor if
-  /// there is one, and otherwise the holder. A task that does not run, and whose
-  /// ``TaskRecord/expiryDate`` is not later than the new task's ``TaskRecord/createdDate``, is no
-  /// twin: no attempt at it begins. If the new task is added, such a task loses its role in the
-  /// same change, and changes in no other way.
+  /// becomes the key's holder. Otherwise, the policy decides about the new task and its twin: the
+  /// successor if there is one, or else the holder. An expired task that does not run is not a
+  /// twin, because it gets no further attempt. A task is expired if its ``TaskRecord/expiryDate``
+  /// is not later than the new task's ``TaskRecord/createdDate``. If the new task is added, an
+  /// expired task loses its role in the same change, and does not change in any other way.
   ///
   /// - If the twin is a holder that runs, the new task is added as its successor with
   ///   ``UniquePolicy/keep`` and ``UniquePolicy/replace``. With ``UniquePolicy/keep``, this is only
   ///   so if the twin's ``TaskRecord/uniqueUntil`` is not later than the new task's
   ///   ``TaskRecord/createdDate``.
   /// - If the twin is a holder that remembers something, and does not run, the new task is added as
-  ///   its successor with ``UniquePolicy/replace``: what it has begun must not go on with another
-  ///   payload.
-  /// - Else, with ``UniquePolicy/keep``, the outcome is ``ChangeOutcome/duplicate(of:)``, and
-  ///   nothing changes. With ``UniquePolicy/replace``, the twin takes the new task over
+  ///   its successor with ``UniquePolicy/replace``: the twin has started work that must not
+  ///   continue with another payload.
+  /// - Otherwise, with ``UniquePolicy/keep``, the outcome is ``ChangeOutcome/duplicate(of:)``, and
+  ///   nothing changes. With ``UniquePolicy/replace``, the twin takes over the new task
   ///   (``TaskRecord/takeOver(_:)``), and the outcome is ``ChangeOutcome/replaced(_:)``. If another
-  ///   change to the twin is being made, the insertion is refused as with ``UniquePolicy/reject``.
-  /// - With ``UniquePolicy/join``, the outcome is ``ChangeOutcome/duplicate(of:)``, which names the
-  ///   holder, or the successor if the holder is no twin, and nothing changes.
-  /// - With ``UniquePolicy/reject``, it is the same, and no change of the whole batch is stored, as
-  ///   when the task's ID is taken.
+  ///   change to the twin is being stored, the insertion is refused as with
+  ///   ``UniquePolicy/reject``.
+  /// - With ``UniquePolicy/join``, the outcome is ``ChangeOutcome/duplicate(of:)`` and nothing
+  ///   changes. The outcome names the holder, or the successor if the holder is not a twin.
+  /// - With ``UniquePolicy/reject``, the outcome is the same. No change of the whole batch is
+  ///   stored, as when the task's ID is taken.
   ///
-  /// A task that has succeeded, and whose ``TaskRecord/uniqueUntil`` is later than the new task's
-  /// ``TaskRecord/createdDate``, is a twin too if there is no other, and if the policy is not
-  /// ``UniquePolicy/replace``: then the outcome is ``ChangeOutcome/duplicate(of:)``.
+  /// If there is no other twin and the policy is not ``UniquePolicy/replace``, a task that has
+  /// succeeded is a twin too, if its ``TaskRecord/uniqueUntil`` is later than the new task's
+  /// ``TaskRecord/createdDate``. Then the outcome is ``ChangeOutcome/duplicate(of:)``.
   ///
   /// When a holder ends or is removed, its successor becomes the holder in the same change.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task has succeeded.
   ///
-  /// If `retains` is `true`, the task is retained, else it is removed. It forgets what it
-  /// remembers.
+  /// If `retains` is `true`, the task is retained, otherwise it is removed. It forgets the values
+  /// that it remembers.
   case succeed(Lease, at: Date, retains: Bool)
   /// A claimed task waits again, behind its equals, for a later attempt.
   ///
-  /// The task is postponed to this date, with this number of failed attempts. A failure is that of
-  /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
-  /// were. The available date was counted from the date of the failure or, without one, from
-  /// `countedFrom` (``TaskRecord/countedFrom``).
+  /// The task is postponed to this date, with this number of failed attempts. A `failure` is the
+  /// attempt's failure, and is recorded (``TaskRecord/note(_:)``). Without one, the recorded
+  /// failures stay. The available date was counted from the date of the failure or, without one,
+  /// from `countedFrom` (``TaskRecord/countedFrom``).
   ///
-  /// If the task is the holder of its unique key and has a successor, which does not expire by this
-  /// date, no other task waits for it (``TaskDependencies``), and it remembers nothing, it is
-  /// removed, and the successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
-  /// ``ChangeOutcome/superseded(by:)``.
+  /// The task may be removed instead. That happens if it is the holder of its unique key, it has a
+  /// successor that does not expire by this date, no other task waits for it
+  /// (``TaskDependencies``), and it remembers nothing. Then the successor takes its place
+  /// (``TaskRecord/takePlace(of:)``), and the outcome is ``ChangeOutcome/superseded(by:)``.
   case retry(
     Lease,
     availableDate: Date,
@@ -70,62 +71,61 @@ public enum TaskChange: Sendable {
     failure: TaskFailure?,
     countedFrom: Date? = nil
   )
-  /// A claimed task is abandoned, for the reason of the failure, which is noted.
+  /// A claimed task is abandoned because of the failure, which is recorded.
   ///
-  /// If `retains` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, otherwise it is removed.
   case abandon(Lease, failure: TaskFailure, retains: Bool)
   /// A claimed task is released: it returns to its place in line as if it had never been claimed.
   case release(Lease)
   /// A claimed task is parked until `unpark`, because its payload could not be decoded.
   ///
-  /// The failure is noted.
+  /// The failure is recorded.
   case park(Lease, failure: TaskFailure)
   /// All parked tasks of this name in this queue wait again.
   case unpark(name: String, queue: String = "")
   /// A task that has not ended is cancelled.
   ///
-  /// If `retains` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, otherwise it is removed.
   case cancel(TaskTarget, at: Date, retains: Bool)
   /// A task that has not ended is paused until it is resumed or restarted.
   ///
-  /// A suspended task wakes first (``TaskRecord/wake()``), so that it looks again what it waits for
-  /// when it is resumed.
+  /// A suspended task wakes first (``TaskRecord/wake()``), so that after it is resumed, it checks
+  /// again whether the values that it awaits have arrived.
   case pause(TaskTarget)
-  /// A paused task waits again, behind its equals, with the date and the retries that it had.
+  /// A paused task waits again, behind its equals, with its previous date and retries.
   case resume(TaskID)
-  /// A task waits again as if it were new, from this date on, which is the present one.
+  /// A task waits again as if it were new, from this date on, which is the present date.
   ///
-  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). One
-  /// that has ended, or has lost its role, becomes the holder of its unique key. If another task
-  /// has a role, the outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
+  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). A
+  /// task that has ended, or has lost its role, becomes the holder of its unique key. If another
+  /// task has a role, the outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
   ///
-  /// If `forgets` is `true`, the task forgets all that it remembers; tasks that are restarted along
-  /// with it don't.
+  /// If `forgets` is `true`, the task forgets everything that it remembers. Tasks that are
+  /// restarted along with it don't.
   case restart(TaskTarget, availableDate: Date, forgets: Bool = false)
   /// A task that has not ended gets another available date.
   ///
-  /// The task goes behind its equals, and its retries stay. A task that waits, is parked or is
-  /// paused stays so. A claimed or suspended task waits again. If the date was counted by the
-  /// clock, and not chosen, `countedFrom` says from which date (``TaskRecord/countedFrom``).
+  /// The task goes behind its equals, and its retries stay. A waiting, parked or paused task keeps
+  /// its state. A claimed or suspended task waits again. If the date was counted by the clock, and
+  /// not chosen, `countedFrom` is the date that it was counted from (``TaskRecord/countedFrom``).
   case reschedule(TaskTarget, availableDate: Date, countedFrom: Date? = nil)
-  /// The choices for a task that waits, is suspended, parked or paused change
-  /// (``TaskRecord/apply(_:)``).
+  /// The options of a waiting, suspended, parked or paused task change (``TaskRecord/apply(_:)``).
   ///
-  /// If its priority changes, the task goes behind its equals; else it keeps its place in line. For
-  /// a task that has lost its role, the outcome is ``ChangeOutcome/stale``.
+  /// If its priority changes, the task goes behind its equals; otherwise it keeps its place in
+  /// line. For a task that has lost its role, the outcome is ``ChangeOutcome/stale``.
   indirect case update(TaskID, TaskUpdate)
   /// A retained task is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts for this duration from now on, by the store's clock.
   ///
-  /// It is only for stores that several queues share.
+  /// Only stores that several queues share need it.
   case extend(Lease, for: Duration)
   /// Retained tasks of this queue that ended in this state are removed.
   ///
-  /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
-  /// up others (``TaskRecord/holdsUpOthers``) or has a ``TaskDependencies/cause``. Any other task
-  /// is removed if it ended before the date, or if it is not one of the latest `keepingLatest` of
-  /// those. A limit that is `nil` removes none.
+  /// A task stays if its ``TaskRecord/uniqueUntil`` is later than `now`, if it holds up others
+  /// (``TaskRecord/holdsUpOthers``), or if it has a ``TaskDependencies/cause``. Any other task is
+  /// removed if it ended before `endedBefore`, or if it is not one of the latest `keepingLatest` of
+  /// those tasks. A limit that is `nil` removes none.
   case prune(
     TaskState,
     endedBefore: Date?,
@@ -136,12 +136,12 @@ public enum TaskChange: Sendable {
   /// The clock went back to this date; only for stores whose queues have one clock
   /// (``Persistence/hasOneClock``).
   ///
-  /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Those that wait, and
-  /// whose available dates become others, go behind their equals, in the same order. The request of
-  /// the next claim decides what is available. If the store's own clock went back, too, a claim
-  /// lasts no longer from now on than it was to last when it was made or extended.
+  /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Waiting tasks whose
+  /// available dates change go behind their equals, in the same order. The request of the next
+  /// claim decides which tasks are available. If the store's own clock went back too, no claim
+  /// lasts longer from now on than the duration for which it was made or extended.
   case rebase(Date)
-  /// A claimed task remembers these bytes under a name, in place of others if there are some.
+  /// A claimed task remembers these bytes under a name, replacing any others.
   ///
   /// Its ``TaskRecord/interruptionCount`` becomes 0. The name has 1 to 1,024 bytes of UTF-8, and
   /// the value at most 131,072 bytes. A value without bytes is *open*: it waits for a
@@ -152,39 +152,39 @@ public enum TaskChange: Sendable {
   case remember(Lease, named: String, value: [UInt8])
   /// A claimed task is suspended until a date (``TaskRecord/suspend(until:countedFrom:)``).
   ///
-  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits, and
-  /// a release makes it wait then. With `Date.distantFuture` or a later date, no claim does.
+  /// It goes behind its equals. From that date on, a claim hands it out like a waiting task. A
+  /// release makes it wait until then. With `Date.distantFuture` or a later date, no claim hands it
+  /// out.
   ///
-  /// If the task remembers at least one byte under any of the names that it awaits, it wakes at
-  /// once (``TaskRecord/wake()``): the completion came before the suspension. The names have the
-  /// limits of ``remember(_:named:value:)``.
+  /// If the task remembers at least one byte under any of the awaited names, it wakes at once
+  /// (``TaskRecord/wake()``): the completion came before the suspension. The names have the limits
+  /// of ``remember(_:named:value:)``.
   case suspend(Lease, until: Date, awaiting: [String], countedFrom: Date? = nil)
-  /// A value becomes what a task remembers, if it is open; the task need not be claimed.
+  /// An open value that a task remembers is filled; the task need not be claimed.
   ///
-  /// If the task has ended, or remembers anything but a value without bytes under the name, or
-  /// nothing at all, the outcome is ``ChangeOutcome/stale``: of several completions, the first
-  /// counts. A suspended task wakes (``TaskRecord/wake()``) and goes behind its equals. In any
-  /// other state, nothing else changes: the task finds the value when it looks.
+  /// The outcome is ``ChangeOutcome/stale`` if the task has ended, or if the name has no value or
+  /// one that is not open. So the first of several completions counts. A suspended task wakes
+  /// (``TaskRecord/wake()``) and goes behind its equals. In any other state, nothing else changes:
+  /// the task finds the value when it looks.
   ///
   /// The value has at least one byte, and otherwise the limits of ``remember(_:named:value:)``
   /// hold.
   case complete(TaskID, named: String, value: [UInt8])
-  /// The bytes that the store holds under a name become others, if they are the ones that are
-  /// named.
+  /// The bytes stored under a name are replaced if they equal the expected ones.
   ///
-  /// `nil` stands for none: from `nil` means that there is no value, and to `nil` removes it. No
-  /// bytes at all, `[]`, are a value. The name has 1 to 1,024 bytes of UTF-8, and a value at most
+  /// `nil` means no value: `from: nil` expects that there is none, and `to: nil` removes the value.
+  /// An empty array, `[]`, is a value. The name has 1 to 1,024 bytes of UTF-8, and a value at most
   /// 65,536 bytes.
   ///
-  /// A comparison comes before everything else in its batch. If the present bytes are not the ones
-  /// that are named, no change of the batch is stored, and the outcome of each of them is
-  /// ``ChangeOutcome/valueDiffers``. So a batch can depend on what its caller has read
-  /// (``Persistence/value(named:)``). A batch has at most one change for each name.
+  /// The comparison precedes everything else in its batch. If the present bytes are not the
+  /// expected ones, no change of the batch is stored, and the outcome of each of them is
+  /// ``ChangeOutcome/valueDiffers``. So a batch can depend on values that its caller has read
+  /// (``Persistence/value(named:)``). A batch has at most one such change for each name.
   case setValue(named: String, from: [UInt8]?, to: [UInt8]?)
 }
 
 extension TaskChange {
-  /// The lease that the change names, if it names one.
+  /// The lease that the change names; `nil` if it names none.
   var lease: Lease? {
     switch self {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
@@ -227,7 +227,7 @@ extension TaskChange {
 public enum Durability: Sendable, Hashable {
   /// A power cut.
   case durable
-  /// The end of the process, however sudden, while the machine runs on.
+  /// The end of the process, however sudden, while the machine continues to run.
   case relaxed
 }
 
@@ -238,17 +238,17 @@ public enum Durability: Sendable, Hashable {
 public enum ChangeOutcome: Sendable, Hashable {
   /// The change is stored.
   case done
-  /// An insertion is stored: this task, which has the same unique key, has taken it over.
+  /// An insertion is stored: this task, which has the same unique key, has taken over the new one.
   case replaced(TaskID)
   /// The task was removed, and this one, its successor, has taken its place.
   case superseded(by: TaskID)
-  /// The change is stored, and it concerns tasks that wait for this one.
+  /// The change is stored, and may affect tasks that wait for this one.
   ///
-  /// Stores answer so in place of ``done`` to an end, to the restart of a task that has ended, and
-  /// to a removal, if another task in the store names the task, or the task has a
-  /// ``TaskDependencies/follower``, even if nothing changes for others now.
+  /// It replaces ``done`` for an end, for the restart of a task that has ended, and for a removal,
+  /// if another task in the store names the task, or the task has a ``TaskDependencies/follower``.
+  /// It does so even if nothing changes for others now.
   indirect case doneWithConsequences(Consequences)
-  /// An insertion was skipped, because the new task would wait for this one without end.
+  /// An insertion was skipped because the new task would wait for this one forever.
   ///
   /// No task has the ID, or the task has ended without success, or is about to.
   case unmetDependency(TaskID)
@@ -256,30 +256,30 @@ public enum ChangeOutcome: Sendable, Hashable {
   case duplicate(of: TaskID)
   /// An insertion was skipped: another task has the same ID.
   case identityTaken
-  /// The change was skipped, because it does not apply to the task any more.
+  /// The change was skipped, because it no longer applies to the task.
   ///
-  /// The lease is not the task's present one, the task is gone, or it is not in a state to which
-  /// the change applies. If the change was sent before, and the answer was a transient error
-  /// (``PersistenceError``), the reason may be that it was stored then.
+  /// The lease is not the task's present one, the task does not exist, or its state does not allow
+  /// the change. If the change was sent before and failed with a transient error
+  /// (``PersistenceError``), it may have been stored then.
   case stale
   /// The change was skipped, because the batch was refused.
   ///
-  /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
-  /// Changes that come after that insertion may all have this outcome.
+  /// Another insertion of the batch could not be stored, so no change of the batch is stored.
+  /// Changes after that insertion may all have this outcome.
   case batchRefused
-  /// No change of the batch was stored: a value is not the one that the batch names.
+  /// No change of the batch was stored: a value is not the one that the batch expects.
   ///
   /// Every change of the batch has this outcome. Read the value and decide again.
   case valueDiffers
 }
 
-/// What the end, the restart or the removal of a task has changed for others.
+/// The effects of the end, the restart or the removal of a task on other tasks.
 public struct Consequences: Sendable, Hashable {
   /// The tasks that were cancelled, restarted or removed along with it, in the order of their IDs.
   public var tasks: [TaskID]
-  /// The progress of the batch of which the task is, after all of this.
+  /// The progress of the task's batch, after all of these changes.
   ///
-  /// It is `nil` if the follower is not in the store any more, and after a removal, which is no
+  /// It is `nil` if the follower is no longer in the store, and after a removal, which is not
   /// progress.
   public var batch: BatchProgress?
 
@@ -301,36 +301,34 @@ extension ChangeOutcome {
     }
   }
 
-  /// The answer to most batches of one change, which is made once.
+  /// The result for most batches with a single change, which is allocated once.
   private static let usualAnswer: [ChangeOutcome] = [.done]
 
-  /// The answer to a batch of one change with this outcome.
+  /// The result for a batch of one change with this outcome.
   var answer: [ChangeOutcome] {
     if case .done = self { Self.usualAnswer } else { [self] }
   }
 
-  /// What the change means for other tasks; `nil` if it means nothing.
+  /// The effects of the change on other tasks; `nil` if there are none.
   var consequences: Consequences? {
     if case .doneWithConsequences(let consequences) = self { consequences } else { nil }
   }
 }
 
 extension TaskChange {
-  /// Throws if the change has a value that not every store can hold.
+  /// Throws if the change has a value that not every store can store.
   ///
   /// Stores call it before they store a change. A new task must not be running, and counts must not
-  /// be negative. No text has a NUL (U+0000): neither names, keys, tags and conditions, nor the
-  /// texts of failures.
+  /// be negative. No name, key, tag, condition or text of a failure contains a NUL (U+0000).
   ///
-  /// Dates are not before `Date.distantPast`, at the beginning of the year 1, and not after the
-  /// year 9999. A time limit and the duration of a lease are at most 100,000,000,000 seconds, some
-  /// 3,000 years. So text in ISO 8601, the types of databases, and 64 bits of microseconds can all
-  /// hold them.
+  /// Dates are not before `Date.distantPast`, at the start of the year 1, and not after the year
+  /// 9999. A time limit and the duration of a lease are at most 100,000,000,000 seconds, some 3,000
+  /// years. So ISO 8601 texts, database types, and 64 bits of microseconds can all represent them.
   ///
-  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes; one that
-  /// a task remembers has at most 131,072.
+  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes. A value
+  /// that a task remembers has at most 131,072 bytes.
   ///
-  /// What was stored before, by this version or an earlier one, is not checked again.
+  /// Values that are already stored, by this version or an earlier one, are not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) { try check(.storable) }
 
@@ -343,8 +341,8 @@ extension TaskChange {
       else { break }
       throw TaskQueueError(
         .invalidArgument,
-        "the new task \(record.id) waits for others, or is of a batch, so it can't replace another "
-          + "one"
+        "the new task \(record.id) waits for others, or belongs to a batch, so it can't replace "
+          + "another one"
       )
     case .succeed(_, let date, _), .cancel(_, let date, _):
       try form.check(date, "the date of an end")
@@ -415,7 +413,8 @@ extension TaskQueueError {
 }
 
 extension String {
-  /// Whether the text has the character NUL (U+0000), which not every store can hold in a text.
+  /// Whether the text contains the character NUL (U+0000), which not every store can store in
+  /// texts.
   package var hasNUL: Bool {
     // A text from Objective-C has no contiguous bytes.
     unsafe utf8.withContiguousStorageIfAvailable { unsafe $0.contains(0) } ?? utf8.contains(0)
@@ -453,14 +452,14 @@ extension TaskQueueError {
 }
 
 extension Duration {
-  /// The longest duration that is chosen for a task or a lease.
+  /// The maximum duration that can be chosen for a task or a lease.
   ///
   /// A date of the next 4,000 years plus this duration is a date that every store can hold.
   static var longestStorable: Duration { .seconds(100_000_000_000) }
 
   /// The whole microseconds, rounded up: a positive duration has at least one.
   ///
-  /// They are at most those of the longest duration that can be stored, whatever its sign.
+  /// The result is limited to that of the longest storable duration, whatever its sign.
   package var microseconds: Int64 {
     let storable = max(.zero - .longestStorable, min(self, .longestStorable))
     let (seconds, attoseconds) = storable.components
@@ -470,16 +469,16 @@ extension Duration {
 }
 
 extension TaskQueueError {
-  /// The greatest number of bytes of a value: 64 KiB.
+  /// The maximum number of bytes of a value: 64 KiB.
   static var maxValueSize: Int { 64 << 10 }
-  /// The greatest number of bytes of a value's name, in UTF-8.
+  /// The maximum number of bytes of a value's name, in UTF-8.
   ///
-  /// A database has it in an index, whose rows can't be much longer.
+  /// Databases index the name, and index rows can't be much longer.
   static var maxValueNameSize: Int { 1 << 10 }
 
-  /// The greatest number of bytes that a task remembers under a name: 128 KiB.
+  /// The maximum number of bytes that a task remembers under a name: 128 KiB.
   ///
-  /// A queue has a lower limit, so that there is room for what a seal adds.
+  /// A queue has a lower limit, so that the additional bytes of a seal fit.
   static var maxRememberedSize: Int { 128 << 10 }
 
   /// Checks the name of a value that a task remembers, and the value.
@@ -514,7 +513,7 @@ extension TaskQueueError {
     }
   }
 
-  /// The error for a store that refuses each comparison with what it has just returned.
+  /// The error for a store that refuses every comparison with the value that it has just returned.
   static func comparesWrongly(
     _ store: any Persistence,
     _ what: String,
@@ -522,8 +521,8 @@ extension TaskQueueError {
   ) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the store (\(store)) says each time that \(what) is not the one that it has just returned: "
-        + "\(others) change it all the time, or the store compares wrongly"
+      "the store (\(store)) keeps reporting that \(what) differs from what it has just returned: "
+        + "\(others) keep changing it, or the store compares wrongly"
     )
   }
 }

@@ -6,11 +6,11 @@ public import Foundation
 
 /// The criteria for the tasks to look up.
 ///
-/// A task must meet every criterion that is given. Unless a filter names a queue of a group, or all
-/// of them, it finds the tasks that are in none (``queue``).
+/// A task must meet every criterion that is set. Unless ``queue`` names a queue of a group, or all
+/// queues, the filter finds only tasks that are in none.
 ///
-/// Names, keys and tags are the same only if their UTF-8 bytes are. Of two that differ only in
-/// their bytes, a set of Swift holds one.
+/// Names, keys and tags are the same only if their UTF-8 bytes are. A Swift set contains only one
+/// of two texts that differ only in their bytes.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
@@ -18,7 +18,7 @@ public struct TaskFilter: Sendable, Hashable {
   public var queue: String?
   /// Only tasks with these names.
   public var names: Set<String>?
-  /// Only tasks with other names than these.
+  /// Only tasks whose names are not among these.
   public var excludedNames: Set<String>
   /// Only tasks in these states.
   public var states: Set<TaskState>?
@@ -26,17 +26,19 @@ public struct TaskFilter: Sendable, Hashable {
   public var uniqueKeys: Set<String>?
   /// Only tasks with these order keys, in any state.
   public var orderKeys: Set<String>?
-  /// Only tasks that require a condition that is not among these.
+  /// Only tasks that require a condition that is not in this set.
   public var unmetBy: Set<TaskCondition>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
-  /// Only tasks that their last attempt has postponed (``TaskRecord/isPostponed``), or only others.
+  /// Only tasks that their last attempt has postponed (``TaskRecord/isPostponed``) if `true`, or
+  /// only others if `false`.
   public var isPostponed: Bool?
   /// Only tasks whose ``TaskRecord/availableDate`` is in this range, which excludes its upper
   /// bound.
   public var availableDates: Range<Date>?
 
-  /// Only tasks that remember something (``TaskRecord/memorySize``), or only others.
+  /// Only tasks that remember something (``TaskRecord/memorySize``) if `true`, or only others if
+  /// `false`.
   public var remembers: Bool?
 
   /// Makes a filter; without criteria, every task matches.
@@ -74,10 +76,10 @@ public struct TaskFilter: Sendable, Hashable {
   public static let deadLetters = TaskFilter(states: [.abandoned])
   /// Tasks that wait for a retry, or for the end of a snooze.
   ///
-  /// Tasks that wait for a date that was chosen are not among them.
+  /// Tasks that wait for a date that the caller chose are not included.
   public static let retrying = TaskFilter(states: [.waiting], isPostponed: true)
 
-  /// Returns the filter that matches only those of its tasks that are in one of these states too.
+  /// Returns the filter, restricted to tasks in one of these states.
   func narrowed(to states: Set<TaskState>) -> TaskFilter {
     var filter = self
     filter.states = self.states?.intersection(states) ?? states
@@ -102,9 +104,9 @@ public struct TaskFilter: Sendable, Hashable {
 }
 
 extension [TaskID] {
-  /// Parts of the list that are short enough for one look-up.
+  /// The list, split into slices that are short enough for one look-up.
   ///
-  /// A database limits the number of parameters.
+  /// Databases limit the number of parameters.
   var lookUpPages: [ArraySlice<TaskID>] {
     stride(from: 0, to: count, by: 256).map { self[$0...].prefix(256) }
   }

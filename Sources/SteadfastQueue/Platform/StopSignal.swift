@@ -1,10 +1,10 @@
 import SystemC
 
-/// Ends the waiting of a thread for a descriptor, such as that of a socket.
+/// Interrupts a thread that waits for a descriptor, such as a socket's.
 package final class StopSignal: Sendable {
   package enum Found: Equatable {
     case stop
-    /// The descriptor has something to read, be it an error.
+    /// The descriptor has something to read, possibly an error.
     case input
     case nothing
   }
@@ -33,24 +33,24 @@ package final class StopSignal: Sendable {
     _ = close(sender)
   }
 
-  /// Ends the waiting that is under way, and all that begins later.
+  /// Ends the present wait and all later ones.
   package func stop() {
-    // To close the socket would not do: a forked process may hold it open as well.
+    // Closing the socket would not suffice: a forked process may have it open too.
     _ = shutdown(sender, Int32(SHUT_RDWR))
   }
 
-  /// Waits for the stop, for something to read, or for a time.
+  /// Waits until it is stopped, until there is something to read, or until a time has passed.
   ///
   /// - Parameters:
-  ///   - descriptor: What to read from; `nil` to wait for the stop alone.
-  ///   - milliseconds: The longest time to wait; for ever if it is negative.
-  /// - Returns: What ended the wait.
-  /// - Throws: The error of the system, which has no memory for the call.
+  ///   - descriptor: The descriptor to read from; `nil` to wait only for the stop.
+  ///   - milliseconds: The maximum time to wait; no limit if negative.
+  /// - Returns: The reason why the wait ended.
+  /// - Throws: The system's error if it has no memory for the call.
   package func wait(
     for descriptor: Int32?,
     milliseconds: Int32
   ) throws(SystemCallError) -> Found {
-    // The system takes no notice of a descriptor that is negative.
+    // The system ignores negative descriptors.
     var files = [receiver, descriptor ?? -1].map { file in
       pollfd(fd: file, events: Int16(POLLIN), revents: 0)
     }

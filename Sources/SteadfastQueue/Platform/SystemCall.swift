@@ -1,9 +1,9 @@
 import Synchronization
 import SystemC
 
-/// System calls that a signal may interrupt, or that each platform has in its own way.
+/// System calls that a signal may interrupt, or that differ between platforms.
 enum SystemCall {
-  /// Makes a call again for as long as a signal interrupts it.
+  /// Repeats a call as long as signals interrupt it.
   static func retryingInterrupted(
     _ call: String,
     _ body: () -> Int
@@ -17,7 +17,7 @@ enum SystemCall {
 
   // MARK: Flushes
 
-  /// Flushes the bytes of a file, with what is needed to read them.
+  /// Flushes the bytes of a file, and the metadata needed to read them.
   static func flushBytes(of file: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
     try flush(file, "fsync")
@@ -26,11 +26,11 @@ enum SystemCall {
     #endif
   }
 
-  /// Flushes a file, or a folder and with it the names of its files.
+  /// Flushes a file, or a folder with the names of its files.
   static func flush(_ file: Int32, _ call: String) throws(SystemCallError) {
     #if canImport(Darwin)
     // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
-    // `F_FULLFSYNC`. After an error of the disk, `fsync` might succeed though nothing was stored.
+    // `F_FULLFSYNC`. After a disk error, `fsync` might succeed even though nothing was stored.
     do {
       _ = try retryingInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
       return
@@ -43,8 +43,8 @@ enum SystemCall {
 
   /// Returns the number of a file's protection class, or `nil` if it has none.
   ///
-  /// A Mac and the simulator have no protection classes, or none that has an effect. Not every file
-  /// system of a device has them: an external one may not, for example.
+  /// A Mac and the simulator have no effective protection classes. Some file systems of a device,
+  /// such as external ones, have none either.
   static func protectionClass(of file: Int32) -> Int32? {
     #if os(macOS) || targetEnvironment(macCatalyst) || targetEnvironment(simulator)
     return nil
@@ -56,7 +56,7 @@ enum SystemCall {
     #endif
   }
 
-  /// Gives a file a protection class, if it has one, and if its file system can give it another.
+  /// Sets a file's protection class, if it has one and its file system can change it.
   static func protect(_ file: Int32, _ number: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
     guard let present = protectionClass(of: file), present != number,
@@ -68,9 +68,9 @@ enum SystemCall {
 
   // MARK: Limits
 
-  /// Whether the process has a limit for the size of its files, whose signal goes to one thread.
+  /// Whether the process has a file size limit whose signal goes to the writing thread.
   ///
-  /// On Darwin, the signal goes to the process, whatever thread writes.
+  /// On Darwin, the signal always goes to the process.
   static var limitsFileSizes: Bool {
     #if canImport(Darwin)
     return false
@@ -81,7 +81,7 @@ enum SystemCall {
     #else
     let result = unsafe getrlimit(RLIMIT_FSIZE, &limit)
     #endif
-    // No limit is the greatest unsigned number.
+    // The greatest unsigned number means that there is no limit.
     return result != 0 || UInt64(limit.rlim_cur) <= UInt64(Int64.max)
     #endif
   }
@@ -104,23 +104,23 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
   package static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
 
   package var description: String {
-    // Only some of the C libraries say that it is never null.
+    // Only some C libraries declare that the result is never null.
     let text: UnsafeMutablePointer<CChar>? = unsafe strerror(number)
     return "\(unsafe text.map { unsafe String(cString: $0) } ?? "error \(number)") (\(call))"
   }
 }
 
-/// Messages to the people who run a program, about matters that concern no caller.
+/// Messages to the people who run a program, about problems that concern no caller.
 enum StandardError {
-  /// The greatest length of a line, in bytes.
+  /// The maximum length of a line, in bytes.
   ///
-  /// A pipe that has room at all has room for a line of this length (POSIX): 4,096 bytes on Linux,
-  /// 512 on Darwin.
+  /// A pipe that accepts any bytes accepts a line of this length at once (POSIX): 4,096 bytes on
+  /// Linux, 512 on Darwin.
   static let maxLength = Int(PIPE_BUF)
 
-  /// Writes a line; if that fails, or would have to wait, the message is lost.
+  /// Writes a line; if the write fails, or would have to wait, the message is lost.
   ///
-  /// A reader that does not keep up, or has gone, must not stop a store.
+  /// A slow or closed reader must not stop a store.
   static func write(_ message: String) { _ = write(message, to: STDERR_FILENO) }
 
   /// - Returns: Whether the line was written.
@@ -128,7 +128,7 @@ enum StandardError {
     var line = Array("Steadfast: \(message)".utf8)
     if line.count >= maxLength {
       line.removeSubrange((maxLength - 4)...)
-      // Half a character at the end would not be read.
+      // An incomplete character at the end would be unreadable.
       while let last = line.last, last & 0xC0 == 0x80 { line.removeLast() }
       if let last = line.last, last >= 0xC0 { line.removeLast() }
       line += "…".utf8
@@ -141,31 +141,31 @@ enum StandardError {
   /// Returns whether a write would neither wait nor raise a signal.
   private static func takesBytes(_ file: Int32) -> Bool {
     var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
-    // Darwin's `poll` knows not every device, and says so (POLLNVAL); a write tells more then.
+    // Darwin's `poll` doesn't support every device, and reports POLLNVAL; then a write reveals
+    // more.
     return unsafe poll(&status, 1, 0) == 1 && status.revents & Int16(POLLERR | POLLHUP) == 0
   }
 }
 
-// The name of this call is also the name of the method above.
+// The name of this call is also the name of a method above.
 private func systemWrite(_ file: Int32, _ bytes: [UInt8]) -> Int {
   unsafe write(file, bytes, bytes.count)
 }
 
-/// Tells a forked process, which goes on without a new program, from its parent.
+/// Distinguishes a forked process that runs no new program from its parent.
 ///
 /// Such a child has a copy of everything that its parent had open, but only one of its threads. A
-/// check costs the reading of one number. Asking the system for the process ID would take a call
-/// each time.
+/// check reads one number. Asking the system for the process ID would need a call each time.
 package enum ForkCount {
   private static let count = Atomic<Int>(0)
 
   private static let isCounted: Bool = {
-    // The number that a child reads must exist before the fork.
+    // The number must exist before a fork so that the child can read it.
     _ = count.load(ordering: .relaxed)
     return pthread_atfork(nil, nil, { ForkCount.count.add(1, ordering: .relaxed) }) == 0
   }()
 
-  /// A number that stays the same within a process, and is different in its children.
+  /// A number that stays the same within a process, and differs in its forked children.
   package static var current: Int {
     isCounted ? count.load(ordering: .relaxed) : Int(getpid())
   }

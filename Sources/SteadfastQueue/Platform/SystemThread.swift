@@ -3,7 +3,7 @@ import SteadfastRetry
 import Synchronization
 import SystemC
 
-/// Threads of the system, for work that blocks.
+/// System threads, for work that blocks.
 package enum SystemThread {
   private final class Work: Sendable {
     let perform: @Sendable () -> Void
@@ -26,9 +26,9 @@ package enum SystemThread {
   /// A signal that is sent to the process goes to one of the program's own threads. Here it would
   /// interrupt a flush.
   ///
-  /// A write beyond the process's limit for the size of a file fails, and does not end the process.
-  /// Linux sends the signal for that to the thread that writes, so the program's other threads keep
-  /// the handling that they have chosen.
+  /// Blocking also makes a write beyond the process's file size limit fail instead of ending the
+  /// process. Linux sends that signal to the thread that writes, so the program's other threads
+  /// keep the handling that they chose.
   private static func blockSignals() {
     var signals = sigset_t()
     _ = unsafe sigfillset(&signals)
@@ -48,7 +48,7 @@ package enum SystemThread {
       &thread,
       nil,
       { context in
-        // The C libraries do not agree on whether the argument and the result may be null. Nothing
+        // The C libraries disagree on whether the argument and the result may be null. Nothing
         // reads the result.
         let pointer: UnsafeMutableRawPointer? = unsafe context
         guard let pointer = unsafe pointer else { return unsafe context }
@@ -68,11 +68,10 @@ package enum SystemThread {
   }
 }
 
-/// The identity of a thread; no two threads of a process ever have the same.
+/// The identity of a thread; no two threads of a process ever have the same one.
 ///
 /// ``current`` asks the system again each time. The C libraries declare `pthread_self` constant, so
-/// an optimizer may keep its answer across a suspension, after which the code may run on another
-/// thread.
+/// an optimizer may reuse its result after a suspension, when the code may run on another thread.
 package struct ThreadIdentity: Sendable, Equatable {
   private static let count = Atomic<UInt>(0)
 
@@ -96,14 +95,15 @@ package struct ThreadIdentity: Sendable, Equatable {
   }
 }
 
-/// A thread of the system that keeps deadlines while handlers occupy Swift's threads.
+/// A system thread that meets deadlines while handlers occupy Swift's threads.
 ///
 /// Swift has as many threads as there are cores. A handler that computes or blocks occupies one of
-/// them until it suspends, and with it all that waits for that thread. So what proves that this
-/// process is alive, and what ends attempts, waits and runs here.
+/// them until it suspends, and everything that waits for that thread is delayed. So the code that
+/// proves that this process is alive, and the code that ends attempts, waits and runs, runs on this
+/// thread.
 ///
-/// It never runs a handler. It does call what a cancelled task has registered with
-/// `withTaskCancellationHandler`, which is not to block.
+/// It never runs a handler. It does call the closures that cancelled tasks registered with
+/// `withTaskCancellationHandler`, which must not block.
 final class DeadlineThread: TaskExecutor {
   private typealias Sleepers = DeadlineHeap<
     CheckedContinuation<Void, any Error>, ContinuousClock.Instant
@@ -114,7 +114,7 @@ final class DeadlineThread: TaskExecutor {
     var sleepers = Sleepers()
   }
 
-  /// The one thread of the process; `nil` if the system can't start it.
+  /// The only such thread of the process; `nil` if the system can't start it.
   static let shared = try? DeadlineThread()
 
   private let state = Mutex(State())
@@ -148,7 +148,7 @@ final class DeadlineThread: TaskExecutor {
     }
   }
 
-  /// Does what is due, and then sleeps until there is more.
+  /// Performs what is due, or sleeps until something is.
   private func step() {
     let now = ContinuousClock.now
     var due: [CheckedContinuation<Void, any Error>] = []
@@ -165,12 +165,12 @@ final class DeadlineThread: TaskExecutor {
 }
 
 extension DispatchSemaphore {
-  /// Waits for a signal, or until an instant if there is one.
+  /// Waits for a signal, at most until an instant if there is one.
   func wait(until instant: ContinuousClock.Instant?) {
     guard let instant else { return wait() }
     let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
     let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
-    // Where an integer has 32 bits, the wait lasts two seconds at most, and another one follows.
+    // Where an integer has 32 bits, one wait lasts at most two seconds, and the caller waits again.
     _ = wait(timeout: .now() + .nanoseconds(Int(clamping: max(0, nanoseconds) + 1)))
   }
 }

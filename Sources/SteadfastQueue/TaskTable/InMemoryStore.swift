@@ -2,7 +2,7 @@ import Synchronization
 
 /// A store in memory, which lasts as long as the process.
 ///
-/// It is for queues whose tasks need not outlast the process, and for tests. Every call returns at
+/// It is for tests, and for queues whose tasks need not survive the process. Every call returns at
 /// once, without suspending.
 public final class InMemoryStore: Persistence, UnsharedStore {
   private struct State {
@@ -21,7 +21,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
 
   /// Applies a batch of changes and returns an outcome for each.
   ///
-  /// - Throws: A ``TaskQueueError`` if a change makes no sense, or if the store was destroyed.
+  /// - Throws: A ``TaskQueueError`` if a change is invalid, or if the store was destroyed.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -68,14 +68,14 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
   }
 
-  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  /// Returns the bytes that are stored under a name; `nil` if there are none.
   ///
   /// - Throws: A ``TaskQueueError`` if the store was destroyed.
   public func value(named name: String) async throws -> [UInt8]? {
     try withTable { $0.values[name] }
   }
 
-  /// Returns what a task remembers; nothing if it is not in the store.
+  /// Returns the values that a task remembers; an empty memory if the task is not in the store.
   ///
   /// - Throws: A ``TaskQueueError`` if the store was destroyed.
   public func memory(of id: TaskID) async throws -> TaskMemory {

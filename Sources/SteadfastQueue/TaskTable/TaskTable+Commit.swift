@@ -7,7 +7,7 @@ import Foundation
 extension TaskTable {
   /// Commits a staged change.
   ///
-  /// - Returns: The outcome, which may tell what the change has meant for other tasks, or that a
+  /// - Returns: The outcome. It may contain consequences for other tasks, or report that a
   ///   completion came too late.
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
@@ -41,10 +41,10 @@ extension TaskTable {
     admit(slot)
   }
 
-  /// Commits a change to a task for which others wait.
+  /// Commits a change to a task that others wait for.
   ///
-  /// - Returns: What it has changed for others; `nil` if it is not committed, because it never
-  ///   changes anything for others.
+  /// - Returns: The changes to other tasks; `nil` if the change never affects others, and was not
+  ///   committed.
   private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
@@ -57,7 +57,7 @@ extension TaskTable {
       unbindDependents(of: slot)
       consequences = endForOthers(slot, as: .cancelled, at: date, retains: retains)
     case .restart(_, let date, _) where entries[slot].record.state.isFinished:
-      // Those that are not restarted are held no longer, when that is known.
+      // Tasks that are not restarted are no longer reserved once this is known.
       let excluded = graph.excluded(byRestartOf: entries[slot].id)
       consequences = restartForOthers(slot, availableDate: date, excluding: excluded)
       unbindDependents(of: slot)
@@ -113,7 +113,7 @@ extension TaskTable {
       lineUpAnew(slot)
     case .update(_, let update): self.update(slot, update)
     case .remove: remove(slot)
-    // One queue uses this table, so its claims have no end.
+    // One queue uses this table, so its claims never expire.
     case .extend: break
     case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
       preconditionFailure("a change was staged for a task that it does not concern")
@@ -162,7 +162,7 @@ extension TaskTable {
     noteOrigin(of: entries[slot].record)
   }
 
-  /// Gives a task what a new one with its unique key has.
+  /// Gives a task the contents of a new task with the same unique key.
   private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
     leaveLine(slot)
     entries[slot].isReserved = false
@@ -179,7 +179,7 @@ extension TaskTable {
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
 
-  /// Removes the holder of a key, whose attempt has failed, and puts its successor in its place.
+  /// Removes a key's holder, whose attempt has failed, and makes its successor the holder.
   mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
     guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
       preconditionFailure("a task that has not failed was superseded")
@@ -205,8 +205,8 @@ extension TaskTable {
 
   /// Removes the retained tasks that are too old or too many.
   ///
-  /// O(k log n) for the k tasks that are removed, or may be removed from now on. If the clock went
-  /// back since the last pruning, O(n).
+  /// O(k log n) for the k tasks that are removed, or become removable. If the clock went back since
+  /// the last pruning, O(n).
   private mutating func prune(
     _ state: TaskState,
     in queue: Int,
@@ -221,7 +221,8 @@ extension TaskTable {
       }
     }
     ended.release(state, in: queue, until: now)
-    // No other change could hold an ended task while the pruning was staged, so all may be removed.
+    // While the pruning was staged, no other change could reserve an ended task, so all may be
+    // removed.
     while let first = ended.first(state, in: queue) {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
@@ -240,7 +241,7 @@ extension TaskTable {
   /// Rebases the tasks, because the clock went back to this date.
   ///
   /// O(1) if nothing was dated after this date. Otherwise O(n), and O(k log k) for the k tasks that
-  /// were.
+  /// were dated after it.
   mutating func rebase(to now: Date) {
     cutoff = min(cutoff, now)
     guard latestDate > now else { return }
@@ -257,13 +258,13 @@ extension TaskTable {
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.rebase(to: now) }
     if entries[slot].record.state.isFinished, let key = entries[slot].record.uniqueKey {
-      // It may stand for its key for a shorter time than another one now.
+      // It may now prevent duplicates for a shorter time than another task.
       forgetWithoutRole(slot, key)
       keys.addWithoutRole(slot, key)
       noteRecent(slot, key)
     }
     if goesBehind, waited {
-      // When the change that holds a task is committed or rolled back, the task is lined up.
+      // A task that a change reserves is lined up when that change is committed or rolled back.
       lineUpAnewWhenFree(slot)
     } else if wasInLine {
       lineUp(slot)

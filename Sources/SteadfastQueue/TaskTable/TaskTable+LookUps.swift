@@ -9,17 +9,17 @@ extension TaskTable {
     entries.slot(of: id)
   }
 
-  /// Returns a page of tasks in the order of their IDs, in one go.
+  /// Returns a page of tasks in the order of their IDs, in one step.
   ///
-  /// O(k + log n) for the k tasks that are looked at: those of the page, and those between that do
-  /// not match the filter.
+  /// O(k + log n) for the k tasks that are visited: those of the page, and those between them that
+  /// don't match the filter.
   func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) -> [TaskRecord] {
     var lookUp = TaskLookUp(filter, after: id, limit: limit)
     while !lookUp.isOver { advance(&lookUp) }
     return lookUp.records
   }
 
-  /// Returns the number of tasks that match a filter, in one go.
+  /// Returns the number of tasks that match a filter, in one step.
   func count(matching filter: TaskFilter) -> Int {
     if let count = knownCount(matching: filter) { return count }
     var lookUp = TaskLookUp(counting: filter)
@@ -27,7 +27,8 @@ extension TaskTable {
     return lookUp.count
   }
 
-  /// Returns the count for a filter that has a queue, states and no other criterion; else `nil`.
+  /// Returns the count for a filter whose only criteria are states and possibly a queue; otherwise
+  /// `nil`.
   ///
   /// O(1).
   func knownCount(matching filter: TaskFilter) -> Int? {
@@ -37,12 +38,12 @@ extension TaskTable {
     return count(of: states, in: filter.queue)
   }
 
-  /// The number of tasks in some states, in a queue or, for `nil`, in all of them.
+  /// Returns the number of tasks in some states, in a queue or, for `nil`, in all queues.
   private func count(of states: Set<TaskState>, in queue: String?) -> Int {
     guard let queue else { return stateCounts.total(of: states) }
     guard let number = lanes.number(ofQueue: queue) else { return 0 }
     if number > 0 { return lanes.queues[number].stateCounts.total(of: states) }
-    // The tasks of the queue without a name are not counted apart.
+    // The tasks of the unnamed queue have no counts of their own.
     return lanes.queues.dropFirst().reduce(stateCounts.total(of: states)) {
       $0 - $1.stateCounts.total(of: states)
     }
@@ -52,7 +53,7 @@ extension TaskTable {
   func advance(_ lookUp: inout TaskLookUp) {
     if !lookUp.hasBegun {
       lookUp.hasBegun = true
-      if isInVain(lookUp.filter) { return lookUp.isOver = true }
+      if matchesNothing(lookUp.filter) { return lookUp.isOver = true }
       if case .table = lookUp.source, let few = fewEnded(in: lookUp.filter) {
         lookUp.goOn(with: few)
       }
@@ -82,8 +83,8 @@ extension TaskTable {
     }
   }
 
-  /// Returns whether no task is in the filter's states, or none has the names that it lets through.
-  private func isInVain(_ filter: TaskFilter) -> Bool {
+  /// Returns whether no task can match: none has the filter's states, names or conditions.
+  private func matchesNothing(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states, in: filter.queue) == 0 { return true }
     if let conditions = filter.unmetBy, !lanes.require(beyond: conditions) { return true }
     guard let queue = filter.queue else { return false }
@@ -96,9 +97,9 @@ extension TaskTable {
     return indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
   }
 
-  /// Returns all tasks in the filter's states, if they have all ended and are few.
+  /// Returns all tasks in the filter's states, if these are end states and the tasks are few.
   ///
-  /// So a handful of dead letters is found among a million tasks at once.
+  /// So a few dead letters among a million tasks are found at once.
   private func fewEnded(in filter: TaskFilter) -> Set<TaskID>? {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
       count(of: states, in: nil) <= TaskLookUp.sliceSize
@@ -107,29 +108,29 @@ extension TaskTable {
   }
 }
 
-/// A look-up in slices: a caller that guards the table with a lock gives it up between them.
+/// A look-up in slices: a caller that guards the table with a lock releases it between them.
 ///
-/// Each slice looks at no more tasks than `sliceSize`. A task looks as it did in the slice that met
-/// it.
+/// Each slice visits at most `sliceSize` tasks. A task is returned as it was in the slice that
+/// visited it.
 struct TaskLookUp: Sendable {
   static let sliceSize = 512
 
-  /// Where the tasks come from.
+  /// The tasks to visit.
   enum Source: Sendable {
     /// All tasks after this one.
     case table(after: TaskID?)
     /// All tasks with these keys.
     ///
-    /// The keys before `next` have been looked up. The IDs of their tasks gather in `found`, and
-    /// are the next source.
+    /// The keys before `next` were looked up. The IDs of their tasks are collected in `found`,
+    /// which is the next source.
     case keys([String], next: Int, found: Set<TaskID>)
-    /// These tasks, in order. The ones before `next` have been looked at.
+    /// These tasks, in order. The ones before `next` were visited.
     case ids([TaskID], next: Int)
   }
 
   let filter: TaskFilter
   let limit: Int
-  /// The look-up finds only tasks after this one.
+  /// The ID to continue after: only tasks with greater IDs are found.
   private let first: TaskID?
   private let keepsRecords: Bool
   var source: Source
@@ -169,14 +170,14 @@ struct TaskLookUp: Sendable {
     (first.map { first in ids.filter { $0 > first } } ?? ids).sorted()
   }
 
-  /// Restricts the rest of the look-up to these tasks.
+  /// Restricts the remaining look-up to these tasks.
   mutating func goOn(with ids: Set<TaskID>) {
     source = .ids(Self.inOrder(ids, after: first), next: 0)
   }
 
-  /// Adds a task of a slice to the result, if it matches the filter.
+  /// Adds a visited task to the result, if it matches the filter.
   ///
-  /// The task is not one whose insertion is still staged.
+  /// The task's insertion must be committed.
   mutating func meet(_ record: TaskRecord) {
     guard !isOver, filter.matches(record) else { return }
     count += 1

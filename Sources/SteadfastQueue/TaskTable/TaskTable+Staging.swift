@@ -11,7 +11,7 @@ extension TaskTable {
 
   /// Stages changes in order: all that have an effect or, if one of them refuses the batch, none.
   ///
-  /// If a value differs, that alone is the outcome of all of them.
+  /// If a value differs, every change has the outcome for that.
   mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
     var staged: [StagedChange] = []
     staged.reserveCapacity(batch.count)
@@ -69,7 +69,7 @@ extension TaskTable {
     return StagedChange(.change(change, slot: slot))
   }
 
-  /// Stages a change that may change other tasks, too.
+  /// Stages a change that may also change other tasks.
   mutating func stageForOthers(
     _ change: TaskChange,
     of slot: Int?,
@@ -112,10 +112,10 @@ extension TaskTable {
     return slot
   }
 
-  /// Returns whether it is not known yet what becomes of a task.
+  /// Returns whether a task's future is still undecided.
   ///
-  /// That is so while a staged change holds it, or if it has ended and a staged pruning may remove
-  /// it. A decision that rests on such a task could come out differently when the file is read
+  /// That is the case while a staged change reserves it, or if it has ended and a staged pruning
+  /// may remove it. A decision that depends on such a task could differ when the file is read
   /// again.
   func isInDoubt(_ slot: Int) -> Bool {
     let place = entries[slot].place
@@ -123,7 +123,7 @@ extension TaskTable {
       || (place == .finished && ended.stagedPrunes > 0)
   }
 
-  /// Notes how many bytes a file takes for what a change adds, which was just staged.
+  /// Records how many bytes the contents added by the last staged change use in a file.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
     switch staged.effect {
     case .insertion(let slot, _, _): addBytes(count, to: slot)
@@ -132,9 +132,9 @@ extension TaskTable {
     }
   }
 
-  /// Undoes what staging reserved.
+  /// Undoes the reservations of staging.
   ///
-  /// Changes are rolled back in the reverse order of staging.
+  /// Changes must be rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
     switch staged.effect {
     case .insertion(let slot, _, let displaced):
@@ -161,14 +161,14 @@ extension TaskTable {
     unbindDependents(of: slot)
     entries[slot].isReserved = false
     entries[slot].isEndingBadly = false
-    // A task whose insertion is staged too is in no line yet.
+    // If the task's insertion is also staged, it is not in any line yet.
     guard entries[slot].place != .staged else { return }
     if entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 }
 
 extension TaskTable.Place {
-  /// Whether a task here is neither being inserted nor being performed.
+  /// Whether the task is neither being inserted nor running.
   fileprivate var isAtRest: Bool {
     switch self {
     case .waiting, .ready, .held, .suspended, .parked, .paused, .finished: true
@@ -177,35 +177,34 @@ extension TaskTable.Place {
   }
 }
 
-/// A change that was checked, and holds what it needs until it is committed or rolled back.
+/// A change that was checked, and whose reservations last until it is committed or rolled back.
 struct StagedChange: Sendable {
   let outcome: ChangeOutcome
-  /// What the commit does; `nil` if the change has no effect, and is not to be written.
+  /// The effect of the commit; `nil` if the change has no effect, and must not be written.
   private(set) var effect: Effect?
-  /// Whether, because of this change, no change of the batch is written either.
+  /// Whether, because of this change, no other change of the batch is written either.
   private(set) var refusesBatch = false
-  /// Whether the outcome rests on changes that are staged, and may be another one once they are
-  /// committed.
+  /// Whether the outcome depends on staged changes, and may differ once they are committed.
   private(set) var isUncertain = false
 
-  /// What the commit of a change does.
+  /// The effect of committing a change.
   enum Effect: Sendable {
-    /// Lines up a new task, which is in the table already.
+    /// Lines up a new task, which is already in the table.
     ///
-    /// If it is a successor, it becomes the holder if there is none any more. The `displaced` tasks
-    /// have expired, and lose their roles for its unique key.
+    /// A successor becomes the holder if there is no longer one. The `displaced` tasks have
+    /// expired, and lose their roles for the task's unique key.
     case insertion(slot: Int, isSuccessor: Bool = false, displaced: [Int] = [])
-    /// Gives the task of a slot what a new one has, which has the same unique key.
+    /// Gives the task of a slot the contents of a new task with the same unique key.
     indirect case replacement(TaskRecord, slot: Int)
-    /// Removes a task whose attempt has failed, and puts its successor in its place.
+    /// Removes a task whose attempt has failed, and makes its successor the holder.
     case supersession(TaskChange, slot: Int, successor: Int)
     /// Changes the task of a slot.
     case change(TaskChange, slot: Int)
-    /// Changes what a task remembers, and holds nothing until then.
+    /// Changes the values that a task remembers, without reserving anything until then.
     case memory(TaskChange)
-    /// Changes no task, or several.
+    /// Changes several tasks, or none.
     case broadChange(TaskChange)
-    /// Sets the value of this name, which may take more bytes than the one before.
+    /// Sets the value of this name, which may be larger than the previous one.
     case value(named: String, grows: Bool)
   }
 
@@ -224,21 +223,21 @@ struct StagedChange: Sendable {
     self.isUncertain = isUncertain
   }
 
-  /// A change that comes too late.
+  /// A change that no longer applies.
   static let stale = StagedChange(withoutEffect: .stale, refusesBatch: false)
 
-  /// A change of a value that is not the one that the change names.
+  /// A change of a value that does not equal the expected one.
   static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, refusesBatch: true)
 
-  /// An insertion whose ID another task has.
+  /// An insertion whose ID belongs to another task.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
 
   /// An insertion that was sent before, and whose task is in the table.
   static let sentBefore = StagedChange(withoutEffect: .done, refusesBatch: false)
 
-  /// An insertion of a task that would wait for another one without end.
+  /// An insertion of a task that would wait for another one forever.
   ///
-  /// It is not certain if that depends on a change that is staged.
+  /// It is uncertain if that depends on a staged change.
   static func unmet(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
     StagedChange(
       withoutEffect: .unmetDependency(dependency),
@@ -247,14 +246,14 @@ struct StagedChange: Sendable {
     )
   }
 
-  /// An insertion, or a restart, that another task with its unique key prevents.
+  /// An insertion or a restart that another task with the same unique key prevents.
   ///
-  /// If the policy is to reject it, no change of the batch is written.
+  /// If the policy is `reject`, no change of the batch is written.
   static func duplicate(of twin: TaskID, _ policy: UniquePolicy) -> StagedChange {
     StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy == .reject)
   }
 
-  /// Whether the change is to be written, and then committed.
+  /// Whether to write the change, and then commit it.
   var isKept: Bool { effect != nil }
 
   /// The result of a change whose batch was refused.

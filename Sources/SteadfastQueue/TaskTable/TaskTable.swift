@@ -4,14 +4,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// All tasks of one store: by ID, ready by rank, waiting by date, by unique key, by order key and
-/// by the tasks that they wait for.
+/// All tasks of one store, indexed by ID, by unique key and by order key; ready tasks by rank,
+/// waiting tasks by date, and dependent tasks by the tasks that they wait for.
 ///
-/// The table is a value without clock, lock or I/O, and the one index behind every embedded store.
-/// A change is staged: it is checked, and what it needs is reserved. Once it is written, it is
-/// committed. If it could not be written, it is rolled back. No claim takes a task that a staged
-/// change has reserved, and a second change to it is stale. A store in memory does both steps at
-/// once.
+/// The table is a value without clock, lock or I/O, and the only index of every embedded store. A
+/// change is staged: it is checked, and reserves the tasks that it needs. After it is written, it
+/// is committed. If it could not be written, it is rolled back. No claim returns a task that a
+/// staged change has reserved, and a second change to it is stale. A store in memory performs both
+/// steps at once.
 struct TaskTable: Sendable {
   var entries = IdentifiedSlab(filler: Entry.none)
   /// The IDs of all tasks.
@@ -26,27 +26,27 @@ struct TaskTable: Sendable {
   var ended = EndedTasks()
   var values = StoredValues()
   var memories = TaskMemories()
-  /// How many values all tasks remember.
+  /// The number of values that all tasks remember.
   var memoryCount = 0
-  /// How many changes are staged to what the tasks of these slots remember.
+  /// The number of staged changes to the memory of each slot's task.
   var stagedMemories: [Int: Int] = [:]
-  /// The slots of the tasks that have begun; used while a file is read.
+  /// The slots of the tasks whose attempts have started; used while a file is read.
   ///
-  /// They are those of all leased tasks, and of some that were leased before. A slot may occur more
-  /// than once.
+  /// They include all leased tasks, and some that were leased before. A slot may occur more than
+  /// once.
   var begun: [Int] = []
-  /// The task that the last line has restored; used while a file is read.
+  /// The task that the previous line has restored; used while a file is read.
   var lastRestored: TaskID?
-  /// About how many bytes a file takes for all tasks.
+  /// The approximate number of bytes that all tasks use in a file.
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
   /// The date of the last claim.
   ///
-  /// Tasks that are available by this date are in the lines of ready tasks. So are some that are
-  /// available later, if an earlier claim had a later date; a claim that meets one lets it wait.
+  /// Tasks that are available by this date are in the lines of ready tasks. If an earlier claim had
+  /// a later date, so are some that become available later; a claim that finds one makes it wait.
   var cutoff = Date.distantPast
-  /// No task was created, none failed, and no date was counted, after this date.
+  /// No task was created or failed, and no date was counted, after this date.
   private(set) var latestDate = Date.distantPast
 
   /// Returns a number that was never returned before, for positions and lease tokens.
@@ -55,17 +55,17 @@ struct TaskTable: Sendable {
     return lastNumber
   }
 
-  /// Notes that another table has used a number.
+  /// Records that another table has used a number.
   mutating func noteNumber(_ number: UInt64) { lastNumber = max(lastNumber, number) }
 }
 
 // MARK: - Moves
 
 extension TaskTable {
-  /// Makes room for `count` tasks in all.
+  /// Reserves capacity for `count` tasks in total.
   mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
-  /// Adds a task whose ID is free, and which is in no line yet.
+  /// Adds a task with a new ID; the task is not in any line yet.
   ///
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
@@ -75,21 +75,21 @@ extension TaskTable {
       record.hasExtras
       ? lanes.enter(record.queue, record.name, record.conditions) : lanes.enter("", record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
-    // The table gives the roles for unique keys.
+    // The table assigns the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
-    // A new task remembers nothing, and the table counts what tasks remember.
+    // A new task remembers nothing, and the table counts the values that tasks remember.
     if record.memorySize != 0 { entries[slot].record.memorySize = 0 }
     ids.insert(record.id)
     return slot
   }
 
-  /// Counts a task whose insertion is committed, and lines it up.
+  /// Counts a task whose insertion is committed, and adds it to its line.
   mutating func admit(_ slot: Int) {
     count(slot)
     lineUpAnew(slot)
   }
 
-  /// Does what `admit(_:)` does, in the position that the task had in another table.
+  /// Does the same as `admit(_:)`, with the position that the task had in another table.
   mutating func readmit(_ slot: Int) {
     count(slot)
     noteNumber(entries[slot].position)
@@ -104,7 +104,7 @@ extension TaskTable {
     joinOrder(slot)
   }
 
-  /// Notes that an attempt at a task has failed.
+  /// Records that an attempt at a task has failed.
   mutating func note(_ failure: TaskFailure, on slot: Int) {
     let byteCount = entries[slot].record.failureByteCount
     entries[slot].record.note(failure)
@@ -112,7 +112,7 @@ extension TaskTable {
     latestDate = max(latestDate, failure.date)
   }
 
-  /// Notes from which dates those of a task were counted.
+  /// Records the dates that a task's dates were counted from.
   mutating func noteOrigin(of record: TaskRecord) {
     let origin = record.countedFrom ?? .distantPast
     latestDate = max(latestDate, origin, record.failedDate ?? .distantPast)
@@ -122,7 +122,7 @@ extension TaskTable {
     changeRecord(of: slot) { $0.state = state }
   }
 
-  /// Changes a task's record, and counts the change of its state.
+  /// Changes a task's record, and updates the counts of states.
   @inline(__always)
   mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
     count(entries[slot].record.state, -1, of: slot)
@@ -152,7 +152,7 @@ extension TaskTable {
     lineUpAnew(slot)
   }
 
-  /// Notes that a file takes `count` more bytes for a task.
+  /// Records that a task uses `count` more bytes in a file.
   mutating func addBytes(_ count: Int, to slot: Int) {
     byteCount -= entries[slot].byteCount
     entries[slot].byteCount += count
@@ -178,21 +178,20 @@ extension TaskTable {
 extension TaskTable {
   /// A task and its place in the table.
   ///
-  /// It takes 64 bytes. The order of the properties puts those that are smaller than a word side by
-  /// side.
+  /// It uses 64 bytes. Properties that are smaller than a word are next to each other.
   struct Entry: Identifiable, Sendable {
     var record: TaskRecord
     private var flags: Flags = []
     private var narrowLane: Int32
     var place: Place
-    /// Whether the task stands in the line of its place.
+    /// Whether the task is in the line of its place.
     var isInLine = false
-    /// Whether the table's memories have something for the task.
+    /// Whether the table's memories contain something for the task.
     var remembers = false
     private var narrowByteCount: Int32 = 0
-    /// The position in line; it rises when the task goes to the end of a line.
+    /// The position in line, which increases when the task goes to the end of a line.
     ///
-    /// It is 0 until the task stands in a line.
+    /// It is 0 until the task first enters a line.
     var position: UInt64 = 0
 
     init(record: TaskRecord, place: Place, lane: Int) {
@@ -219,7 +218,7 @@ extension TaskTable {
       }
     }
 
-    /// Whether a staged change holds the task.
+    /// Whether a staged change reserves the task.
     var isReserved: Bool {
       get { flags.contains(.isReserved) }
       set { flags.set(.isReserved, newValue) }
@@ -231,10 +230,10 @@ extension TaskTable {
       set { flags.set(.hasLostKey, newValue) }
     }
 
-    /// Whether another task has its unique key, though it has not ended.
+    /// Whether another task has its unique key, although it has not ended.
     var isKeyless: Bool { hasLostKey || record.isDisplaced }
 
-    /// Whether the task is among those that wait for one another because of an order key.
+    /// Whether the task is in the line of its order key.
     var isOrdered: Bool {
       get { flags.contains(.isOrdered) }
       set { flags.set(.isOrdered, newValue) }
@@ -246,47 +245,47 @@ extension TaskTable {
       set { flags.set(.isBehindHead, newValue) }
     }
 
-    /// Whether other tasks wait for its end, or have waited.
+    /// Whether other tasks wait for its end, or have waited for it.
     var isAwaited: Bool {
       get { flags.contains(.isAwaited) }
       set { flags.set(.isAwaited, newValue) }
     }
 
-    /// Whether a task that it waits for has not ended.
+    /// Whether it waits for a task that has not ended.
     var waitsForOthers: Bool {
       get { flags.contains(.waitsForOthers) }
       set { flags.set(.waitsForOthers, newValue) }
     }
 
-    /// Whether a staged change to another task will change this one, too.
+    /// Whether a staged change to another task will also change this one.
     var isBound: Bool {
       get { flags.contains(.isBound) }
       set { flags.set(.isBound, newValue) }
     }
 
-    /// Whether a staged change ends it without success, or puts its successor in its place.
+    /// Whether a staged change ends it without success, or gives its successor its place.
     var isEndingBadly: Bool {
       get { flags.contains(.isEndingBadly) }
       set { flags.set(.isEndingBadly, newValue) }
     }
 
-    /// Whether no claim takes the task, because of others: it waits for its turn.
+    /// Whether other tasks prevent it from being claimed.
     var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isBound]) }
 
-    /// The lane of the task's name and its conditions.
+    /// The lane of the task's name and conditions.
     var lane: Int {
       get { Int(narrowLane) }
       set { narrowLane = Int32(newValue) }
     }
 
-    /// About how many bytes a file takes for the task; 0 where there is no file.
+    /// The approximate number of bytes that the task uses in a file; 0 without a file.
     var byteCount: Int {
       get { Int(narrowByteCount) }
-      // A line of a file has at most 16 MiB. Only where there is no file may a text be longer.
+      // A line of a file has at most 16 MiB. Only without a file can a text be longer.
       set { narrowByteCount = Int32(clamping: newValue) }
     }
 
-    /// The content of a free slot.
+    /// The contents of a free slot.
     static let none = Entry(
       record: TaskRecord(
         id: TaskID(high: 0, low: 0),
@@ -300,38 +299,38 @@ extension TaskTable {
     )
   }
 
-  /// Where a task is.
+  /// The location of a task.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
     /// It is suspended without a date: only a completion or a request makes it wait.
     case suspended
-    /// It waits for others: the holder of its unique key, the head of its order key, or the tasks
-    /// that it names.
+    /// It waits for other tasks: the holder of its unique key, the head of its order key, or the
+    /// tasks that it names.
     case held
   }
 }
 
 extension TaskTable {
-  /// What a table holds at one moment: a copy that shares memory with the table.
+  /// The contents of a table at one moment: a copy that shares memory with the table.
   ///
-  /// It has only the parts that a file is made of. A part that has two owners is copied when it
-  /// changes.
+  /// It contains only the parts that are written to a file. A part with two owners is copied when
+  /// it changes.
   struct Snapshot: Sendable {
     let tasks: Slab<Entry>
     let memories: TaskMemories
     let values: Set<PackedValue>
   }
 
-  /// What the table holds now.
+  /// The present contents of the table.
   var snapshot: Snapshot {
     Snapshot(tasks: entries.slab, memories: memories, values: values.packed)
   }
 }
 
-/// A value and its name in one piece of memory, by which a set finds it.
+/// A value and its name in one piece of memory; a set finds it by its name.
 ///
 /// A store with 10,000 schedules has as many values. With a text for each name, and a dictionary, a
-/// schedule took 486 bytes beside its task; so it takes 423.
+/// schedule used 486 bytes in addition to its task; in this form, it uses 423.
 struct PackedValue: Hashable, Sendable {
   /// The UTF-8 bytes of the name, and then those of the value.
   private let packed: [UInt8]
@@ -348,7 +347,7 @@ struct PackedValue: Hashable, Sendable {
     fileByteCount = UInt32(clamping: value.byteCount)
   }
 
-  /// What a set finds the value of this name by.
+  /// Makes the element to search a set for the value of this name.
   init(named name: String) { self.init(name, StoredValues.Value(bytes: [])) }
 
   var name: String { String(decoding: nameBytes, as: UTF8.self) }

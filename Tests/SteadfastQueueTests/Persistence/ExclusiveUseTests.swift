@@ -30,7 +30,7 @@ import Testing
               try await second.runAvailable()
             }
             #expect(error?.code == .alreadyRunning)
-            #expect(error?.message.contains("give the queue 'second' a store of its own") == true)
+            #expect(error?.message.contains("give the queue 'second' another store") == true)
           }
         }
         #expect(try await second.runAvailable() == 0)

@@ -159,7 +159,7 @@ import Testing
     #expect(log.entries == ["sealed"])
     let left = try await queue.tasks()
     #expect(left.map(\.state) == [.parked])
-    #expect(left[0].lastError?.contains("accepts no plain ones") == true)
+    #expect(left[0].lastError?.contains("refuses plain payloads") == true)
     let accepting = await self.queue(base.sealingPayloads(with: seal, acceptsPlain: true))
     try await accepting.runAvailable()
     #expect(log.entries == ["sealed", "plain"])

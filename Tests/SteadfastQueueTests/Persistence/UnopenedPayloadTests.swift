@@ -33,8 +33,8 @@ import Testing
     #expect(
       record.lastError
         == """
-        the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. It is \
-        kept as it is, for when it can be
+        the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. It \
+        stays stored until it can be opened
         """
     )
     seal.use(2, 1)

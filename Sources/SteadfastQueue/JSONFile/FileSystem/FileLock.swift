@@ -4,34 +4,33 @@ import SystemC
 
 /// The right to use a queue's file: an advisory lock on a lock file beside it.
 ///
-/// The lock file holds the number of the process that has the lock. It stays when the lock is given
-/// up. Only the `FileLock` that made the file removes it, and only while it holds the lock: when
-/// the queue's file was refused, or when work on a closed file has ended. A process that has opened
-/// the lock file by then finds that it has no name any more, and opens it again. A file of that
-/// name that holds something else is refused, and stays as it is.
+/// The lock file contains the ID of the process that has the lock. It stays after the lock is
+/// released. Only the `FileLock` that created the file removes it, and only while it has the lock:
+/// when the queue's file was refused, or when work on a closed file has ended. A process that has
+/// already opened the lock file then finds that the file no longer has its name, and opens it
+/// again. A file of that name with other contents is refused, and stays as it is.
 ///
-/// The system gives the lock up when the process ends, however it ends. On some systems, `flock`
-/// does not exclude a second opener in the same process. A list of the locks that this process
-/// holds excludes it.
+/// The system releases the lock when the process ends, however it ends. On some systems, `flock`
+/// does not exclude a second opener in the same process. A list of this process's locks does.
 ///
-/// A lock can be shared: then others can have it too, if theirs is shared as well.
+/// A lock can be shared with others whose locks are shared as well.
 package final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
-    /// Another process has the lock: its number, if that could be read.
+    /// Another process has the lock; its ID, if it could be read.
     case held(by: Int32?)
     case opening(FileOpeningError)
     case systemCall(SystemCallError)
   }
 
   private struct Holding {
-    /// A forked child has a copy of its parent's list, but holds none of the locks in it.
+    /// A forked child has a copy of its parent's list, but none of its locks.
     let forkCount = ForkCount.current
     let isShared: Bool
-    /// How many share the lock in this process; one, if it is not shared.
+    /// The number of owners in this process; 1 if the lock is not shared.
     var count = 1
     var isEnding = false
-    /// The callers that wait for a lock that is about to be given up.
+    /// The callers that wait for a lock that is about to be released.
     var waiting: [DispatchSemaphore] = []
   }
 
@@ -41,11 +40,11 @@ package final class FileLock: Sendable {
   struct Opened {
     let descriptor: Int32
     let path: String
-    /// Whether the file was made for this lock.
+    /// Whether the file was created for this lock.
     var isNew = false
     /// Whether the file has other names.
     ///
-    /// Such a file is locked, but left as it is.
+    /// Such a file is locked, but not changed.
     var hasOtherNames = false
   }
 
@@ -64,9 +63,9 @@ package final class FileLock: Sendable {
 
   deinit { release() }
 
-  /// Takes the lock of the file at a path.
+  /// Acquires the lock of the file at a path.
   ///
-  /// It waits only for a holder in this process that is about to give the lock up.
+  /// It waits only for an owner in this process that is about to release the lock.
   static func acquire(
     for path: String,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
@@ -87,7 +86,7 @@ package final class FileLock: Sendable {
     throw .opening(.unstable)
   }
 
-  /// Opens the lock file, or makes it.
+  /// Opens the lock file, or creates it.
   private static func open(
     _ path: String,
     _ options: JSONFileStore.Options
@@ -110,9 +109,9 @@ package final class FileLock: Sendable {
     }
   }
 
-  /// The failure of a file that has the lock file's name and must stay as it is.
+  /// The failure for a file that has the lock file's name but must not be changed.
   static func unfit(_ path: String, _ reason: String, advice: String) -> Failure {
-    .opening(.unsafe("the lock file beside it, \(path), is unfit, as \(reason)", advice: advice))
+    .opening(.unsafe("the lock file beside it, \(path), can't be used: \(reason)", advice: advice))
   }
 
   private static let suffix = ".lock"
@@ -123,7 +122,7 @@ package final class FileLock: Sendable {
   ) throws(FileOpeningError) -> Opened {
     let file = try FileStorage.openAsItIs(path, O_RDWR | O_CREAT | O_EXCL).descriptor
     do {
-      // It holds nothing that its owner must not see.
+      // It contains nothing that its owner must not see.
       let owned = String(path.dropLast(suffix.count))
       try FileStorage.protectNew(file, like: nil, at: owned, options)
     } catch {
@@ -133,9 +132,9 @@ package final class FileLock: Sendable {
     return Opened(descriptor: file, path: path, isNew: true)
   }
 
-  /// Tries to take the lock with an open lock file.
+  /// Tries to acquire the lock with an open lock file.
   ///
-  /// - Returns: `nil` if the caller is to open the lock file again.
+  /// - Returns: `nil` if the caller should open the lock file again.
   static func take(
     _ file: Opened,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
@@ -161,13 +160,13 @@ package final class FileLock: Sendable {
     return nil
   }
 
-  /// Gives the lock file the chosen permissions, after the queue's file was accepted.
+  /// Sets the lock file's permissions, after the queue's file was accepted.
   func protect() throws(SystemCallError) {
     guard !file.hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, options)
   }
 
-  /// Gives the lock up, and removes the lock file if it was made for this lock.
+  /// Releases the lock, and removes the lock file if it was created for this lock.
   func discard() {
     if file.isNew, forkCount == ForkCount.current,
       let found = try? FileIdentity.lookUp(file.path), found.identity == identity
@@ -177,12 +176,12 @@ package final class FileLock: Sendable {
     release()
   }
 
-  /// Notes that the lock is about to be given up, so that a second opener waits for it.
+  /// Announces that the lock is about to be released, so that a second opener waits for it.
   func beginRelease() {
     Self.holdings.withLock { $0[identity]?.isEnding = true }
   }
 
-  /// Gives the lock up.
+  /// Releases the lock.
   func release() {
     let file = descriptor.withLock { descriptor in
       defer { descriptor = -1 }
@@ -190,17 +189,17 @@ package final class FileLock: Sendable {
     }
     guard file >= 0 else { return }
     FileStorage.unlock(file, forkCount)
-    // The order matters: while the descriptor is open, no other file can have the identity of a
-    // lock file that was removed.
+    // The order matters: while the descriptor is open, no other file can get the identity of a
+    // removed lock file.
     if forkCount == ForkCount.current { Self.unregister(identity) }
     FileStorage.close(file)
   }
 
   // MARK: This process
 
-  /// Notes that this process tries to take the lock.
+  /// Records that this process tries to acquire the lock.
   ///
-  /// - Returns: What to wait for, if this process has the lock and is about to give it up.
+  /// - Returns: The semaphore to wait for, if this process has the lock and is about to release it.
   private static func register(
     _ identity: FileIdentity,
     _ isShared: Bool
@@ -233,7 +232,7 @@ package final class FileLock: Sendable {
 
   // MARK: Other processes
 
-  /// Locks the file, and returns whether it still has its name.
+  /// Locks the file, and returns whether the file still has its name.
   private static func lock(
     _ file: Opened,
     _ identity: FileIdentity,
@@ -257,16 +256,16 @@ package final class FileLock: Sendable {
   }
 }
 
-/// What a lock file holds: the number of the process that has the lock.
+/// The contents of a lock file: the ID of the process that has the lock.
 extension FileLock {
-  /// The most bytes that a lock file holds.
+  /// The maximum size of a lock file, in bytes.
   private static let maxLength = 32
 
-  /// Refuses a locked file that holds something else than a lock file does, before it is written.
+  /// Refuses a locked file whose contents are not those of a lock file, before it is written.
   ///
-  /// It may be another queue's file, or another program's. A lock file has digits and line feeds. A
-  /// power cut may leave zeros in place of them, and so may processes that share the lock and write
-  /// their numbers at the same time.
+  /// It may belong to another queue or program. A lock file contains digits and line feeds. It may
+  /// also contain zeros: after a power cut, or if processes that share the lock write their IDs at
+  /// the same time.
   static func refuseOtherContents(_ file: Opened) throws(Failure) {
     let bytes: [UInt8]
     do {
@@ -279,29 +278,29 @@ extension FileLock {
     else {
       throw unfit(
         file.path,
-        "it holds something else than the number of a process",
+        "it contains something other than a process ID",
         advice: "it was not changed; move it away, or choose another file"
       )
     }
   }
 
-  /// Writes this process's number into the lock file, for the messages of other processes.
+  /// Writes this process's ID into the lock file, for the messages of other processes.
   ///
-  /// The lock is valid without it: on a full disk, for example, their messages have no number.
+  /// The lock is valid without it. On a full disk, for example, those messages show no ID.
   static func writeHolder(_ file: Int32) {
     let text = Array("\(getpid())\n".utf8)
-    // Overwriting a number that is there already needs no room on a full disk.
+    // Overwriting an existing ID needs no additional space on a full disk.
     let written = unsafe pwrite(file, text, text.count, 0)
     _ = ftruncate(file, off_t(max(0, written)))
   }
 
-  /// Returns the number of the process that has the lock, or `nil` if it can't be told.
+  /// Returns the ID of the process that has the lock, or `nil` if it is unknown.
   static func holder(_ file: Int32) -> Int32? {
     guard let text = try? read(file, maxLength), !text.isEmpty,
       let process = Int32(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self))
     else { return nil }
-    // The number may be of no process here: a forked child may hold the lock after the process that
-    // took it has ended, and a process of another container has another number here.
+    // The ID may match no process here: a forked child may still have the lock after the process
+    // that acquired it has ended, and a process of another container has another ID here.
     return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 
@@ -314,21 +313,21 @@ extension FileLock {
   }
 }
 
-/// The lock for other stores of this package.
+/// Locks for other stores of this package.
 extension FileLock {
-  /// Why a store can't have the lock.
+  /// The reason that a store can't acquire the lock.
   package struct Refusal: Error {
-    /// Whether another store has it, in this process or another one.
+    /// Whether another store has the lock, in this process or another one.
     package let isHeld: Bool
-    /// What is wrong, for a person to read.
+    /// The problem, for people to read.
     package let reason: String
   }
 
-  /// Takes the lock of a store in a file that is there, until the last reference is gone.
+  /// Acquires the lock of a store in an existing file, until the last reference is released.
   ///
-  /// The lock file has `name` and `.lock` behind the file's real path, so that no symbolic link
-  /// leads to another lock. A file with two real names is refused, as each would have a lock of its
-  /// own. A shared lock keeps only those out that are not.
+  /// The name of the lock file is the file's real path, `name` and `.lock`, so that no symbolic
+  /// link leads to another lock. A file with two real names is refused, because each would have its
+  /// own lock. A shared lock excludes only locks that are not shared.
   package static func acquire(
     forStoreIn file: String,
     named name: String,
@@ -355,7 +354,7 @@ extension FileLock {
     }
   }
 
-  /// Refuses a file with two real names, before anything is changed under one of them.
+  /// Refuses a file with two real names, before it is changed under one of them.
   package static func refuseOtherNames(ofStoreIn file: String) throws(Refusal) {
     _ = try realPath(of: file)
   }
@@ -389,13 +388,13 @@ extension FileLock {
   }
 }
 
-/// The identity of a file, whatever its name is.
+/// The identity of a file, independent of its name.
 package struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let node: UInt64
 
   init(_ status: stat) {
-    // Darwin's device numbers have a sign.
+    // Darwin's device numbers are signed.
     device = UInt64(truncatingIfNeeded: status.st_dev)
     node = UInt64(status.st_ino)
   }
@@ -415,7 +414,7 @@ package struct FileIdentity: Hashable, Sendable {
     return (FileIdentity(status), Int(status.st_size))
   }
 
-  /// Returns the file to which a path leads, through links too, or `nil` if there is none.
+  /// Returns the file that a path leads to, following links, or `nil` if there is none.
   package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
     try unsafe status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
   }

@@ -3,16 +3,15 @@ import SystemC
 
 /// The real file system behind a journal.
 ///
-/// A file is opened only if it is what this code would have made: a regular file, not a symbolic
-/// link, that not every user may write. While a file is open, it is locked too. The lock file
-/// beside it is not enough: a user may delete it to tidy up, and the next opener would make and
-/// lock another one.
+/// A file is opened only if this code could have created it: a regular file, not a symbolic link,
+/// that not every user may write. An open file is locked too. The lock file beside it is not
+/// enough: a user may delete it to tidy up, and the next opener would create and lock another one.
 final class FileStorage: JournalStorage {
   private let path: String
   private let options: JSONFileStore.Options
-  /// The file that was opened, made or renamed under each name.
+  /// The file that was opened, created or renamed under each name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
-  /// The open folder, from when it is opened until it is flushed.
+  /// The folder's descriptor, from when the folder is opened until it is flushed.
   private let folder = Mutex<FolderDescriptor?>(nil)
 
   init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
@@ -42,9 +41,9 @@ final class FileStorage: JournalStorage {
     }
   }
 
-  /// Opens a file, and opens it again if it has lost its name by then.
+  /// Opens a file, and opens it again if the file has lost its name in the meantime.
   ///
-  /// A holder of the lock may have put another file in its place before it gave this one up.
+  /// A process that had the lock may have replaced the file before it released the lock.
   func openInPlace<File>(
     _ name: JournalFileName,
     _ open: () throws(FileOpeningError) -> File
@@ -60,12 +59,13 @@ final class FileStorage: JournalStorage {
     throw .unstable
   }
 
-  /// The greatest number of times that a file is opened, if it is another one each time.
+  /// The maximum number of times that a file is opened if it is a different one each time.
   static var mostAttempts: Int { 100 }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openLocked(name, O_RDWR | O_CREAT | O_EXCL)
-    // Only the journal that is open says whose files these are: another one may be at its path.
+    // Only the identity of the open journal shows whose files these are: another file may be at the
+    // journal's path.
     let journal = identities.withLock { $0[.journal] }
     do { try file.protectNew(like: journal, at: path(.journal)) } catch { throw .systemCall(error) }
     return file
@@ -118,7 +118,7 @@ final class FileStorage: JournalStorage {
   }
 }
 
-/// A folder that is open for a flush.
+/// A folder that was opened to flush it.
 private final class FolderDescriptor: Sendable {
   private let descriptor: Int32
 
@@ -131,15 +131,15 @@ private final class FolderDescriptor: Sendable {
   }
 }
 
-// A method above has the same name as this call.
+// The name of this call is also the name of a method above.
 private func systemRename(_ path: String, _ other: String) -> Int32 {
   unsafe rename(path, other)
 }
 
 extension FileStorage {
-  /// Returns the options that leave a file as it is, or `nil` if there is no file.
+  /// Returns the options that leave a file unchanged, or `nil` if there is no file.
   ///
-  /// It waits for no lock. The lock file tells which process has the lock.
+  /// It doesn't wait for a lock, because the lock file shows which process has the lock.
   static func options(ofFileAt path: String) throws(FileOpeningError) -> JSONFileStore.Options? {
     let file: Int32
     do {
@@ -161,7 +161,7 @@ extension FileStorage {
 
 // The system calls of the storage.
 extension FileStorage {
-  /// Opens a file, checks what it is, and returns whether it has other names.
+  /// Opens a file, checks it, and returns whether it has other names.
   static func openAsItIs(
     _ path: String,
     _ flags: Int32
@@ -185,9 +185,9 @@ extension FileStorage {
   }
 
   private static var notRegular: String { "it is not a regular file" }
-  private static var ownPath: String { "give the path of a file of its own" }
+  private static var ownPath: String { "give the path of a separate file" }
 
-  /// Returns the path of the folder that a file is in.
+  /// Returns the path of the folder that contains a file.
   static func folder(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
@@ -210,16 +210,16 @@ extension FileStorage {
   private static func refuseUnsafe(_ file: Int32) throws(FileOpeningError) -> Bool {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
-    // Android's 32-bit systems give the field another type.
+    // On Android's 32-bit systems, the field has another type.
     let mode = mode_t(status.st_mode)
     guard mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular, advice: ownPath) }
     guard mode & S_IWOTH == 0 else {
-      throw .unsafe("every user may write it", advice: "take that from them (chmod o-w)")
+      throw .unsafe("every user may write it", advice: "revoke that permission (chmod o-w)")
     }
     return status.st_nlink > 1
   }
 
-  /// Gives a file the chosen permissions, unless it is another user's, and the chosen protection.
+  /// Sets the permissions of a file, unless it belongs to another user, and its protection.
   static func protect(
     _ file: Int32,
     _ options: JSONFileStore.Options
@@ -227,20 +227,20 @@ extension FileStorage {
     let mode = mode_t(options.permissions.mode)
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    // This gives the permissions that the file mode creation mask has taken away.
+    // This restores permissions that the file mode creation mask has removed.
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
     try SystemCall.protect(file, options.protection.number)
   }
 
-  /// Gives a new file the chosen permissions and protection, and the owner and the group of another
-  /// file, as far as this process may.
+  /// Sets a new file's permissions and protection, and copies another file's owner and group, as
+  /// far as this process may.
   ///
-  /// So a file that root has repaired or compacted still belongs to the user whose queue it is. If
-  /// another file has been put at the path, the owner and the group stay. The group comes first, so
-  /// that no other group has the permissions in between. If it can't be given, only the owner has
-  /// any.
+  /// So a file that root has repaired or compacted still belongs to the queue's user. If another
+  /// file is now at the path, the owner and the group stay. The group is set first, so that no
+  /// other group has the permissions in between. If the group can't be set, only the owner gets
+  /// permissions.
   static func protectNew(
     _ file: Int32,
     like other: FileIdentity?,
@@ -254,7 +254,7 @@ extension FileStorage {
       return try protect(file, options)
     }
     var options = options
-    // A user who may not give files away may still choose among the groups of their own.
+    // A user who may not transfer files may still choose one of their own groups.
     let hasGroup =
       own.st_gid == status.st_gid || changeOwner(file, own.st_uid, status.st_gid) == 0
     if !hasGroup { options.permissions = .owner }
@@ -265,7 +265,7 @@ extension FileStorage {
 
   static func close(_ file: Int32) { _ = systemClose(file) }
 
-  /// Takes the lock of a file, or returns `false` if another descriptor has it.
+  /// Acquires the lock of a file, or returns `false` if another descriptor has it.
   static func lock(_ file: Int32, isShared: Bool = false) throws(FileOpeningError) -> Bool {
     let operation = (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB
     do {
@@ -277,23 +277,24 @@ extension FileStorage {
     }
   }
 
-  /// Gives up a lock that was taken when the count of forks was `forkCount`.
+  /// Releases a lock that was acquired when the count of forks was `forkCount`.
   ///
-  /// A child that was forked since then shares the lock, even if it was forked only to begin
-  /// another program. If this process only closed its descriptor, the child would still hold the
-  /// lock. The child must not give the lock up by itself.
+  /// A child that was forked since then shares the lock, even if it was forked only to start
+  /// another program. If this process only closed its descriptor, the child would still have the
+  /// lock. The child must not release the lock itself.
   static func unlock(_ file: Int32, _ forkCount: Int) {
     if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
   }
 
-  /// Gives up a lock that was taken when the count of forks was `forkCount`, and closes the file.
+  /// Releases a lock that was acquired when the count of forks was `forkCount`, and closes the
+  /// file.
   static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
     unlock(file, forkCount)
     close(file)
   }
 }
 
-// Methods above have the same names as these calls.
+// The names of these calls are also names of methods above.
 private func systemOpen(_ path: String, _ flags: Int32, _ mode: mode_t) -> Int32 {
   unsafe open(path, flags, mode)
 }
@@ -301,7 +302,7 @@ private func systemClose(_ file: Int32) -> Int32 { close(file) }
 
 /// A file of the real file system.
 final class OpenFile: JournalFile {
-  /// How many bytes are read or written at once: Darwin refuses more.
+  /// The maximum number of bytes to read or write at once: Darwin refuses more.
   private static let mostBytes = Int(Int32.max)
 
   private let descriptor: Mutex<Int32>
@@ -317,8 +318,8 @@ final class OpenFile: JournalFile {
 
   deinit { close() }
 
-  /// Gives a new file the chosen permissions, and the owner and the group of another file, if there
-  /// is one.
+  /// Sets a new file's permissions, and copies the owner and the group of another file, if there is
+  /// one.
   func protectNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
     guard let other else { return try protect() }
     try FileStorage.protectNew(descriptor.withLock { $0 }, like: other, at: path, options)
@@ -333,7 +334,7 @@ final class OpenFile: JournalFile {
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     let file = descriptor.withLock { $0 }
     var failure: SystemCallError?
-    // The buffer needs no initial bytes: only those that were read count.
+    // The buffer needs no initial bytes: only the bytes that were read are used.
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
       guard let start = buffer.baseAddress else { return }
       do throws(SystemCallError) {
@@ -368,15 +369,15 @@ final class OpenFile: JournalFile {
     _ = try SystemCall.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
-  /// Flushes the file, and repeats a flush that a signal has interrupted, as nothing was lost.
+  /// Flushes the file, and repeats a flush that a signal has interrupted, because nothing was lost.
   ///
-  /// A flush that failed with any other error is not repeated: the system may have dropped what it
-  /// could not write.
+  /// A flush that failed with any other error is not repeated: the system may have dropped bytes
+  /// that it could not write.
   func synchronize() throws(SystemCallError) {
     try SystemCall.flushBytes(of: descriptor.withLock { $0 })
   }
 
-  /// Gives the file the chosen permissions, unless it has other names: then it stays as it is.
+  /// Sets the file's permissions, unless the file has other names: then it is not changed.
   func protect() throws(SystemCallError) {
     guard !hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, options)

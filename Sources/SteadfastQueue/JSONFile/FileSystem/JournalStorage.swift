@@ -1,47 +1,45 @@
-/// What a journal needs of a file system: a few files in one folder, each named by its purpose.
+/// The file system operations of a journal: a few files in one folder, each named by its purpose.
 ///
 /// Calls are synchronous, and come from one thread at a time, except that several threads may read
 /// a file. The implementation is the real file system or, in tests, one that fails on purpose or
-/// loses its power.
+/// simulates power cuts.
 protocol JournalStorage: AnyObject, Sendable {
-  /// Opens a file to read and write it, or returns `nil` if there is none.
+  /// Opens a file for reading and writing, or returns `nil` if there is none.
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)?
-  /// Makes an empty file, or throws if there is a file of that name.
+  /// Creates an empty file, or throws if a file of that name exists.
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile
-  /// Gives a file another name in one step.
-  ///
-  /// A file that had that name is gone.
+  /// Renames a file in one step, replacing any file that had the new name.
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError)
   /// Removes a file, if there is one.
   func remove(_ name: JournalFileName) throws(SystemCallError)
-  /// Takes what the next ``synchronizeFolder()`` needs and the system may be short of.
+  /// Acquires the resources for the next ``synchronizeFolder()`` that the system may run out of.
   ///
-  /// Call it before a file is renamed or removed: afterwards it would be too late for that.
+  /// Call it before a file is renamed or removed: afterwards, a failure would come too late.
   func openFolder() throws(SystemCallError)
   /// Makes the names of the files durable.
   func synchronizeFolder() throws(SystemCallError)
-  /// Returns where the file is that was opened, made or renamed under a name.
+  /// Returns the location of the file that was opened, created or renamed under a name.
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace
-  /// Returns whether the file of a name has a lock file beside it, as every queue's file has.
+  /// Returns whether the named file has a lock file beside it, as every queue's file does.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool
-  /// Whether a write that makes a file too large may end the process, by a signal to the thread
-  /// that writes.
+  /// Whether a write that makes a file too large may end the process, by a signal to the writing
+  /// thread.
   var isSizeLimited: Bool { get }
 }
 
 extension JournalStorage {
-  /// Returns `there`, as no other process has access to the file.
+  /// Returns `there`, because no other process has access to the file.
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
     .there(size: nil)
   }
 
-  /// Returns `false`, as no other process has access to the file.
+  /// Returns `false`, because no other process has access to the file.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool { false }
 
-  /// `false`, as no signals are sent.
+  /// `false`, because no signals are sent.
   var isSizeLimited: Bool { false }
 
-  /// Removes a file if it is still the one that was opened or made under its name.
+  /// Removes a file if it is still the one that was opened or created under its name.
   func removeOwn(_ name: JournalFileName) throws(SystemCallError) {
     if case .there = try place(of: name) { try remove(name) }
   }
@@ -64,29 +62,29 @@ extension JournalStorage {
 protocol JournalFile: AnyObject, Sendable {
   /// Returns the number of bytes in the file.
   func size() throws(SystemCallError) -> Int
-  /// Reads bytes from an offset on: as many as asked for, or as many as there are.
+  /// Reads the requested number of bytes from an offset, or fewer at the end of the file.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8]
-  /// Writes some of the bytes, at least one, and returns how many.
+  /// Writes some of the bytes, at least one, and returns the number written.
   ///
-  /// They overwrite the bytes of the file, or are added at its end.
+  /// They overwrite existing bytes, or extend the file.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int
-  /// Cuts the file to a size.
+  /// Shortens the file to a size.
   func truncate(to size: Int) throws(SystemCallError)
   /// Makes the bytes of the file durable, but not its name.
   func synchronize() throws(SystemCallError)
-  /// Gives the file the chosen permissions, after it was found to be what it should be.
+  /// Sets the file's permissions, after its contents were checked.
   func protect() throws(SystemCallError)
-  /// Whether the file has other names, under which it must stay as it is.
+  /// Whether the file has other names; then it must not be changed.
   var hasOtherNames: Bool { get }
-  /// Closes the file, and gives up its lock.
+  /// Closes the file, and releases its lock.
   func close()
 }
 
 extension JournalFile {
-  /// Does nothing, as no other process has access to the file.
+  /// Does nothing, because no other process has access to the file.
   func protect() throws(SystemCallError) {}
 
-  /// `false`, as no other process has access to the file.
+  /// `false`, because no other process has access to the file.
   var hasOtherNames: Bool { false }
 
   /// Writes all of the bytes.
@@ -94,7 +92,7 @@ extension JournalFile {
     var done = 0
     while done < bytes.count {
       let count = try write(bytes.dropFirst(done), at: offset + done)
-      // Another try could go on for ever.
+      // Another try might repeat forever.
       guard count > 0 else { throw .nothingWritten }
       done += count
     }
@@ -104,25 +102,25 @@ extension JournalFile {
 /// The purpose of a file in the journal's folder.
 enum JournalFileName: Hashable, Sendable {
   case journal
-  /// The file that is to take the place of another one, such as the journal.
+  /// The file that will replace another one, such as the journal.
   ///
-  /// A replacement that is found at opening was left by a crash, or put there by another program.
+  /// A replacement that exists at opening was left by a crash, or created by another program.
   case replacement
   /// A copy of a damaged journal.
   ///
   /// The copies are numbered from 1.
   case copy(Int)
-  /// A copy of a torn end in which lines could be read.
+  /// A copy of a torn end in which complete lines were found.
   ///
   /// The copies are numbered from 1.
   case torn(Int)
-  /// A file that another program put where a replacement is written.
+  /// Another program's file that was at the path of a replacement.
   ///
   /// These files are numbered from 1.
   case stranger(Int)
 }
 
-/// Where a file is.
+/// The location of a file.
 enum JournalPlace: Equatable, Sendable {
   /// The file has its name.
   ///
@@ -134,11 +132,11 @@ enum JournalPlace: Equatable, Sendable {
 
 /// The reason that a file was not opened.
 enum FileOpeningError: Error, Equatable {
-  /// The file is not what this library would have made: what it is instead, and what to do.
+  /// The file is not one that this library would have created: the reason, and advice.
   case unsafe(String, advice: String)
-  /// Each time the file was opened, another file had its name by then.
+  /// Each time the file was opened, its name already belonged to another file.
   case unstable
-  /// The replacement can't be made: this library must not remove the file that has its name.
+  /// The replacement can't be created: this library must not remove the file that has its name.
   case obstructed(String)
   /// Another journal has the file open.
   case inUse

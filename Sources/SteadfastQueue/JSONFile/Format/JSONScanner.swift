@@ -1,11 +1,11 @@
 import SystemC
 
-/// Reads the JSON that the file's own fields need, from a range of bytes, without copying them.
+/// Reads the JSON of the file's own fields from a range of bytes, without copying them.
 ///
-/// Every method returns `nil` or `false` at the first byte that does not fit. None reads beyond the
+/// Every method returns `nil` or `false` at the first unexpected byte. No method reads beyond the
 /// range.
 struct JSONScanner {
-  /// The greatest depth to which values may be nested.
+  /// The maximum nesting depth of values.
   static var maxDepth: Int { 64 }
 
   private let bytes: [UInt8]
@@ -40,9 +40,9 @@ struct JSONScanner {
     return true
   }
 
-  /// Reads a string that is a word of the table and has no escapes.
+  /// Reads a string that is a word in the table and has no escapes.
   ///
-  /// - Returns: The word's meaning. For anything else, `nil`; then the position does not change.
+  /// - Returns: The word's meaning, or `nil` for anything else; then the position does not change.
   mutating func word<Word>(of table: WordTable<Word>) -> Word? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var word = PackedWord()
@@ -60,7 +60,7 @@ struct JSONScanner {
     return nil
   }
 
-  /// Reads a number without a sign, a point or leading zeros.
+  /// Reads a number without a sign, a decimal point or leading zeros.
   mutating func sequenceNumber() -> UInt64? {
     let start = position
     var value: UInt64 = 0
@@ -108,7 +108,7 @@ struct JSONScanner {
     return Self.unescape(contents)
   }
 
-  /// Skips a string, and returns the range between its quotation marks, with the escapes in it.
+  /// Skips a string, and returns the range between its quotation marks, including escapes.
   private mutating func stringRange() -> Range<Int>? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var index = position + 1
@@ -171,7 +171,7 @@ struct JSONScanner {
 
   /// Resolves `\"`, `\\`, and `\u0000` to `\u007F`, and no other escapes.
   ///
-  /// The escapes that ``JournalBody`` writes are among these.
+  /// These include the escapes that ``JournalBody`` writes.
   private static func unescape(_ contents: ArraySlice<UInt8>) -> String? {
     var text: [UInt8] = []
     var index = contents.startIndex
@@ -207,8 +207,7 @@ extension Double {
   ///
   /// The result is rounded to the nearest value, ties to even, as `Double(_:)` rounds the text. Up
   /// to 19 digits are divided by a power of ten in integers, to more bits than a significand has.
-  /// The remainder of the division decides what would be a tie. What this saves is said at
-  /// ``WordTable``.
+  /// The remainder of the division resolves ties. ``WordTable`` says how much this saves.
   ///
   /// - Returns: `nil` for any other text, such as a number with an exponent or more than 19 digits.
   init?(decimal text: ArraySlice<UInt8>) {
@@ -218,7 +217,7 @@ extension Double {
     var digits: UInt64 = 0
     let start = index
     while index < text.endIndex, let digit = text[index].decimalDigit {
-      // The sum wraps around only if there are too many digits, which is checked below.
+      // The sum only wraps around if there are too many digits, which is checked below.
       digits = digits &* 10 &+ digit
       index += 1
     }
@@ -243,8 +242,8 @@ extension Double {
   private static func quotient(of digits: UInt64, byTenTo exponent: Int) -> Double {
     guard exponent > 0, digits > 0 else { return Double(digits) }
     let divisor = powersOfTen[exponent]
-    // With this shift the quotient has 60 or 61 bits: more than the 53 of a significand and one to
-    // round by. The divisor has at least four bits, so the shift is never negative.
+    // With this shift the quotient has 60 or 61 bits: more than the 53 of a significand and one for
+    // rounding. The divisor has at least four bits, so the shift is never negative.
     let shift = digits.leadingZeroBitCount - divisor.leadingZeroBitCount + 60
     let (quotient, rest) = (UInt128(digits) << UInt128(shift))
       .quotientAndRemainder(dividingBy: UInt128(divisor))
@@ -270,7 +269,7 @@ extension [UInt8] {
   /// Returns the index of the first line feed from `start` on, or `nil` if there is none.
   func lineFeed(from start: Int) -> Int? {
     guard start < count else { return nil }
-    // The C library searches many bytes at a time, and none beyond the count.
+    // The C library searches many bytes at a time, but none beyond the count.
     return unsafe withUnsafeBytes { bytes in
       guard let base = bytes.baseAddress,
         let found = unsafe memchr(base + start, 0x0A, bytes.count - start)

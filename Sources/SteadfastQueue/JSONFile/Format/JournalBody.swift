@@ -4,33 +4,33 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What one line of the file says.
+/// The meaning of one line of the file.
 enum JournalEntry: Sendable {
-  /// The first line: what the file is.
+  /// The first line: the file's format.
   case header(version: Int, generation: Int)
-  /// A task as it stood when the file was compacted.
+  /// A task as it was when the file was compacted.
   case task(KeptTask)
   /// The file was compacted. Everything before this line is durable.
   case compacted(at: Date, bytesBefore: Int)
   /// A change to a task. The tokens of its leases have no meaning.
   ///
-  /// An insertion is one that earlier versions wrote if its task has a unique key.
+  /// If it is an insertion of a task with a unique key, an earlier version wrote it.
   case change(TaskChange)
-  /// A new task that earlier versions don't know how to treat, and what becomes of it.
+  /// A new task that earlier versions can't handle correctly, and the result of adding it.
   case addition(TaskRecord, Addition)
-  /// The retry of a task that has a successor, which takes its place.
+  /// The retry of a task whose successor takes its place.
   case supersession(TaskChange)
-  /// The restart of a task along with which these tasks were not restarted.
+  /// The restart of a task, without these tasks that would have been restarted along with it.
   ///
-  /// They were cancelled because of it, and other tasks have their unique keys.
+  /// They were cancelled because of it, but other tasks now have their unique keys.
   case restart(TaskChange, excluding: [TaskID])
-  /// The value of this name, from now on; `nil` if there is none any more.
+  /// The new value of this name; `nil` if it was removed.
   case value(named: String, [UInt8]?)
-  /// What the task of the lines before remembered under this name when the file was compacted.
+  /// A value that the task of an earlier line remembered when the file was compacted.
   case memory(TaskID, named: String, [UInt8])
-  /// An attempt has begun.
+  /// An attempt has started.
   case begin(TaskID)
-  /// The file was opened, and the tasks that had begun were made available again.
+  /// The file was opened, and the tasks with unfinished attempts were made available again.
   ///
   /// Each of them has one more interruption.
   case interruption
@@ -39,15 +39,15 @@ enum JournalEntry: Sendable {
 
   /// The name of the format, in the header.
   static var formatName: String { "steadfast-queue" }
-  /// The version of the format that this code writes, and the greatest that it reads.
+  /// The version of the format that this code writes, and the highest version that it reads.
   static var formatVersion: Int { 1 }
 }
 
 extension JournalEntry {
-  /// Whether the entry is of a kind with which a compacted file begins.
+  /// Whether the entry is of a kind that a compacted file starts with.
   ///
-  /// A `task` may stand only among these entries: its place is a number from which later lines
-  /// count on.
+  /// A `task` may only be among these entries: its position is a number that later lines continue
+  /// from.
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .memory, .begin: true
@@ -57,38 +57,38 @@ extension JournalEntry {
   }
 }
 
-/// A task with the state that its record does not have.
+/// A task with state that its record does not contain.
 struct KeptTask: Sendable {
-  /// The greatest place that is written or read.
+  /// The maximum position that is written or read.
   static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
-  /// The task's place among its equals, where a greater number comes later.
+  /// The task's position among its equals; greater numbers come later.
   let position: UInt64
-  /// Whether a later task has taken the task's unique key, though this one has not ended.
+  /// Whether a later task has taken the task's unique key, although this task has not ended.
   let hasLostKey: Bool
-  /// The task's place among those with its order key; 0 if it has none.
+  /// The task's position among the tasks with its order key; 0 if it has none.
   var orderNumber: UInt64 = 0
-  /// Whether an earlier version has written the task.
+  /// Whether an earlier version wrote the task.
   ///
-  /// A task that had ended held its key there, and no other task with the key could be added.
+  /// In that version, an ended task held its key, and no other task with the key could be added.
   var isOld = false
 }
 
 /// The text of an entry, from its kind to the closing brace.
 ///
-/// It is made before the entry's place in the file is known.
+/// It is created before the entry's place in the file is known.
 struct JournalBody: Sendable {
   private var fields = JournalFieldWriter()
 
   var bytes: [UInt8] { fields.bytes }
 
-  /// The greatest number of bytes that the line takes in the file.
+  /// The maximum number of bytes that the line uses in the file.
   var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
 
-  /// The body that says that tasks were interrupted.
+  /// The body for the interruption of tasks.
   static let interruption = JournalBody(bare: "interruption")
-  /// The body that says that the file was closed.
+  /// The body for the closing of the file.
   static let seal = JournalBody(bare: "seal")
 
   private init(bare kind: StaticString) {
@@ -113,7 +113,7 @@ struct JournalBody: Sendable {
       fields.add("version", version)
       fields.add("generation", generation)
     case .task(let task):
-      // Programs that don't know what the task has refuse the kind.
+      // Programs that don't know all of the task's properties refuse this kind.
       try add(task.record, task.record.isPlain ? "task" : "kept")
       if task.record.keyRole == .successor { add(.addition(.successor)) }
       if task.record.orderKey != nil {
@@ -153,7 +153,7 @@ struct JournalBody: Sendable {
   private mutating func add(_ change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
-      // Programs that don't know what the task has refuse the kind.
+      // Programs that don't know all of the task's properties refuse this kind.
       try add(record, record.isPlain ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
       fields.begin("succeed", lease.id)
@@ -220,7 +220,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Adds a value, which a person can read if it is text.
+  /// Adds a value, as readable text if it is text.
   private mutating func add(_ value: [UInt8]?, named name: String) {
     fields.add("name", name)
     guard let value else { return }
@@ -239,7 +239,7 @@ struct JournalBody: Sendable {
     fields.add("priority", record.priority.rawValue)
     let created = JournalFieldWriter.text(of: record.createdDate)
     fields.add("created", raw: created.utf8)
-    // Most tasks are available at once, so the text of the date is made only once.
+    // Most tasks are available at once, so the text of the date is created only once.
     let isAtOnce = record.availableDate == record.createdDate
     fields.add(
       "available",
@@ -301,10 +301,10 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Returns the line of a change, with what a store has decided about it.
+  /// Returns the line of a change, with the store's decision about it.
   ///
-  /// The line is made before that is known, because it takes long, and the table is locked when the
-  /// table decides.
+  /// The line is created before the decision, because that takes long, and the table is locked
+  /// while it decides.
   func adding(_ decision: Decision) -> JournalBody {
     var line = self
     line.fields.reopen()
@@ -337,7 +337,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Returns whether a reader finds the end of a payload that is written into the line unchanged.
+  /// Returns whether a reader would find the end of the payload if it is written unchanged.
   private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
     var scanner = JSONScanner(payload, payload.indices)
     return !payload.contains(0x0A) && scanner.value() == payload.indices
@@ -354,20 +354,20 @@ struct JournalBody: Sendable {
 }
 
 extension TaskRecord {
-  /// Whether programs treat the task as it must be treated that know no roles, no order, no
-  /// conditions, no dependencies, no queues of a group and no suspensions.
+  /// Whether programs that know no roles, order keys, conditions, dependencies, queues of a group
+  /// or suspensions handle the task correctly.
   var isPlain: Bool {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
       && queue.isEmpty && state != .suspended
   }
 }
 
-/// The greatest lengths of the lines of the file.
+/// The maximum lengths of the file's lines.
 extension JournalBody {
-  /// The greatest length of a change's body: a longer one is neither written nor read.
+  /// The maximum length of a change's body; a longer one is neither written nor read.
   ///
-  /// After a compaction, a task's line holds what the task was made with and what has happened to
-  /// it since, above all its last error. Together these must not be too long to be read.
+  /// After a compaction, a task's line contains its original properties and the later changes,
+  /// above all its last error. Together, they must not exceed the length that can be read.
   static func maxLength(of change: TaskChange) -> Int {
     switch change {
     case .insert, .update: maxInsertionLength
@@ -379,7 +379,7 @@ extension JournalBody {
     }
   }
 
-  /// The greatest length of the body of a line of some kind.
+  /// The maximum length of the body of a kind of line.
   ///
   /// For changes, it is that of `maxLength(of:)` above. Other lines may be as long as any line.
   static func maxLength(of kind: JournalKind) -> Int {
@@ -399,14 +399,14 @@ extension JournalBody {
   }
 
   private static var maxInsertionLength: Int { JournalLine.maxLength - 64 << 10 }
-  /// The greatest length of what the table adds to a line when it decides about the change.
+  /// The maximum length of the table's decision, which is added to a change's line.
   private static var maxDecisionLength: Int { 64 }
   private static var maxOtherLength: Int { 32 << 10 }
-  /// The greatest length of the line of a value.
+  /// The maximum length of a value's line.
   ///
-  /// It is almost twice as much as the longest line has, in which each byte is escaped.
+  /// It is almost twice the length of the longest possible line, in which each byte is escaped.
   private static var maxValueLength: Int { 256 << 10 }
-  /// The greatest length of the line of something that a task remembers, likewise.
+  /// The maximum length of a remembered value's line, calculated in the same way.
   private static var maxMemoryLength: Int { 512 << 10 }
 }
 
@@ -416,7 +416,7 @@ struct JournalFieldWriter: Sendable {
 
   init() { bytes = [] }
 
-  /// Makes the writer of a body that was read.
+  /// Makes a writer from a body that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
 
   mutating func reserveCapacity(_ count: Int) { bytes.reserveCapacity(count) }
@@ -435,7 +435,7 @@ struct JournalFieldWriter: Sendable {
 
   mutating func add(_ key: StaticString, _ value: Int) {
     addKey(key)
-    // Most numbers have one digit, for which there is a shorter way.
+    // Most numbers have one digit, which is faster to append.
     if 0...9 ~= value {
       bytes.append(UInt8(ascii: "0") + UInt8(value))
     } else {
@@ -506,7 +506,7 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Adds IDs, or nothing if there are none.
+  /// Adds a list of IDs, or nothing if there are none.
   mutating func addIfAny(_ key: StaticString, _ ids: some Sequence<TaskID>) {
     let texts = ids.sorted().map(\.description)
     if !texts.isEmpty { add(key, texts) }
@@ -561,6 +561,6 @@ struct JournalFieldWriter: Sendable {
   /// Ends the body.
   mutating func end() { bytes.append(UInt8(ascii: "}")) }
 
-  /// Takes back the end of the body, so that further fields can be added.
+  /// Removes the end of the body, so that further fields can be added.
   mutating func reopen() { bytes.removeLast() }
 }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The reason that a line can't be understood though its checksum is right.
+/// The reason that a line with a correct checksum can't be understood.
 enum JournalDecodingError: Error, Equatable {
   case unknownKind(String)
   case malformed(String)
@@ -12,25 +12,25 @@ enum JournalDecodingError: Error, Equatable {
 
 /// Reads the bodies of lines.
 ///
-/// It reads fields as strictly as they are written, so that another JSON reader finds the same
-/// tasks in the file.
+/// It accepts only fields in the form in which they are written, so that other JSON readers find
+/// the same tasks in the file.
 struct JournalDecoder {
   var fields: JournalFields
-  /// The name of the last task, which most often is also the name of the next one.
+  /// The name of the last task, which is usually also the name of the next one.
   var lastName: (bytes: Range<Int>, text: String)?
 
-  /// - Parameter bytes: The bytes of the file that the lines are in.
+  /// - Parameter bytes: The bytes of the file that contains the lines.
   init(_ bytes: [UInt8]) { fields = JournalFields(bytes) }
 
   mutating func entry(of line: JournalLine) throws(JournalDecodingError) -> JournalEntry {
     let kind = try fields.read(line.body)
     guard line.body.count <= JournalBody.maxLength(of: kind) else {
-      throw .malformed("it is longer than one of its kind may be")
+      throw .malformed("it exceeds the maximum length of its kind")
     }
     let entry = try entry(of: kind)
     do {
       switch entry {
-      // A record is checked when it is made, as an entry that has one is large to look into.
+      // Records are checked when they are made, because an entry with a record is slow to inspect.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
       case .memory(_, let name, let value):
@@ -106,7 +106,7 @@ struct JournalDecoder {
     case .update: return .change(.update(try fields.id(), try update()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend:
-      // Earlier versions wrote the end of the claim, which means nothing in a file.
+      // Earlier versions wrote the end of the claim, which has no meaning in a file.
       if fields.has(.until) { _ = try fields.date(.until) }
       return .change(.extend(try lease(), for: .zero))
     case .unpark: return .change(.unpark(name: try fields.text(.name), queue: try queue()))
@@ -142,7 +142,7 @@ struct JournalDecoder {
     let (record, role) = (try record(), try role())
     guard !record.isPlain else {
       throw .malformed(
-        "it adds a task without a key, a condition, a dependency or a queue, which waits"
+        "it adds a waiting task without a key, a condition, a dependency or a queue"
       )
     }
     guard role == nil || record.uniqueKey != nil else {
@@ -152,7 +152,7 @@ struct JournalDecoder {
     guard fields.has(.into) else {
       return .addition(record, role == .successor ? .successor : .holder)
     }
-    guard role == nil else { throw .malformed("it has a role, and is taken over") }
+    guard role == nil else { throw .malformed("it has a role, and was taken over") }
     return .addition(record, .takenOver(by: try fields.id(.into)))
   }
 
@@ -259,7 +259,7 @@ extension JournalDecoder {
 
   mutating func record() throws(JournalDecodingError) -> TaskRecord {
     let state = fields.has(.state) ? try state() : .waiting
-    guard state != .running else { throw .malformed("it adds a task that runs already") }
+    guard state != .running else { throw .malformed("it adds a task that is already running") }
     let retryCount = fields.has(.retries) ? try fields.integer(.retries) : 0
     let interruptionCount = fields.has(.interruptions) ? try fields.integer(.interruptions) : 0
     if min(retryCount, interruptionCount) < 0 { throw .malformed("a count is negative") }
@@ -297,7 +297,7 @@ extension JournalDecoder {
     return record
   }
 
-  /// Reads from which date another one was counted, if the line says so.
+  /// Reads the date that another date was counted from; `nil` if the line has none.
   mutating func origin() throws(JournalDecodingError) -> Date? {
     fields.has(.from) ? try fields.date(.from) : nil
   }

@@ -6,7 +6,7 @@ import Foundation
 
 /// The fields of a line's body.
 ///
-/// The raw values are used in memory only. The file holds the texts.
+/// The raw values are only used in memory. The file contains the texts.
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
   case role, into, uniqueUntil, latestDate, superseded
@@ -88,7 +88,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   static let table = WordTable(allCases.map { ($0.text, $0) })
 }
 
-/// Some fields, which are looked for all at once.
+/// A set of fields that are searched for in one step.
 struct JournalFieldSet: Sendable {
   let bits: UInt64
 
@@ -106,15 +106,15 @@ enum JournalKind: String, CaseIterable, Sendable {
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })
 }
 
-/// Finds the fields in the bodies of a file's lines, and reads the values that are asked for.
+/// Finds the fields in the bodies of a file's lines, and reads the requested values.
 ///
-/// It holds the fields of one line at a time.
+/// It stores the fields of one line at a time.
 struct JournalFields {
-  /// The greatest number of fields in a line: more than twice as many as any line has.
+  /// The maximum number of fields in a line: more than twice as many as any line has.
   private static let maxCount = 64
-  /// The greatest length, in bytes, of a number, a kind, and the name of a field.
+  /// The maximum length, in bytes, of a number, a kind, and the name of a field.
   ///
-  /// It is more than twice as long as any that is written, and keeps messages about one short.
+  /// It is more than twice the longest that is written, and limits the length of error messages.
   private static let maxTokenLength = 64
 
   let bytes: [UInt8]
@@ -124,9 +124,9 @@ struct JournalFields {
   private var values = [Range<Int>](repeating: 0..<0, count: JournalField.allCases.count)
   /// The set of fields that the line has: one bit for each field.
   private var present: UInt64 = 0
-  /// The date that was read last, which most often is also the next one.
+  /// The date that was read last, which is usually also the next one.
   private var lastDate: (range: Range<Int>, date: Date)?
-  /// The names of the line's fields that this version does not know.
+  /// The names of fields in the line that this version does not know.
   private var others: [String] = []
 
   init(_ bytes: [UInt8]) { self.bytes = bytes }
@@ -145,7 +145,7 @@ struct JournalFields {
     }
     while scanner.skip(UInt8(ascii: ",")) { try readField(&scanner) }
     guard scanner.skip(UInt8(ascii: "}")), scanner.isAtEnd else {
-      throw .malformed("it does not end where it should")
+      throw .malformed("it does not end with its closing brace")
     }
     if let kind { return kind }
     // A known kind may have been written with escapes.
@@ -190,7 +190,7 @@ struct JournalFields {
 
   func has(_ field: JournalField) -> Bool { present & 1 << UInt64(field.rawValue) != 0 }
 
-  /// Returns whether the line has any of some fields.
+  /// Returns whether the line has any of the fields in a set.
   func hasAny(_ fields: JournalFieldSet) -> Bool { present & fields.bits != 0 }
 
   func range(_ field: JournalField) throws(JournalDecodingError) -> Range<Int> {
@@ -206,7 +206,7 @@ struct JournalFields {
     return text
   }
 
-  /// Reads bytes that are written as a text in Base64.
+  /// Reads bytes that are stored as a Base64 string.
   func bytes(_ field: JournalField) throws(JournalDecodingError) -> [UInt8] {
     guard let data = Data(base64Encoded: try text(field)) else {
       throw .malformed("its field '\(field.text)' is not base64")
@@ -214,7 +214,7 @@ struct JournalFields {
     return Array(data)
   }
 
-  /// Reads the bytes of a line that sets a value; `nil` if it removes the value.
+  /// Reads the bytes of a line that sets a value; `nil` if the line removes the value.
   func storedValue() throws(JournalDecodingError) -> [UInt8]? {
     guard has(.value) else { return has(.data) ? try bytes(.data) : nil }
     guard !has(.data) else { throw .malformed("it has more than one value") }
@@ -251,14 +251,14 @@ struct JournalFields {
     return ids
   }
 
-  /// Reads a list of strings, as `texts(_:)` does, but the list may be empty.
+  /// Reads a list of strings like `texts(_:)`, but the list may be empty.
   func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
     return try texts(field)
   }
 
-  /// Reads a list of at least one failure, each of which is a list of its text and its date.
+  /// Reads a non-empty list of failures, each of which is a list of its text and its date.
   func failures(_ field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
     var scanner = JSONScanner(bytes, try range(field))
     var failures: [TaskFailure] = []
@@ -310,7 +310,7 @@ struct JournalFields {
     return date
   }
 
-  /// Returns the date that a number stands for.
+  /// Returns the date that a number represents.
   private func date(in range: Range<Int>) -> Date? {
     guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
       seconds.isFinite
@@ -325,7 +325,7 @@ struct JournalFields {
     return try !flag(field, "false")
   }
 
-  /// Returns whether the line has a field, of which `value` is the only valid value.
+  /// Returns whether the line has a field, whose only valid value is `value`.
   func flag(
     _ field: JournalField,
     _ value: StaticString = "true"
@@ -338,7 +338,7 @@ struct JournalFields {
     return true
   }
 
-  /// Returns which of the values `true` and `false` a field has.
+  /// Reads a field that must be `true` or `false`.
   func truth(_ field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(field))
     let isTrue = scanner.skip("true")
@@ -348,7 +348,7 @@ struct JournalFields {
     return isTrue
   }
 
-  /// Returns the text of the number in a range, or an empty text if the range holds anything else.
+  /// Returns the text of the number in a range, or an empty text if there is anything else.
   private func number(in range: Range<Int>) -> String {
     var scanner = JSONScanner(bytes, range)
     guard let text = number(&scanner), scanner.isAtEnd else { return "" }
@@ -361,7 +361,7 @@ struct JournalFields {
   }
 }
 
-/// Reads what a task waits for.
+/// Reads the dependencies of a task.
 extension JournalFields {
   /// The dependencies of a task; `nil` if the line has none.
   func dependencies() throws(JournalDecodingError) -> TaskDependencies? {
@@ -401,16 +401,16 @@ extension JournalFields {
   }
 }
 
-/// Finds which of its words is at a place in a file, without making a string of the bytes.
+/// Finds the word at a position in a file, without creating a string from the bytes.
 ///
-/// A word is compared as one number. The table uses open addressing, and is at most half full.
+/// Words are compared as single numbers. The table uses open addressing, and is at most half full.
 ///
 /// With this, `JournalFields` and `Double(decimal:)`, reading 50,000 tasks takes 986 million
 /// instructions. Strings, an array for each line and `strtod` took 2,313 million.
 struct WordTable<Word: Sendable>: Sendable {
   private var slots: [(word: PackedWord, meaning: Word)?]
 
-  /// - Parameter words: The words, each once. There may be at most half as many as there are slots.
+  /// - Parameter words: The words, without duplicates; at most half as many as there are slots.
   init(_ words: [(text: String, meaning: Word)]) {
     slots = Array(repeating: nil, count: 1 << PackedWord.hashBits)
     precondition(words.count * 2 <= slots.count, "the table would be too full")
@@ -449,9 +449,9 @@ struct PackedWord: Equatable, Sendable {
     }
   }
 
-  /// Appends a byte, and returns `false` if it is not allowed in a word.
+  /// Appends a byte, or returns `false` if it is not allowed in a word.
   ///
-  /// The caller makes sure that the word does not become too long.
+  /// The caller ensures that the word does not become too long.
   mutating func append(_ byte: UInt8) -> Bool {
     guard byte >= 0x20, byte < 0x80, byte != UInt8(ascii: "\\") else { return false }
     bits = bits << 8 | UInt128(byte)

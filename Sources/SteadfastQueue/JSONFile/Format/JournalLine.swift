@@ -4,10 +4,10 @@
 /// sequence number. `b` is the first sequence number that was not known to be durable when the line
 /// was written. `"more":true,` follows if the next line belongs to the same batch.
 struct JournalLine: Sendable {
-  /// The greatest length of a line: a longer one is neither written nor read.
+  /// The maximum length of a line; a longer one is neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
-  /// The greatest length of everything in a line but the body, including the line feed.
+  /// The maximum length of everything in a line except the body, including the line feed.
   static var maxEnvelopeLength: Int { 80 }
 
   /// The first sequence number that was not known to be durable when the line was written.
@@ -18,15 +18,15 @@ struct JournalLine: Sendable {
   /// The range of the body.
   private(set) var body: Range<Int>
 
-  /// The bytes with which every line begins, and which no string in a line contains.
+  /// The bytes at the start of every line; no string in a line contains them.
   static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
-  /// The beginning of a line, with zeros in the place of the checksum.
+  /// The start of a line, with zeros in place of the checksum.
   private static let opening = prefix + Array(#"00000000","b":"#.utf8)
   private static let sequenceKey = Array(#","s":"#.utf8)
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
-  /// The number of bytes at the end of a file that decide whether a seal ends it.
+  /// The number of bytes at the end of a file that are searched for a seal.
   static var maxSealLength: Int { maxEnvelopeLength + seal.count }
   private static var continuation: StaticString { #""more":true,"# }
 
@@ -53,7 +53,7 @@ struct JournalLine: Sendable {
     bytes.append(0x0A)
     let covered = start + checksumEnd..<bytes.count - 1
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered]))
-    // The eight digits stand before what they cover.
+    // The eight digits precede the bytes that they cover.
     unsafe bytes.withUnsafeMutableBytes { bytes in
       unsafe bytes.storeBytes(
         of: digits.littleEndian,
@@ -65,7 +65,7 @@ struct JournalLine: Sendable {
 
   // MARK: Reading
 
-  /// Reads the envelope of the line in a range, or returns `nil` if it is not what was written.
+  /// Reads the envelope of the line in a range; `nil` if the checksum or the form is wrong.
   init?(_ bytes: [UInt8], _ range: Range<Int>) {
     let start = range.lowerBound
     let covered = start + Self.checksumEnd
@@ -73,7 +73,7 @@ struct JournalLine: Sendable {
       bytes[start..<start + Self.prefix.count] == Self.prefix[...]
     else { return nil }
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered..<range.upperBound]))
-    // The eight digits stand before what they cover.
+    // The eight digits precede the bytes that they cover.
     let written = unsafe bytes.withUnsafeBytes { bytes in
       unsafe bytes.loadUnaligned(fromByteOffset: covered - 8, as: UInt64.self)
     }
@@ -96,20 +96,20 @@ struct JournalLine: Sendable {
     self.init(bytes, range.lowerBound..<range.upperBound - 1)
   }
 
-  /// What is wrong with a line that ends with a carriage return.
-  static var returnFlaw: String { "a carriage return stands before its line feed" }
+  /// The problem of a line that ends with a carriage return.
+  static var returnFlaw: String { "it has a carriage return before its line feed" }
 
-  /// Returns the line for other bytes, in which its body begins `offset` bytes later.
+  /// Returns the line for other bytes, in which its body starts `offset` bytes later.
   func moved(by offset: Int) -> JournalLine {
     var line = self
     line.body = body.lowerBound + offset..<body.upperBound + offset
     return line
   }
 
-  /// Reads a seal at the very end of a file, whatever stands before it.
+  /// Reads a seal at the very end of a file, whatever precedes it.
   ///
-  /// The damage in the file may be the line feed between the last batch and the seal. What it reads
-  /// can't be a part of a payload: one more brace would follow a payload.
+  /// The damaged byte may be the line feed between the last batch and the seal. The bytes can't be
+  /// part of a payload: a payload would be followed by one more brace.
   init?(sealAtEndOf bytes: [UInt8]) {
     let seal = Self.seal
     let end = bytes.count - 1
@@ -124,9 +124,9 @@ struct JournalLine: Sendable {
 
 /// The checksum of a line: CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
 ///
-/// It takes eight bytes a step, by Kounavis and Berry's "slicing-by-8" (2005). With this, and a search
-/// for line feeds by the C library, reading 50,000 tasks took 765 million instructions in place of
-/// 986 million, and 55 ms in place of 70.
+/// It processes eight bytes per step, with Kounavis and Berry's "slicing-by-8" (2005). With this,
+/// and with the C library's search for line feeds, reading 50,000 tasks took 765 million
+/// instructions instead of 986 million, and 55 ms instead of 70.
 enum CRC32C {
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
@@ -143,8 +143,8 @@ enum CRC32C {
   }()
 
   static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt32 {
-    // The loads are unchecked, to save eight checks a step: each load below ends within the bytes,
-    // and each of the eight tables has an entry for every value of a byte.
+    // The loads are unchecked, to save eight checks per step: each load below ends within the
+    // bytes, and each of the eight tables has an entry for every value of a byte.
     unsafe tables.withUnsafeBufferPointer { tables in
       unsafe bytes.withUnsafeBytes { bytes in
         var sum = ~UInt32(0)

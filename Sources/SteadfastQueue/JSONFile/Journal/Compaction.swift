@@ -5,27 +5,27 @@ import SystemC
 import Foundation
 #endif
 
-/// Writes a file again without its obsolete lines, in steps between which other work is done.
+/// Rewrites a file without its obsolete lines, in steps between which other work is done.
 ///
 /// A compaction has three phases. First, it writes the tasks and the values as they were when it
-/// began, from a copy that shares memory with the table until one of the two changes. Then it
-/// copies the lines that were added to the journal since. When nothing is left to copy, the new
-/// file takes the journal's place. The journal is unchanged until that moment, so a failure costs
-/// nothing but the temporary file. As in any journal, each line says up to which line the file was
-/// flushed when the line was written.
+/// started, from a copy that shares memory with the table until one of them changes. Then it copies
+/// the lines that were added to the journal in the meantime. When nothing is left to copy, the new
+/// file replaces the journal. The journal is unchanged until that moment, so a failure costs only
+/// the temporary file. As in any journal, each line says up to which line the file had been flushed
+/// when it was written.
 struct Compaction {
-  /// How far a compaction is.
+  /// The progress of a compaction.
   enum Progress {
     case unfinished
-    /// The new journal is in its place.
+    /// The new journal has replaced the old one.
     case finished(Journal)
   }
 
-  /// Why a compaction was given up.
+  /// The reason that a compaction was abandoned.
   enum Failure: Error {
     /// Nothing has changed.
     case refused(because: any Error)
-    /// The new file has the journal's name, but a power cut may undo that.
+    /// The new file has the journal's name, but a power cut may restore the old one.
     case poisoned(SystemCallError)
 
     /// The error that caused the failure.
@@ -37,7 +37,7 @@ struct Compaction {
     }
   }
 
-  /// The journal does not read as it was written, or a line would be too long to be read back.
+  /// The journal's contents are not those that were written, or a line would be too long to read.
   struct Unreadable: Error {
     let description: String
   }
@@ -46,17 +46,18 @@ struct Compaction {
   private let policy: CompactionPolicy
   /// The tasks to copy.
   ///
-  /// The memory of copied pages is freed on the way: to free all of it at the end would take long.
+  /// The memory of copied pages is freed along the way: freeing all of it at the end would take
+  /// long.
   private var tasks: Slab<TaskTable.Entry>
-  /// What these tasks remember.
+  /// The values that these tasks remember.
   private let memories: TaskMemories
   /// The values to copy, the next one last.
   private var values: [PackedValue]
   /// Tasks whose attempts are not in the journal yet.
   ///
-  /// What the journal says of them later is copied later.
+  /// Later lines of the journal record these attempts, and are copied later.
   private let unwritten: Set<TaskID>
-  /// The first slot that may hold a task that is not copied yet.
+  /// The first slot that may contain a task that is not copied yet.
   private var slot = 0
   /// The offset up to which the journal was copied.
   private var copied: Int
@@ -64,13 +65,13 @@ struct Compaction {
   private var seenSize: Int
   private var replacement: Journal
   private var unflushed = 0
-  /// What the lines of the tasks and of the values take beyond their estimate.
+  /// The difference between the size of the lines of tasks and values and its estimate.
   private(set) var underestimate = SizeEstimateError()
 
-  /// Begins a compaction of a journal.
+  /// Starts a compaction of a journal.
   ///
-  /// Of the snapshot, exactly that is committed which the journal has. The tasks in `claimed` are
-  /// leased, although the journal does not say so yet.
+  /// The committed contents of the snapshot are exactly those of the journal. The tasks in
+  /// `claimed` are leased, although the journal does not say so yet.
   init(
     of journal: Journal,
     snapshot: TaskTable.Snapshot,
@@ -82,12 +83,12 @@ struct Compaction {
     self.policy = policy
     tasks = snapshot.tasks
     memories = snapshot.memories
-    // In an order that is the same each time.
+    // Sorted, so that the order is the same each time.
     values = snapshot.values.sorted { $1.nameBytes.lexicographicallyPrecedes($0.nameBytes) }
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
-    // Only a number that another program wrote can be the last one.
+    // Only a number that another program wrote can be the maximum.
     let generation = journal.generation < .max ? journal.generation + 1 : journal.generation
     do {
       replacement = try Journal.makeReplacement(
@@ -120,9 +121,9 @@ struct Compaction {
         [JournalBody(.compacted(at: date, bytesBefore: journal.size))]
       ])
       try replacement.synchronize()
-      // Once the file has its new name, nothing may be missing that makes the name durable.
+      // After the file is renamed, everything that makes the name durable must be available.
       try storage.openFolder()
-      // A file that another program put there, or wrote to, is not replaced.
+      // A journal that another program replaced or changed is not overwritten.
       try storage.checkPlace(of: journal)
       try storage.rename(.replacement, to: .journal)
     } catch {
@@ -141,7 +142,7 @@ struct Compaction {
 
   /// Performs all remaining steps, and returns the journal that replaces the old one.
   ///
-  /// Nothing may be added to the old journal at the same time.
+  /// Nothing may be appended to the old journal during the call.
   @discardableResult
   mutating func finish(_ journal: Journal, at date: Date) throws(Failure) -> Journal {
     while true {
@@ -152,10 +153,10 @@ struct Compaction {
     }
   }
 
-  /// Gives up the compaction, and removes what it has written.
+  /// Abandons the compaction, and removes its file.
   func abandon() {
     replacement.abandon()
-    // The next opening removes what can't be removed now.
+    // If the file can't be removed now, the next opening removes it.
     try? storage.removeOwn(.replacement)
   }
 
@@ -168,7 +169,7 @@ struct Compaction {
     while count < policy.stepTasks, size < policy.stepSize,
       let next = tasks.firstUsedSlot(from: slot)
     {
-      giveUpPages(before: next)
+      freePages(before: next)
       slot = next + 1
       count += 1
       guard tasks[next].place != .staged else { continue }
@@ -192,8 +193,8 @@ struct Compaction {
     try append(batches)
   }
 
-  /// Frees the page of the last copied task, if the next task is in another page.
-  private mutating func giveUpPages(before next: Int) {
+  /// Frees the page of the last copied task if the next task is in another page.
+  private mutating func freePages(before next: Int) {
     guard slot > 0 else { return }
     let page = (slot - 1) / Slab<TaskTable.Entry>.pageSize
     if next / Slab<TaskTable.Entry>.pageSize > page { tasks.removePage(page) }
@@ -205,7 +206,7 @@ struct Compaction {
   ) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
-      // Only a number that another program wrote can lead beyond the limit.
+      // Only a number that another program wrote can exceed the limit.
       position: min(entry.position, KeptTask.maxPosition),
       hasLostKey: entry.isKeyless,
       orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
@@ -220,7 +221,7 @@ struct Compaction {
     return lines
   }
 
-  /// Returns the line that says that a task's attempt has begun, if the journal says so.
+  /// Returns the line for the start of a task's attempt, if the journal contains one.
   private func beginning(of entry: TaskTable.Entry) -> [JournalBody] {
     let id = entry.record.id
     return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(beginningOf: id)] : []
@@ -232,8 +233,8 @@ struct Compaction {
 
   /// Returns the line of a task.
   ///
-  /// The line combines what several lines said. It may be too long to be read, although none of
-  /// those lines was.
+  /// The line combines the contents of several lines. It may be too long to read, although none of
+  /// them was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
     guard line.byteCount <= JournalLine.maxLength else {
@@ -242,11 +243,11 @@ struct Compaction {
     return line
   }
 
-  /// Copies lines that were added to the journal since the compaction began, in whole batches.
+  /// Copies whole batches of lines that were added to the journal since the compaction started.
   ///
-  /// A step copies up to twice as many bytes as the journal gained since the last step, or a usual
-  /// step if that is more. So the copying catches up with the journal. One batch that is larger is
-  /// copied as a whole.
+  /// A step copies up to twice the number of bytes that the journal gained since the last step, or
+  /// the usual step size if that is more. So the copy catches up with the journal. A larger batch
+  /// is copied as a whole.
   private mutating func copyLines(of journal: Journal) throws {
     var count = max(policy.stepSize, 2 * (journal.size - seenSize))
     seenSize = journal.size
@@ -258,15 +259,15 @@ struct Compaction {
         copied += length
         return
       }
-      // These bytes hold no whole batch: the next one is larger than a step.
+      // These bytes contain no whole batch: the next one is larger than a step.
       guard bytes.count == count else {
-        throw Unreadable(description: "the file ends where a line was written")
+        throw Unreadable(description: "the file is shorter than the lines written to it")
       }
       count *= 2
     }
   }
 
-  /// Returns the whole batches at the beginning of these bytes, and how many bytes they are.
+  /// Returns the whole batches at the start of these bytes, and their length in bytes.
   private static func batches(in bytes: [UInt8]) throws -> ([[JournalBody]], length: Int) {
     var batches: [[JournalBody]] = []
     var batch: [JournalBody] = []
@@ -274,7 +275,7 @@ struct Compaction {
     var length = 0
     while let end = bytes.lineFeed(from: position) {
       guard let line = JournalLine(bytes, position..<end) else {
-        throw Unreadable(description: "a line is not as it was written")
+        throw Unreadable(description: "a line differs from what was written")
       }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1
@@ -297,45 +298,45 @@ struct Compaction {
   }
 }
 
-/// When a file is worth a compaction, and how large the steps are.
+/// When to compact a file, and how large the steps are.
 struct CompactionPolicy: Sendable {
   /// The size that a file must reach before it is compacted, in bytes.
   var minimumSize = 4 << 20
-  /// How many bytes a file may be larger than twice its compact size.
+  /// The number of bytes by which a file may exceed twice its compact size.
   var spareSize = 32 << 20
-  /// About how many bytes a step writes, while other work waits.
+  /// The approximate number of bytes that a step writes while other work waits.
   var stepSize = 256 << 10
-  /// How many tasks a step writes, at most.
+  /// The maximum number of tasks that a step writes.
   ///
   /// The line of each task is encoded again.
   var stepTasks = 64
-  /// How many bytes are written between flushes.
+  /// The number of bytes to write between flushes.
   ///
-  /// All work waits for the last flush, so that one should be short.
+  /// All work waits for the last flush, so it should be short.
   var flushSize = 1 << 20
 
   /// Returns whether a compaction is due: most lines are dead, and the file is far too large.
   ///
-  /// The compact size is the size after the last compaction or at the opening, or what the tasks
-  /// take now, if that is less. Writing a task again costs more than writing the lines of its life.
-  /// So a small file may become four times as large as its compact size: one byte is rewritten for
-  /// three that are dropped. For a large file, disk space may cost more, so there the ratio is
-  /// about one to one.
+  /// The compact size is the size after the last compaction or at the opening, or the present size
+  /// of the tasks if that is less. Rewriting a task costs more than writing the lines of its life.
+  /// So a small file may grow to four times its compact size: one byte is rewritten for three that
+  /// are dropped. For a large file, disk space may cost more, so there the ratio is about one to
+  /// one.
   func isDue(size: Int, compactSize: Int, records: Int, liveRecords: Int) -> Bool {
     size >= minimumSize && records / 2 >= liveRecords
       && (size / 4 >= compactSize || (size - spareSize) / 2 >= compactSize)
   }
 }
 
-/// A copy of the part of a file that is about to be lost, under a name that was free.
+/// A copy of the part of a file that is about to be lost, under an unused name.
 enum BackupCopy {
-  /// How many bytes are copied at a time.
+  /// The number of bytes to copy at a time.
   private static let partSize = 1 << 20
 
   /// Makes a durable copy with a durable name, and returns its number.
   ///
-  /// An identical copy that is there already is used. A new copy is complete before it gets its
-  /// name. No other file that has such a name is changed.
+  /// An existing identical copy is reused. A new copy is complete before it gets its name. No other
+  /// file with such a name is changed.
   static func keep(
     _ source: JournalSource,
     _ range: Range<Int>,
@@ -344,18 +345,18 @@ enum BackupCopy {
   ) throws -> (number: Int, isNew: Bool) {
     var number = 1
     while try !claim(name(number), in: storage) {
-      if try take(name(number), source, range, in: storage) { return (number, false) }
+      if try reuse(name(number), source, range, in: storage) { return (number, false) }
       number += 1
     }
     do {
       try write(source, range, in: storage)
       try storage.openFolder()
-      // This replaces the empty file that kept the name free.
+      // This replaces the empty file that reserved the name.
       try storage.rename(.replacement, to: name(number))
       try storage.synchronizeFolder()
     } catch {
-      // The next opening removes a replacement that can't be removed now. A whole copy does no
-      // harm.
+      // If the replacement can't be removed now, the next opening removes it. A complete copy does
+      // no harm.
       try? storage.removeOwn(.replacement)
       try? storage.removeOwn(name(number))
       throw error
@@ -379,16 +380,16 @@ enum BackupCopy {
     }
   }
 
-  /// Makes an existing file durable, if it is a copy of the range.
+  /// Makes an existing file durable if it is a copy of the range.
   ///
   /// - Returns: Whether it is such a copy.
-  private static func take(
+  private static func reuse(
     _ name: JournalFileName,
     _ source: JournalSource,
     _ range: Range<Int>,
     in storage: any JournalStorage
   ) throws -> Bool {
-    // What can't be opened is no copy: a link, for instance, or another user's file.
+    // A file that can't be opened is not a copy: it may be a link or another user's file.
     guard let file = try? storage.open(name) else { return false }
     defer { file.close() }
     guard try file.size() == range.count else { return false }
@@ -422,22 +423,22 @@ enum BackupCopy {
   }
 }
 
-/// A file that has the replacement's name before a replacement is made.
+/// A file that already has the replacement's name when a replacement is needed.
 ///
-/// A crash leaves there what was being written, which is removed. A file that another program put
-/// there is not removed. If it is in use, or is plainly not a journal, it is in the way, and an
-/// error says so. Any other file that no crash has left gets a name of its own.
+/// A crash may leave an unfinished file, which is removed. Another program's file is never removed.
+/// If it is in use, or clearly not a journal, the call throws an error. Otherwise, the file is
+/// renamed.
 struct StaleTempFile {
-  /// How many bytes are compared at a time.
+  /// The number of bytes to compare at a time.
   private static let partSize = 1 << 20
 
   private let file: any JournalFile
   private let size: Int
 
-  /// Makes the name free, or throws, for instance ``FileOpeningError/obstructed(_:)``.
+  /// Makes the name available, or throws, for instance ``FileOpeningError/obstructed(_:)``.
   ///
-  /// A comparison with the bytes of the present journal, if there is one, shows what the file is.
-  /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may begin.
+  /// To identify the file, it is compared with the present journal's bytes, if there is a journal.
+  /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may start.
   static func clear(
     _ storage: any JournalStorage,
     beside journal: JournalSource?,
@@ -446,7 +447,7 @@ struct StaleTempFile {
     guard let file = try open(storage) else { return }
     defer { file.close() }
     guard try !storage.hasLockFile(.replacement) else {
-      throw FileOpeningError.obstructed("it is the file of another queue, as its lock file says")
+      throw FileOpeningError.obstructed("it has a lock file, so it belongs to another queue")
     }
     let leftover = StaleTempFile(file: file, size: try file.size())
     if try leftover.wasLeftByCrash(beside: journal)
@@ -473,11 +474,11 @@ struct StaleTempFile {
     }
   }
 
-  /// Returns whether this library wrote the file, and nothing is lost with it.
+  /// Returns whether this library wrote the file, and removing it loses nothing.
   private func wasLeftByCrash(beside journal: JournalSource?) throws -> Bool {
     let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
     guard let journal, journal.count > 0 else {
-      // A new file has nothing but its header.
+      // A new file contains only its header.
       return isTorn(start) || Self.header(in: start)?.length == size
     }
     if isTorn(start) { return true }
@@ -493,7 +494,7 @@ struct StaleTempFile {
 
   /// Returns whether the file was in use as a queue's file.
   ///
-  /// A compaction ends with a line that says so, and seals nothing. So a file that goes on after
+  /// A compaction ends with a special line, and never writes a seal. So a file that continues after
   /// such a line, or has a seal, is a queue's file that was moved here.
   private func wasInUse() throws -> Bool {
     var (bytes, position, isCompacted) = ([UInt8](), 0, false)
@@ -515,7 +516,7 @@ struct StaleTempFile {
     return false
   }
 
-  /// Returns whether the file has nothing but the beginning of a header.
+  /// Returns whether the file contains only the start of a header.
   private func isTorn(_ start: [UInt8]) -> Bool {
     start.count == size && start.lineFeed(from: 0) == nil
       && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
@@ -531,9 +532,9 @@ struct StaleTempFile {
     return (generation, end + 1)
   }
 
-  /// Returns whether the file, zeros aside, is also in the journal from `offset` on.
+  /// Returns whether the journal contains the file's bytes from `offset` on, ignoring zeros.
   ///
-  /// Such a file is an unfinished copy, or what a power cut has left of one.
+  /// Such a file is an unfinished copy, or the part of one that survived a power cut.
   private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
     for start in stride(from: 0, to: size, by: Self.partSize) {
       let bytes = try file.read(min(Self.partSize, size - start), at: start)
@@ -549,27 +550,27 @@ struct StaleTempFile {
   }
 }
 
-/// By how much a table underestimates the size of a compacted file, as a compaction has found.
+/// How far a table underestimates the size of a compacted file, measured by a compaction.
 ///
 /// The estimate counts some texts without the escapes that they need, for example. All sizes are in
 /// bytes.
 struct SizeEstimateError: Sendable {
-  /// How much the lines were estimated to take.
+  /// The estimated size of the lines.
   private var estimate = 0
-  /// How much they take, at most.
+  /// The maximum actual size of the lines.
   private var size = 0
 
-  /// Takes note of lines that a compaction leaves.
+  /// Adds lines that a compaction writes.
   mutating func add(_ lines: [JournalBody], estimate: Int) {
     self.estimate += estimate
     size += lines.reduce(0) { $0 + $1.byteCount }
   }
 
-  /// Returns what is to be added to an estimate.
+  /// Returns the number of bytes to add to an estimate.
   ///
-  /// It is 0 if less than a quarter was missing, which makes no file seem worth a compaction. It is
-  /// 0, too, if the estimate has fallen by a quarter since: what takes more than was estimated may
-  /// be gone, and the next compaction finds out.
+  /// It is 0 if less than a quarter was missing: so small an error causes no needless compaction.
+  /// It is also 0 if the estimate has fallen by a quarter since then: the tasks that caused the
+  /// error may have been removed, and the next compaction measures it again.
   func excess(over estimate: Int) -> Int {
     guard size - self.estimate >= size / 4, estimate > self.estimate / 4 * 3 else { return 0 }
     return size - self.estimate

@@ -4,11 +4,11 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a queue's file holds.
+/// Statistics about a queue's file.
 public struct JSONFileStatistics: Sendable, Hashable {
-  /// The last compaction of a file, which wrote it again without its dead lines.
+  /// The last compaction of a file, which rewrote it without its dead lines.
   public struct Compaction: Sendable, Hashable {
-    /// When the compaction was done.
+    /// The date of the compaction.
     public let date: Date
     /// The size of the file before, in bytes.
     public let bytesBefore: Int
@@ -16,34 +16,34 @@ public struct JSONFileStatistics: Sendable, Hashable {
     public let bytesAfter: Int
   }
 
-  /// Why a file that was due for a compaction was not compacted.
+  /// The reason that a file that was due for a compaction was not compacted.
   public struct FailedCompaction: Sendable, Hashable {
-    /// When the compaction failed.
+    /// The date of the failure.
     public let date: Date
-    /// The reason, for a person to read.
+    /// The reason, for people to read.
     public let reason: String
     /// The size in bytes that the file must reach before the store tries again on its own.
     ///
-    /// It tries earlier if the tasks of the file take half as many bytes as they did.
+    /// It tries earlier if the file's tasks shrink to half of their size.
     public let nextSize: Int
   }
 
-  /// How many tasks the file holds, including those that are retained.
+  /// The number of tasks in the file, including those that are retained.
   public let taskCount: Int
-  /// How many lines the file has.
+  /// The number of lines in the file.
   public let recordCount: Int
-  /// About how many lines would be left if the file were compacted now.
+  /// The approximate number of lines that would remain if the file were compacted now.
   public let liveRecordCount: Int
-  /// How many lines are dead: later lines have made them void.
+  /// The number of dead lines, which later lines have made obsolete.
   public var deadRecordCount: Int { max(0, recordCount - liveRecordCount) }
   /// The size of the file, in bytes.
   public let byteCount: Int
   /// The last compaction; `nil` if the file was never compacted.
   public let lastCompaction: Compaction?
-  /// Why the last compaction failed; `nil` if none has failed since the file was opened.
+  /// The failure of the last compaction; `nil` if none has failed since the file was opened.
   ///
-  /// It is also `nil` after a compaction that succeeded. Until one succeeds, the file goes on
-  /// growing. Each reason is also written to standard error, once for failures in a row that have
-  /// the same reason.
+  /// It is also `nil` after a successful compaction. Until one succeeds, the file continues to
+  /// grow. Each reason is also written to standard error, once for consecutive failures with the
+  /// same reason.
   public let failedCompaction: FailedCompaction?
 }

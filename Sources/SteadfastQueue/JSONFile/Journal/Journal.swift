@@ -6,16 +6,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The file as a sequence of lines: opens it, appends to it, makes it durable.
+/// The file as a sequence of lines: opens it, appends to it, and makes it durable.
 ///
-/// One thread uses it at a time, except that another one may perform a flush. After a failure that
-/// leaves unknown what is on the disk, it accepts no further calls.
+/// One thread at a time uses it, except that another thread may perform a flush. After a failure
+/// that leaves the disk's contents unknown, it accepts no further calls.
 struct Journal {
-  /// What went wrong, and whether anything may have been stored.
+  /// The kind of a failure, and whether anything may have been stored.
   enum Failure: Error, Equatable {
     /// Nothing was stored.
     case refused(SystemCallError)
-    /// It is unknown what was stored, now and from now on.
+    /// The stored contents are unknown, now and from now on.
     case poisoned(SystemCallError)
     /// Nothing was stored: the file was deleted, moved or replaced by another program.
     case displaced
@@ -23,7 +23,7 @@ struct Journal {
     case changed(size: Int, expected: Int)
   }
 
-  /// Everything is durable except the last line, which says that the file was closed.
+  /// Everything is durable except the last line, which records that the file was closed.
   struct Unsealed: Error {
     let reason: Failure
   }
@@ -42,28 +42,28 @@ struct Journal {
   }
 
   let generation: Int
-  /// The sequence number of the next line, and so the number of lines.
+  /// The sequence number of the next line, which is also the number of lines.
   private(set) var nextSequence: UInt64
   /// The size of the lines in the file, in bytes.
   private(set) var size: Int
-  /// The size of the file in bytes, with the zeros that reserve space for lines.
+  /// The size of the file in bytes, including the zeros that reserve space for lines.
   private(set) var fileSize: Int
-  /// How many bytes to reserve when the reserved space is used up; 0 for none.
+  /// The number of bytes to reserve when the reserved space is used up; 0 for none.
   var reservation = 0
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: SyncedFile
   private var firstUnsynced: UInt64
   /// Whether a seal is the last line.
   private var isSealed: Bool
-  /// Whether the next line to write is one that says that tasks were interrupted.
+  /// Whether the next line to write must record that tasks were interrupted.
   ///
-  /// Later lines depend on that line. Until it is written, the file implies the same: the attempts
-  /// have a beginning in it, but no end.
+  /// Later lines depend on that line. Until it is written, the file implies the same, because it
+  /// contains starts of attempts without their ends.
   private(set) var owesInterruption: Bool
 
-  /// Creates a journal in a file that durably holds these contents.
+  /// Creates a journal for a file that durably contains these contents.
   ///
-  /// `fileSize` is the size of the file, if more than these contents are in it.
+  /// `fileSize` is the size of the file, if it contains more than these contents.
   init(_ file: any JournalFile, _ contents: JournalContents, fileSize: Int? = nil) {
     self.file = SyncedFile(file)
     generation = contents.generation
@@ -76,10 +76,10 @@ struct Journal {
     owesInterruption = contents.interruptionCount > 0
   }
 
-  /// How many bytes are written in addition to the next lines, at most.
+  /// The maximum number of bytes to write in addition to the next lines.
   var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
 
-  /// Everything that was written, read from the file.
+  /// All bytes that were written, read from the file.
   var source: JournalSource { source(size) }
 
   /// The first `count` bytes of the file.
@@ -91,8 +91,8 @@ struct Journal {
 
   /// Appends batches of lines: all of them or, if it throws `refused`, none.
   ///
-  /// After a crash, the file has all lines of a batch, or none. If `reserves`, this reserves space
-  /// for later lines when none is left.
+  /// After a crash, the file contains all lines of a batch, or none. If `reserves` is `true`, the
+  /// call reserves space for later lines when none is left.
   mutating func append(_ batches: [[JournalBody]], reserves: Bool = false) throws(Failure) {
     try file.checkPoison()
     let batches = owesInterruption ? [[.interruption]] + batches : batches
@@ -114,7 +114,7 @@ struct Journal {
     do {
       try file.write(bytes, at: size)
     } catch {
-      try takeBack(error)
+      try undoWrite(error)
     }
     nextSequence = sequence
     size += bytes.count
@@ -125,17 +125,16 @@ struct Journal {
     if reserves, reservation > 0 { try reserve() }
   }
 
-  /// Adds zeros to the file, which later lines replace.
+  /// Appends zeros to the file, which later lines replace.
   ///
-  /// The next flush makes them durable. From then on, a flush need not make a new size durable, nor
-  /// which blocks of the disk the file has. If the zeros can't be written, the file goes on without
-  /// them.
+  /// The next flush makes the zeros durable. Afterwards, a flush need not make a new size or new
+  /// disk blocks durable. If the zeros can't be written, the file continues without them.
   private mutating func reserve() throws(Failure) {
     do {
       try file.write([UInt8](repeating: 0, count: reservation), at: size)
       fileSize = size + reservation
     } catch {
-      // The disk is full. To try again with each write would make it full each time.
+      // The disk is full. Trying again with each write would fill it each time.
       reservation = 0
       try removeReservation()
     }
@@ -146,8 +145,9 @@ struct Journal {
     fileSize = size
   }
 
-  /// Durably removes what a failed write has left, so that a power cut can't bring it back.
-  private mutating func takeBack(_ error: SystemCallError) throws(Failure) {
+  /// Durably removes the bytes that a failed write has left, so that a power cut can't restore
+  /// them.
+  private mutating func undoWrite(_ error: SystemCallError) throws(Failure) {
     try removeReservation()
     try synchronize()
     throw .refused(error)
@@ -161,10 +161,9 @@ struct Journal {
   /// Other lines may be written while it is performed.
   func beginFlush() -> Flush { Flush(file: file, end: nextSequence) }
 
-  /// Takes note that a flush was performed.
+  /// Records that a flush was performed.
   ///
-  /// If another file has taken the place of the flushed one, everything in the new file was durable
-  /// already.
+  /// If another file has replaced the flushed one, the new file's contents were already durable.
   mutating func endFlush(_ flush: Flush) {
     if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
@@ -172,7 +171,7 @@ struct Journal {
   /// Returns the present size of the file, in bytes.
   func sizeInFile() throws(SystemCallError) -> Int { try file.size() }
 
-  /// Reads bytes that were written before from the file.
+  /// Reads bytes from the file that were written before.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     try file.read(count, at: offset)
   }
@@ -185,10 +184,10 @@ struct Journal {
     )
   }
 
-  /// Makes everything durable, writes a last line that says so, and closes the file.
+  /// Makes everything durable, writes a last line that records the closing, and closes the file.
   ///
-  /// If nothing was written since the file was opened, and such a line was the last one then, no
-  /// other is written.
+  /// If the file ended with such a line when it was opened, and nothing was written since then, no
+  /// other one is written.
   ///
   /// - Throws: A ``Failure``, or an ``Unsealed`` if everything except that line is durable.
   mutating func close() throws {
@@ -197,7 +196,7 @@ struct Journal {
     try synchronize()
     do throws(Failure) {
       if owesInterruption {
-        // The seal says that every line before it is stored.
+        // The seal implies that every line before it is stored.
         try append([])
         try synchronize()
       }
@@ -215,12 +214,12 @@ struct Journal {
     try synchronize()
   }
 
-  /// Closes the file as it is, without a flush.
+  /// Closes the file without a flush.
   func abandon() { file.close() }
 }
 
 extension JournalStorage {
-  /// Refuses a journal that is not at its place any more, or that another program has written.
+  /// Refuses a journal that was moved or deleted, or that another program has changed.
   func checkPlace(of journal: Journal) throws(Journal.Failure) {
     let place: JournalPlace
     do { place = try self.place(of: .journal) } catch { throw .refused(error) }
@@ -231,15 +230,15 @@ extension JournalStorage {
 }
 
 extension Journal {
-  /// How many bytes are rewritten at a time.
+  /// The number of bytes to rewrite at a time.
   ///
-  /// Without flushes, there may be many to rewrite.
+  /// Without flushes, there may be many bytes to rewrite.
   private static let partSize = 1 << 20
 
   /// Opens the file, or creates it, and returns the tasks in it.
   ///
-  /// If the process crashes in the middle of a step, the step can be repeated. Nothing is changed
-  /// before everything that was read is accepted. `date` is called only if a compaction is needed.
+  /// If the process crashes during a step, the step can be repeated. Nothing is changed until
+  /// everything that was read is accepted. `date` is called only if a compaction is needed.
   static func open(
     _ storage: any JournalStorage,
     at date: () -> Date = { Date() }
@@ -272,7 +271,7 @@ extension Journal {
     }
   }
 
-  /// Makes durable what was read of a file, and removes the rest.
+  /// Makes the accepted contents of a file durable, and removes the rest.
   private static func recover(
     _ file: any JournalFile,
     _ source: JournalSource,
@@ -281,7 +280,7 @@ extension Journal {
   ) throws -> Journal {
     if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
     // After a failed flush, the system may treat the last lines as stored although they are not. If
-    // they are written again, the next flush stores them.
+    // they are rewritten, the next flush stores them.
     for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
       let part = try source.read(start..<min(start + partSize, contents.goodSize))
       try file.writeAll(part[...], at: start)
@@ -291,9 +290,9 @@ extension Journal {
     return Journal(file, contents)
   }
 
-  /// Compacts a file that has other names to a new file, and leaves the old one as it is.
+  /// Compacts a file that has other names into a new file, and leaves the old one unchanged.
   ///
-  /// Another name, which a backup has made for instance, is to preserve what the file holds now.
+  /// Another name, made by a backup for instance, is meant to preserve the present contents.
   private static func detach(
     _ journal: Journal,
     _ table: TaskTable,
@@ -322,7 +321,7 @@ extension Journal {
       try storage.rename(.replacement, to: .journal)
     } catch {
       journal.abandon()
-      // The next opening removes what can't be removed now.
+      // If the file can't be removed now, the next opening removes it.
       try? storage.removeOwn(.replacement)
       throw error
     }
@@ -335,9 +334,9 @@ extension Journal {
     return journal
   }
 
-  /// Creates a file with a header, which may take the journal's place once it is durable.
+  /// Creates a file with a header, which may replace the journal once it is durable.
   ///
-  /// `journal` has the bytes of the present journal, if there is one.
+  /// `journal` contains the bytes of the present journal, if there is one.
   static func makeReplacement(
     in storage: any JournalStorage,
     generation: Int,
@@ -354,7 +353,7 @@ extension Journal {
       ])
     } catch {
       journal.abandon()
-      // The next opening removes what can't be removed now.
+      // If the file can't be removed now, the next opening removes it.
       try? storage.removeOwn(.replacement)
       throw error
     }
@@ -363,7 +362,8 @@ extension Journal {
 }
 
 extension JournalContents {
-  /// Returns the contents of a journal that takes `size` bytes for lines, and copies none of them.
+  /// Returns the contents of a journal whose lines have a total size of `size` bytes, with no lines
+  /// copied.
   fileprivate func withSize(_ size: Int) -> JournalContents {
     var contents = self
     contents.goodSize = size
@@ -375,13 +375,13 @@ extension JournalContents {
 ///
 /// Flushes are performed one after another: if two ran at the same time, the system would report
 /// lost bytes to only one of them. After a failed flush, the file accepts no further calls: the
-/// system may have dropped what it could not write, and would report success the next time.
+/// system may have dropped bytes that it could not write, and would report success the next time.
 ///
-/// A file is also given up without a failure, when another file has taken its place. All that was
-/// written is durable in the new file, so a flush of the old one that comes late has nothing to do.
+/// A file is also closed without a failure, when another file has replaced it. Everything that was
+/// written is durable in the new file, so a late flush of the old one does nothing.
 final class SyncedFile: Sendable {
   private let file: any JournalFile
-  /// Serializes flushes, and holds whether the file was given up.
+  /// Serializes flushes, and records whether the file was closed.
   private let isClosed = Mutex(false)
   private let poison = Mutex<SystemCallError?>(nil)
 
@@ -426,10 +426,10 @@ final class SyncedFile: Sendable {
     try file.read(count, at: offset)
   }
 
-  /// Closes the file after a flush that is under way has ended.
+  /// Closes the file after the present flush has ended.
   ///
-  /// A flush that begins during the call does not wait: the system takes long to close a large file
-  /// that has no name any more.
+  /// A flush that starts during the call does not wait, because the system takes long to close a
+  /// large file that no longer has a name.
   func close() {
     isClosed.withLock { $0 = true }
     file.close()

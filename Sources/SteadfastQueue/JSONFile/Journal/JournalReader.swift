@@ -1,54 +1,53 @@
 import Dispatch
 import Synchronization
 
-/// Reads a file, and tells a torn end from damage.
+/// Reads a file, and distinguishes a torn end from damage.
 ///
-/// An interrupted write leaves a torn end, and no caller was promised that it is durable. Damage is
-/// refused.
+/// An interrupted write leaves a torn end, which was never acknowledged as durable. A damaged file
+/// is refused.
 ///
-/// A crash that cuts a write short leaves a bad line at the end of the file. Lines that no flush
-/// has covered yet may reach the disk in any order, so there may also be good lines after the bad
-/// one. Such lines do not say that the bad one is durable. So a bad line is damage if and only if a
-/// good line after it says that the bad one's sequence number was durable when the good line was
-/// written.
+/// A crash during a write leaves a bad line at the end of the file. Lines that are not flushed yet
+/// may reach the disk in any order, so good lines may follow the bad one. They don't show that the
+/// bad line was durable. A bad line is damage if and only if a later good line records that the bad
+/// line's sequence number was durable when the good line was written.
 ///
-/// The lines of a batch count only if its last line is there. A batch is written at once, so all
-/// its lines name the same first unsynced line.
+/// The lines of a batch count only if the batch's last line exists. A batch is written at once, so
+/// all its lines name the same first unsynced line.
 ///
-/// The reader gets the file in parts, so that other parts can be read while one is taken in.
+/// The reader receives the file in parts, so that other parts can be read while one is processed.
 struct JournalReader {
   private struct Place {
     let line: JournalChunk.Line
     let number: Int
   }
 
-  /// How many lines of a batch are held in memory until the batch is whole.
+  /// The number of lines of an incomplete batch that are kept in memory.
   ///
-  /// If a batch has more, the others are read again then.
+  /// Further lines of the batch are read again when the batch is complete.
   static let maxBatchInMemory = 1 << 16
 
-  /// The greatest number of tasks for which room is made in advance.
-  private static let maxRoom = 4e6
-  /// How many bytes are read at a time in search of lines after a bad one.
+  /// The maximum number of tasks to reserve capacity for.
+  private static let maxReservedTasks = 4e6
+  /// The number of bytes to read at a time when searching for lines after a bad one.
   private static let searchSize = 1 << 20
 
   private let source: JournalSource
-  /// Parts that were read and not taken in, in reverse order.
+  /// Parts that were read but not processed, in reverse order.
   private var parts: [JournalChunk] = []
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// The first line of the batch that has begun and not ended, and its offset.
+  /// The first line of the incomplete batch, and its offset.
   private var batchStart: (line: JournalLine, offset: Int)?
   /// The first lines of that batch; each is moved out when it is replayed.
   private var batch: [Place?] = []
-  /// The offset at which those lines end.
-  private var batchKeptEnd = 0
-  /// How many lines of that batch were taken in.
+  /// The offset of the end of those lines.
+  private var batchInMemoryEnd = 0
+  /// The number of lines of that batch that were processed.
   private var batchCount: UInt64 = 0
   /// The offsets of batches that may still be unsynced, and their first sequence numbers.
   private var recentBatches = FIFOQueue<(sequence: UInt64, offset: Int)>()
-  /// Whether a line was taken in after which no `task` line may come.
+  /// Whether a line was processed that no `task` line may follow.
   private var isPastTasks = false
   private var problem: JournalProblem?
   /// Whether the rest of the file is torn.
@@ -56,10 +55,10 @@ struct JournalReader {
 
   init(_ source: JournalSource) { self.source = source }
 
-  /// Whether the reader needs no more parts, and is done with those that were added.
+  /// Whether the reader needs no more parts, and has processed those that were added.
   var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
 
-  /// Returns what the file holds, when the reader is done.
+  /// Returns the contents of the file, when the reader is done.
   func end() throws(JournalProblem) -> JournalContents {
     if let problem { throw problem }
     guard contents.nextSequence > 0 else { throw .notAJournal }
@@ -71,20 +70,21 @@ struct JournalReader {
   /// Adds the next parts, or none at the end of the file.
   mutating func add(_ parts: [JournalChunk]) {
     self.parts = parts.reversed()
-    makeRoom()
+    reserveTaskCapacity()
   }
 
-  /// Makes room for as many tasks as the file has if its rest is like what was taken in.
+  /// Reserves capacity for the tasks of the whole file, assuming that the rest is like the
+  /// processed lines.
   ///
-  /// The room is limited to `maxRoom` tasks, as the rest may hold none.
-  private mutating func makeRoom() {
+  /// The capacity is limited to `maxReservedTasks` tasks, because the rest may contain none.
+  private mutating func reserveTaskCapacity() {
     guard position > 0 else { return }
     let share = Double(source.count) / Double(position)
     let count = Double(contents.table.taskCount) * share
-    contents.table.reserveCapacity(Int(min(count, Self.maxRoom)))
+    contents.table.reserveCapacity(Int(min(count, Self.maxReservedTasks)))
   }
 
-  /// Takes in the parts that were added.
+  /// Processes the parts that were added.
   mutating func takeIn() {
     do throws(JournalProblem) {
       while var part = parts.popLast(), !isTorn {
@@ -107,18 +107,18 @@ struct JournalReader {
     position = found.range.upperBound + 1
     if batch.count < Self.maxBatchInMemory {
       batch.append(Place(line: found, number: lineNumber))
-      batchKeptEnd = position
+      batchInMemoryEnd = position
     }
     batchCount += 1
     lineNumber += 1
     if !line.isContinued { try acceptBatch(from: start.offset, start.line) }
   }
 
-  /// Refuses a whole line that can't be where it is.
+  /// Refuses a valid line in an impossible position.
   private func check(_ line: JournalLine) throws(JournalProblem) {
     let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
-      throw damage("it has the number \(line.sequence) where \(expected) should be")
+      throw damage("it has the number \(line.sequence) instead of \(expected)")
     }
     guard line.firstUnsynced <= line.sequence else {
       throw damage("it says that it was stored before it was written")
@@ -128,7 +128,7 @@ struct JournalReader {
     }
   }
 
-  /// Replays a batch that is whole.
+  /// Replays a complete batch.
   private mutating func acceptBatch(
     from start: Int,
     _ first: JournalLine
@@ -136,11 +136,11 @@ struct JournalReader {
     for index in batch.indices {
       if let place = batch[index].take() { try replay(place) }
     }
-    try replayLines(from: batchKeptEnd, number: lineNumber - Int(batchCount) + batch.count)
+    try replayLines(from: batchInMemoryEnd, number: lineNumber - Int(batchCount) + batch.count)
     batch.removeAll(keepingCapacity: true)
     batchStart = nil
     recentBatches.append((first.sequence, start))
-    // This stops at the batch that was just added, at the latest: no line names a later one.
+    // This stops at the latest at the batch that was just added: no line names a later one.
     while let oldest = recentBatches.first, oldest.sequence < first.firstUnsynced {
       _ = recentBatches.popFirst()
     }
@@ -150,7 +150,7 @@ struct JournalReader {
     batchCount = 0
   }
 
-  /// Reads the lines from an offset to the present position again, and replays them.
+  /// Reads the lines from an offset up to the present position again, and replays them.
   private mutating func replayLines(
     from offset: Int,
     number firstNumber: Int
@@ -175,11 +175,11 @@ struct JournalReader {
     .damaged(line: lineNumber, byte: position, reason: reason)
   }
 
-  /// Refuses a bad line if a later one says that the bad one, or its batch, was durable.
+  /// Throws if a later line shows that the bad line, or its batch, was durable.
   private mutating func refuseDamage() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
     var lineCount = 0
-    try forEachLineOfRest { line throws(JournalProblem) in
+    try forEachRemainingLine { line throws(JournalProblem) in
       guard hasHeader, line.firstUnsynced <= contents.nextSequence else {
         throw damage("its checksum is wrong, and later lines show that it was stored")
       }
@@ -195,17 +195,17 @@ struct JournalReader {
     }
     let end = try read(max(position, source.count - JournalLine.maxSealLength)..<source.count)
     if let seal = JournalLine(sealAtEndOf: end), seal.firstUnsynced > contents.nextSequence {
-      throw damage("the line feed behind it is lost, and a seal shows that it was stored")
+      throw damage("the line feed after it is missing, and a seal shows that it was stored")
     }
   }
 
   /// Calls the body with each good line after the present position.
   ///
-  /// The rest of the file may be long, with few lines in it, so it is read in pieces.
-  private func forEachLineOfRest(
+  /// The rest of the file may be long and contain few lines, so it is read in pieces.
+  private func forEachRemainingLine(
     _ body: (JournalLine) throws(JournalProblem) -> Void
   ) throws(JournalProblem) {
-    // The bytes after the last line feed, as long as they can still become a line.
+    // The bytes after the last line feed, if they can still become a line.
     var bytes: [UInt8] = []
     var isTooLong = false
     var offset = position
@@ -255,11 +255,11 @@ struct JournalReader {
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption, .seal:
       guard line.sequence > 0 else { throw .notAJournal }
-      if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
+      if case .task = entry, isPastTasks { throw damage("it is a task after changes") }
       isPastTasks = isPastTasks || !entry.isOfSnapshot
       let byteCount = line.body.count + JournalLine.maxEnvelopeLength
       guard contents.table.replay(entry, byteCount: byteCount) else {
-        throw damage("it does not fit the lines before it")
+        throw damage("it contradicts the lines before it")
       }
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
@@ -273,11 +273,11 @@ struct JournalReader {
 }
 
 extension JournalReader {
-  /// The size of a part, in bytes; a file that is not longer is read by one thread.
+  /// The size of a part, in bytes; a file of at most this size is read by one thread.
   static var partSize: Int { 64 << 10 }
-  /// How many parts are read while as many are taken in.
+  /// The number of parts that are read while the same number is processed.
   ///
-  /// This limits how much of a file is in memory at a time.
+  /// This limits the part of a file that is in memory at a time.
   private static var partsAtOnce: Int { 64 }
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
@@ -293,7 +293,7 @@ extension JournalReader {
     return contents
   }
 
-  /// Does what `read(_:)` does, but leaves tasks running whose attempts have begun and not ended.
+  /// Reads a file like `read(_:)`, but leaves tasks with unfinished attempts running.
   static func readAsWritten(
     _ source: JournalSource,
     partSize: Int = partSize
@@ -312,7 +312,7 @@ extension JournalReader {
 }
 
 extension JournalChunk {
-  /// Reads parts of a file while `body` is performed, which is called once.
+  /// Reads parts of a file while `body` runs, which is called once.
   fileprivate static func read(
     _ ranges: [Range<Int>],
     of source: JournalSource,
@@ -323,7 +323,7 @@ extension JournalChunk {
       return ranges.map { JournalChunk(of: source, linesBeginningIn: $0) }
     }
     let parts = Mutex([JournalChunk?](repeating: nil, count: ranges.count))
-    // Nothing here waits for another thread: if none is free, this thread does all the work.
+    // Nothing here waits for another thread: if none is available, this thread does all the work.
     DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
       guard index > 0 else { return body() }
       let part = JournalChunk(of: source, linesBeginningIn: ranges[index - 1])
@@ -333,12 +333,12 @@ extension JournalChunk {
   }
 }
 
-/// The bytes of a file, which are in memory, or are read from the file on demand.
+/// The bytes of a file, either in memory or read on demand.
 ///
 /// While a file is opened, only some of its parts are in memory at a time. Any thread may read.
 /// Nothing else may write the file at the same time.
 struct JournalSource: Sendable {
-  /// How many bytes there are.
+  /// The number of bytes.
   let count: Int
   private let bytes: @Sendable (Range<Int>) throws(SystemCallError) -> [UInt8]
 
@@ -356,7 +356,7 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// Reads a file at once if it is not longer than `sizeInMemory`, and otherwise on demand.
+  /// Reads a file of at most `sizeInMemory` bytes into memory, and a larger one on demand.
   init(
     _ file: any JournalFile,
     sizeInMemory: Int = JournalReader.partSize
@@ -371,12 +371,12 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// The most zeros at the end of a file that may be reserved space.
+  /// The maximum number of zeros at the end of a file that can be reserved space.
   static var maxReservation: Int { 64 << 20 }
 
-  /// Returns the bytes without the zeros at their end, which reserve space for lines.
+  /// Returns the bytes without the zeros at their end that reserve space for lines.
   ///
-  /// More zeros than a store reserves stay.
+  /// If there are more zeros than a store reserves, they stay.
   func withoutReservation() throws(SystemCallError) -> JournalSource {
     var end = count
     while end > 0, count - end <= Self.maxReservation {
@@ -402,11 +402,11 @@ struct JournalSource: Sendable {
   func read(_ range: Range<Int>) throws(SystemCallError) -> [UInt8] { try bytes(range) }
 }
 
-/// The lines that begin in one part of a file, and what they say.
+/// The lines that start in one part of a file, and their entries.
 ///
 /// A part is read independently of the others, so several can be read at the same time. It does not
-/// check whether the lines may stand where they do: ``JournalReader`` does so, going through the
-/// parts in order.
+/// check whether the lines are in a valid position: ``JournalReader`` does so, processing the parts
+/// in order.
 struct JournalChunk: Sendable {
   struct Line: Sendable {
     /// The line, with its offsets in the file.
@@ -415,21 +415,21 @@ struct JournalChunk: Sendable {
     let entry: Result<JournalEntry, JournalDecodingError>
   }
 
-  /// How far beyond the end of a part its last line usually ends, at most, in bytes.
+  /// The usual limit, in bytes, for how far the last line extends beyond the end of its part.
   private static let usualOverhang = 4 << 10
 
   /// The usual length of a line, in bytes.
   private static let usualLineLength = 200
 
   private var lines = FIFOQueue<Line>()
-  /// Whether the lines are followed by one that is not what was written, or has no end.
+  /// Whether the lines are followed by a line that is invalid or incomplete.
   private(set) var isCutShort = false
-  /// Why the part could not be read; if this is set, the part has no lines.
+  /// The error that prevented the part from being read; if it is set, the part has no lines.
   private(set) var failure: SystemCallError?
 
   init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
     do throws(SystemCallError) {
-      // The byte before the part shows whether a line begins with the part.
+      // The byte before the part shows whether a line starts with the part.
       let start = max(0, range.lowerBound - 1)
       let end = min(source.count, range.upperBound + Self.usualOverhang)
       var bytes = try source.read(start..<end)
@@ -445,9 +445,9 @@ struct JournalChunk: Sendable {
 
   mutating func popFirstLine() -> Line? { lines.popFirst() }
 
-  /// Reads on to the end of the last line, or as far as a line may reach.
+  /// Reads to the end of the last line, up to the maximum length of a line.
   ///
-  /// Call this only for a part in which a line begins. Otherwise, every part of a very long line
+  /// Call this only for a part in which a line starts. Otherwise, every part of a very long line
   /// would read the rest of that line.
   private static func readToLineEnd(
     _ source: JournalSource,
@@ -464,7 +464,7 @@ struct JournalChunk: Sendable {
     }
   }
 
-  /// Returns where the first line begins, after the end of a line that began in an earlier part.
+  /// Returns the start of the first line, after the end of a line that started in an earlier part.
   private static func firstLine(in bytes: [UInt8], isBeginning: Bool) -> Int? {
     isBeginning ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
   }
@@ -504,33 +504,33 @@ extension JournalDecoder {
   }
 }
 
-/// What a reader found in a file.
+/// The contents that a reader found in a file.
 struct JournalContents: Sendable {
   var table = TaskTable()
   var version = 0
   var generation = 0
   var lastCompaction: JSONFileStatistics.Compaction?
-  /// How many tasks had an attempt that began and did not end.
+  /// The number of tasks with an attempt that started and did not end.
   var interruptionCount = 0
-  /// Whether the last good line says that the file was closed properly.
+  /// Whether the last good line records that the file was closed properly.
   var isSealed = false
   /// The sequence number of the line to write next.
   var nextSequence: UInt64 = 0
-  /// The offset at which the last good line ends; what follows is torn.
+  /// The offset of the end of the last good line; the rest is torn.
   var goodSize = 0
-  /// How many lines after the first torn one can be read.
+  /// The number of readable lines after the first torn one.
   var tornLineCount = 0
-  /// The offset of the first line that the last good line did not know to be durable.
+  /// The offset of the first line that, according to the last good line, might not be durable.
   var unsyncedOffset = 0
 }
 
-/// Why a file can't be used.
+/// The reason that a file can't be used.
 enum JournalProblem: Error, Equatable {
   /// The first line is not a header of this format.
   case notAJournal
   case newerVersion(Int)
   case unknownKind(String, line: Int)
-  /// A line that was durable, or that follows such a line, is not what was written.
+  /// A line that was durable, or that follows such a line, differs from what was written.
   case damaged(line: Int, byte: Int, reason: String)
   /// The system can't read the bytes of the file.
   case unreadable(SystemCallError)

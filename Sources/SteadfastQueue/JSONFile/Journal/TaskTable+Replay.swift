@@ -1,7 +1,7 @@
 extension TaskTable {
   /// Applies an entry of the file to the table again.
   ///
-  /// The task or the value that the entry adds counts `byteCount` bytes, the size of its line.
+  /// The task or the value that the entry adds counts with `byteCount` bytes, the size of its line.
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
@@ -35,21 +35,21 @@ extension TaskTable {
     }
   }
 
-  /// Applies a change as its line says, not as the table would decide now.
+  /// Applies a change as its line records it, not as the table would decide now.
   private mutating func apply(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
     guard let change = withPresentLease(change) else { return false }
     let staged = stageAsWritten(change, excluding: excluded)
     commit(staged)
-    // A completion that came too late has a line if that was not known when it was written.
+    // A completion that came too late may have a line, if that was unknown when it was written.
     if case .complete = change { return true }
     return staged.isKept
   }
 
-  /// Stages a change as its line says, not as the table would decide now.
+  /// Stages a change as its line records it, not as the table would decide now.
   ///
-  /// If the line of a retry does not say that the task was superseded, the task waits, even if it
-  /// has a successor. Of the tasks that were cancelled along with a restarted one, those in
-  /// `excluded` stay as they are.
+  /// If a retry's line does not say that the task was superseded, the task waits even if it has a
+  /// successor. The tasks in `excluded` are not restarted along with another task, although they
+  /// were cancelled because of it.
   private mutating func stageAsWritten(
     _ change: TaskChange,
     excluding excluded: [TaskID]
@@ -69,9 +69,9 @@ extension TaskTable {
     return slot
   }
 
-  /// Interrupts all leased tasks: each is available again, with one more interruption.
+  /// Interrupts all leased tasks: each becomes available again, with one more interruption.
   ///
-  /// These are the tasks that were being performed when the file was last used.
+  /// These are the tasks that were running when the file was last used.
   @discardableResult
   mutating func interruptLeased() -> Int {
     begun = []
@@ -79,18 +79,18 @@ extension TaskTable {
     return entries.slots.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
   }
 
-  /// Does what ``interruptLeased()`` does, while a file is read.
+  /// Does the same as ``interruptLeased()``, while a file is read.
   ///
-  /// All leased tasks began while the file was read, so only those that began are visited. A file
-  /// may have many interruptions, and many tasks.
+  /// The attempts of all leased tasks started while the file was read, so only those tasks are
+  /// visited. A file may contain many interruptions and many tasks.
   private mutating func interruptBegun() {
     for slot in begun { _ = interrupt(slot) }
     begun = []
   }
 
-  /// Interrupts a task, if it was being performed.
+  /// Interrupts a task if it is leased.
   ///
-  /// - Returns: Whether the task was being performed.
+  /// - Returns: Whether it was leased.
   private mutating func interrupt(_ slot: Int) -> Bool {
     guard case .leased = entries[slot].place else { return false }
     entries[slot].record.countInterruption()
@@ -99,8 +99,8 @@ extension TaskTable {
     return true
   }
 
-  /// Takes note that a task has begun, while a file is read.
-  private mutating func noteBeginning(of slot: Int) {
+  /// Records that a task's attempt started, while a file is read.
+  private mutating func recordBeginning(of slot: Int) {
     begun.append(slot)
     guard begun.count > 2 * stateCounts[.running] + 1024 else { return }
     var seen: Set<Int> = []
@@ -110,7 +110,7 @@ extension TaskTable {
     }
   }
 
-  /// Restores a task that a compaction has written.
+  /// Restores a task that a compaction wrote.
   private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
     var role: UniqueKeyRole?
     if let key = task.record.uniqueKey, !task.hasLostKey {
@@ -156,7 +156,7 @@ extension TaskTable {
 
   /// Adds a task as an earlier version did.
   ///
-  /// At most one task of all names held a key there, even when it had ended.
+  /// In that version, at most one task of all names held a key, even after it had ended.
   private mutating func insert(
     _ record: TaskRecord,
     _ policy: UniquePolicy,
@@ -171,14 +171,14 @@ extension TaskTable {
       record.uniqueKey == nil || record.state.isFinished ? nil : .holder
     guard let slot = addEntry(of: record, role) else { return false }
     addBytes(byteCount, to: slot)
-    // It may follow a batch, whose tasks came before.
+    // It may be the follower of a batch whose tasks were added earlier.
     joinGraph(slot)
     joinBatch(slot)
     admit(slot)
     return true
   }
 
-  /// The task that held a key by the rules of earlier versions.
+  /// The task that holds a key by the rules of earlier versions.
   private func oldHolder(of key: String) -> Int? {
     for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
     return keys.withoutRole[ExactText(key)]?.first { !entries[$0].hasLostKey }
@@ -195,7 +195,8 @@ extension TaskTable {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
     setOrderNumber(of: slot, to: orderNumber)
-    // Most tasks are available when they are made, so they enter the line of ready tasks at once.
+    // Most tasks are available when they are created, so they enter the line of ready tasks at
+    // once.
     cutoff = latestDate
     guard let key = record.uniqueKey else { return slot }
     guard let role else {
@@ -212,14 +213,15 @@ extension TaskTable {
     return slot
   }
 
-  /// Lets a task begin.
+  /// Starts a task's attempt.
   ///
-  /// `isRestored` says that the line before has restored it, because a compaction found it running.
+  /// `isRestored` says that the previous line restored the task, because it was running at a
+  /// compaction.
   private mutating func replayBeginning(of id: TaskID, isRestored: Bool) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
-      // The process that began the attempt ended before the attempt did.
+      // The process that started the attempt ended before the attempt did.
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
@@ -228,7 +230,7 @@ extension TaskTable {
     case .waiting, .ready, .held:
       _ = lease(slot)
       makeHead(slot)
-      noteBeginning(of: slot)
+      recordBeginning(of: slot)
       return true
     case .staged, .suspended, .parked, .paused, .finished:
       return false

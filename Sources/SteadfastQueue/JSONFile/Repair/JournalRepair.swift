@@ -4,12 +4,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Copies a damaged file, and then replaces it with a new one of all that can be read.
+/// Copies a damaged file, and replaces it with a new file of everything that can be read.
 ///
-/// The old file stays as it is until the new one takes its name, in one step. The copy is durable
+/// The old file is unchanged until the new one takes its name, in one step. The copy is durable
 /// before that.
 struct JournalRepair {
-  /// The new file has the name, but a power cut may undo that.
+  /// The new file has the name, but a power cut may restore the old one.
   struct PerhapsUndone: Error {
     let reason: SystemCallError
     /// The number of the copy.
@@ -18,13 +18,13 @@ struct JournalRepair {
 
   let report: JSONFileReport
   let skipped: ProblemList
-  /// The number of the copy; `nil` if nothing was wrong.
+  /// The number of the copy; `nil` if there were no problems.
   let copy: Int?
 
   /// Repairs the journal; returns `nil` if there is no file.
   ///
   /// - Throws: ``PerhapsUndone`` if the file was replaced, but a power cut may undo that. After any
-  ///   other error, the file is as it was.
+  ///   other error, the file is unchanged.
   static func repair(_ storage: any JournalStorage, at date: Date) throws -> JournalRepair? {
     guard let (file, bytes) = try storage.readJournal() else { return nil }
     defer { file.close() }
@@ -34,7 +34,7 @@ struct JournalRepair {
     return JournalRepair(report: inspection.report, skipped: inspection.skipped, copy: copy)
   }
 
-  /// Replaces the file with one of all that can be read, and returns the number of the copy.
+  /// Replaces the file with one of everything that can be read, and returns the copy's number.
   private static func replace(
     _ file: any JournalFile,
     _ bytes: [UInt8],
@@ -59,7 +59,7 @@ struct JournalRepair {
         in: storage
       )
       var new = try compaction.finish(old, at: date)
-      // Everything is durable already. The seal only makes it look like a file that was closed.
+      // Everything is already durable. The seal only makes the file look as if it was closed.
       try? new.close()
       return copy
     } catch Compaction.Failure.poisoned(let error) {
@@ -81,20 +81,20 @@ struct JournalRepair {
   }
 }
 
-/// What a queue's file holds, and what is wrong with it.
+/// The contents of a queue's file, and its problems.
 public struct JSONFileReport: Sendable, Hashable {
-  /// Something in a file that is not as it was written.
+  /// A difference between a file and what was written to it.
   public struct Problem: Sendable, Hashable, CustomStringConvertible {
     /// The number of the line, from 1; `nil` if the problem concerns the whole file, or a task.
     public let line: Int?
-    /// The offset in bytes at which the line begins; `nil` if ``line`` is `nil`.
+    /// The offset in bytes of the start of the line; `nil` if ``line`` is `nil`.
     public let byte: Int?
-    /// What is wrong, for a person to read.
+    /// The problem, for people to read.
     ///
-    /// The text shows no payload.
+    /// The text contains no payload.
     public let reason: String
 
-    /// The place and the reason.
+    /// The line, the byte and the reason.
     public var description: String {
       guard let line, let byte else { return reason }
       return "line \(line), byte \(byte): \(reason)"
@@ -103,47 +103,47 @@ public struct JSONFileReport: Sendable, Hashable {
 
   /// The version of the format; `nil` if the header can't be read.
   public internal(set) var version: Int?
-  /// How many times the file was written as a whole; `nil` if the header can't be read.
+  /// The number of times that the file was written as a whole; `nil` if the header can't be read.
   ///
-  /// The count includes the first time, and each compaction adds one.
+  /// The count includes the first time, and each compaction increments it.
   public internal(set) var generation: Int?
   /// The size of the file, in bytes.
   public internal(set) var byteCount = 0
-  /// How many lines can be read.
+  /// The number of readable lines.
   public internal(set) var recordCount = 0
-  /// How many lines are known to be missing or unreadable.
+  /// The number of lines that are known to be missing or unreadable.
   ///
-  /// These are the sequence numbers that no line has, although later ones are there. The count is
-  /// zero unless the file is damaged. Lines that were lost from the end can't be known.
+  /// These are the sequence numbers that no line has, although later numbers exist. The count is
+  /// zero unless the file is damaged. Lines that were lost from the end can't be detected.
   public internal(set) var lostRecordCount = 0
-  /// How many tasks the file holds, by state; a state without tasks is not listed.
+  /// The number of tasks in the file, by state; a state without tasks is not listed.
   ///
   /// If no store has the file open, these are the tasks that opening it would find or, if the file
   /// is damaged, those that a repair would save.
   public internal(set) var counts: [TaskState: Int] = [:]
-  /// Whether the file was closed properly, and not left by a crash.
+  /// Whether the file was closed properly, and not left open by a crash.
   public internal(set) var wasClosed = false
-  /// How many bytes at the end of the file are torn.
+  /// The number of torn bytes at the end of the file.
   ///
-  /// Torn bytes begin with what can't be read, or with a batch that has no end, and no line says
-  /// that they were flushed. A crash leaves such an end, and so does damage to what was written
-  /// last. The two can't be told apart (``JSONFileStore/Flushing``).
+  /// Torn bytes start with an unreadable line or an incomplete batch, and no line shows that they
+  /// were flushed. A crash leaves such an end, and so does damage to the lines that were written
+  /// last. The two can't be distinguished (``JSONFileStore/Flushing``).
   ///
-  /// Opening the file cuts these bytes off. They are no problem, unless a store has the file open.
-  /// The count is zero if the file is damaged in another way. Zeros that reserve space
+  /// Opening the file removes these bytes. They only count as a problem if a store has the file
+  /// open. The count is zero if the file is damaged in another way. Zeros that reserve space
   /// (``JSONFileStore/Options/reservedSpace``) don't count.
   public internal(set) var tornByteCount = 0
   /// The problems, in the order of lines; at most the first thousand of them.
   public internal(set) var problems: [Problem] = []
-  /// How many problems there are.
+  /// The number of problems.
   public internal(set) var problemCount = 0
 
   /// Whether no problem was found.
   ///
-  /// If no store has the file open, a sound file can be opened, unless something else is in the
-  /// way: permissions, for example, or a folder at its path plus `.new`. ``tornByteCount`` bytes
-  /// are cut off then, and what else was lost from its end can't be known. If a store has the file
-  /// open, a sound file says what the store holds.
+  /// If no store has the file open, a sound file can be opened, unless something else prevents it:
+  /// permissions, for example, or a folder at its path plus `.new`. Opening then removes
+  /// ``tornByteCount`` bytes. Anything else that was lost from the end can't be detected. If a
+  /// store has the file open, a sound file matches the contents of the store.
   public var isSound: Bool { problemCount == 0 }
 }
 
@@ -162,7 +162,7 @@ extension JSONFileReport {
 }
 
 extension JSONFileReport: CustomStringConvertible {
-  /// The findings, for a person to read.
+  /// The results, for people to read.
   ///
   /// The text has one line for the file as a whole, and one for each of the first ten problems.
   public var description: String {
@@ -177,28 +177,28 @@ extension JSONFileReport: CustomStringConvertible {
       + (tasks.isEmpty ? "none" : tasks.joined(separator: ", "))
     let lines = [summary] + problems.prefix(10).map(\.description)
     let rest = problemCount - (lines.count - 1)
-    return lines.joined(separator: "\n") + (rest > 0 ? "\nand \(rest) problems more" : "")
+    return lines.joined(separator: "\n") + (rest > 0 ? "\nand \(rest) more problems" : "")
   }
 }
 
-/// Looks at a file, and finds what opening it would find.
+/// Inspects a file, and finds what opening it would find.
 ///
-/// If opening would refuse the file as damaged, the inspection finds all that is wrong with it, and
-/// what can be saved.
+/// If opening would refuse the file as damaged, the inspection finds all of its problems, and
+/// everything that can be saved.
 struct JournalInspection {
   private(set) var report = JSONFileReport()
   /// The tasks; those with an unfinished attempt are interrupted.
   private(set) var table = TaskTable()
-  /// Lines of a damaged file that are left out.
+  /// The lines of a damaged file that are omitted.
   private(set) var skipped = ProblemList()
 
-  /// - Throws: Why nothing can be told about the file: it has another format, or a newer version.
+  /// - Throws: The reason why the file can't be inspected: it has another or a newer format.
   init(_ bytes: [UInt8]) throws(JournalProblem) { try self.init(JournalSource(bytes)) }
 
-  /// Does what `init(_:)` does; of a damaged file, all bytes are read at once.
+  /// Does the same as `init(_:)`; of a damaged file, all bytes are read at once.
   init(_ source: JournalSource) throws(JournalProblem) {
     report.byteCount = source.count
-    // Opening an empty file makes a new one of it.
+    // Opening an empty file turns it into a new queue's file.
     guard source.count > 0 else { return }
     let lines: JournalSource
     do { lines = try source.withoutReservation() } catch { throw .unreadable(error) }
@@ -269,7 +269,7 @@ struct ProblemList: Sendable {
     return merged
   }
 
-  /// Adds a problem in the order of lines, unless its line has one already.
+  /// Adds a problem in the order of lines, unless its line already has one.
   mutating func addIfNew(_ problem: JSONFileReport.Problem) {
     guard !first.contains(where: { $0.line == problem.line }) else { return }
     var list = ProblemList()

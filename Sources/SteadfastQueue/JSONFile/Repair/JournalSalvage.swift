@@ -1,28 +1,28 @@
-/// Reads a damaged file: all lines that can be read, whatever is between them.
+/// Reads all readable lines of a damaged file, whatever is between them.
 ///
-/// The lines count in the order of their sequence numbers, wherever they are. Swapped lines are put
-/// in order. If a line is there twice, the second one is skipped. If the end of a batch is lost,
-/// the lines that are there count, because they may have been promised. What a line presupposes is
-/// taken to have happened (`TaskTable.salvage(_:)`).
+/// The lines are applied in the order of their sequence numbers, wherever they are. So swapped
+/// lines are sorted. The second copy of a duplicate line is skipped. If the end of a batch is lost,
+/// its other lines count, because they may have been acknowledged. Changes that a line presupposes
+/// are assumed to have happened (`TaskTable.salvage(_:)`).
 struct JournalSalvage {
   private struct Place {
     let line: JournalLine
     let number: Int
     let range: Range<Int>
-    /// What is wrong with the place of the line; `nil` if nothing is.
+    /// The problem with the position of the line; `nil` if there is none.
     let flaw: String?
   }
 
   private(set) var table = TaskTable()
   private(set) var version: Int?
   private(set) var generation: Int?
-  /// Whether the last line is a seal that can be read.
+  /// Whether the last line is a readable seal.
   private(set) var isSealed = false
-  /// How many sequence numbers below the greatest one of a readable line belong to no line.
+  /// The number of missing sequence numbers below the greatest one of a readable line.
   private(set) var lostLineCount: UInt64 = 0
-  /// Lines that are left out.
+  /// Lines that are omitted.
   private(set) var skipped = ProblemList()
-  /// Lines that count, but are not where they should be.
+  /// Lines that count, but are not in the expected position.
   private(set) var misplaced = ProblemList()
 
   private let bytes: [UInt8]
@@ -31,10 +31,10 @@ struct JournalSalvage {
   private var lineCount = 0
   private var nextSequence: UInt64 = 0
   private var badLines: UInt64 = 0
-  /// The `firstUnsynced` of the batch that has begun and not ended; `nil` if there is none.
+  /// The `firstUnsynced` of the incomplete batch; `nil` if there is none.
   private var openBatch: UInt64?
 
-  /// How many lines can be read.
+  /// The number of readable lines.
   var readableLineCount: Int { places.count }
 
   /// - Throws: If the file is not a queue file, or a newer version has written it.
@@ -65,16 +65,16 @@ struct JournalSalvage {
         add(line, position..<end - 1, JournalLine.returnFlaw)
       } else if let (first, second) = mergedLines(in: position..<end) {
         add(first.line, first.range, nil)
-        add(second.line, second.range, "the line feed before it is lost")
-      } else if let found = lineBehindZeros(in: position..<end) {
-        // Any number of lines may have been there.
+        add(second.line, second.range, "the line feed before it is missing")
+      } else if let found = lineAfterZeros(in: position..<end) {
+        // Any number of lines may have been here.
         badLines = .max
         openBatch = nil
-        add(found.line, found.range, "zeros stand before it")
+        add(found.line, found.range, "there are zeros before it")
       } else {
         badLines += 1
         openBatch = nil
-        let reason = end < bytes.count ? "its checksum is wrong" : "it is cut off"
+        let reason = end < bytes.count ? "its checksum is wrong" : "it is incomplete"
         skipped.add(reason, line: lineCount, byte: position)
       }
       position = end + 1
@@ -88,17 +88,17 @@ struct JournalSalvage {
 
   private typealias Found = (line: JournalLine, range: Range<Int>)
 
-  /// Finds two lines that look like one, as the line feed between them is changed or gone.
+  /// Finds two lines that look like one, because the line feed between them is damaged or missing.
   ///
-  /// The first line has a correct checksum and begins where a line does, so what follows it is no
-  /// payload.
+  /// The first line has a correct checksum and starts at the start of a line, so the rest is not
+  /// part of a payload.
   private func mergedLines(in range: Range<Int>) -> (Found, Found)? {
     let prefix = JournalLine.prefix
     let starts = range.dropFirst().filter { start in
       bytes[start] == prefix[0] && bytes[start..<range.upperBound].starts(with: prefix)
     }
-    // The payloads of both may contain what looks like the beginning of a line, but few do so more
-    // than once. So only the first three places and the last three are tried.
+    // The payloads of both may contain bytes like the start of a line, but rarely more than once.
+    // So only the first three positions and the last three are tried.
     for start in starts.prefix(3) + starts.dropFirst(3).suffix(3) {
       guard let second = JournalLine(bytes, start..<range.upperBound) else { continue }
       for end in [start - 1, start] where end > range.lowerBound {
@@ -109,28 +109,28 @@ struct JournalSalvage {
     return nil
   }
 
-  /// Finds the line that follows the last zero of a range, and reaches to the end of the range.
+  /// Finds the line that follows the last zero of a range, and extends to the end of the range.
   ///
-  /// What was before the line is lost. The line is not part of a payload, as no line has a zero in
-  /// it.
-  private func lineBehindZeros(in range: Range<Int>) -> Found? {
+  /// Everything before the line is lost. The line is not part of a payload, because no line
+  /// contains a zero.
+  private func lineAfterZeros(in range: Range<Int>) -> Found? {
     guard let zero = bytes[range].lastIndex(of: 0),
       let line = JournalLine(bytes, zero + 1..<range.upperBound)
     else { return nil }
     return (line, zero + 1..<range.upperBound)
   }
 
-  /// Returns what is wrong with the place of a line; `nil` if nothing is.
+  /// Returns the problem with the position of a line; `nil` if there is none.
   private mutating func flaw(of line: JournalLine) -> String? {
     defer {
       nextSequence = max(nextSequence, line.sequence == .max ? .max : line.sequence + 1)
       badLines = 0
       openBatch = line.isContinued ? line.firstUnsynced : nil
     }
-    // Bad lines before it are problems of their own, and may have had the missing numbers.
+    // Bad lines before it are separate problems, and may have had the missing numbers.
     let isExpected = line.sequence >= nextSequence && line.sequence - nextSequence <= badLines
     guard isExpected else {
-      return "it has the number \(line.sequence) where \(nextSequence) should be"
+      return "it has the number \(line.sequence) instead of \(nextSequence)"
     }
     if let openBatch, openBatch != line.firstUnsynced { return "the batch before it has no end" }
     return nil
@@ -154,7 +154,7 @@ struct JournalSalvage {
         }
       }
       if isRepeated, !twins.insert(bytes[place.range]).inserted {
-        skip(place, "it stands in the file twice")
+        skip(place, "it is a duplicate of an earlier line")
       } else {
         try apply(place)
       }
@@ -184,7 +184,7 @@ struct JournalSalvage {
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption:
       guard table.salvage(entry) else {
-        return skip(place, "it does not fit the lines before it")
+        return skip(place, "it contradicts the lines before it")
       }
     }
     if let flaw = place.flaw {
@@ -198,20 +198,20 @@ struct JournalSalvage {
 }
 
 extension TaskTable {
-  /// Applies an entry of a damaged file and, if need be, what the entry presupposes.
+  /// Applies an entry of a damaged file and, if necessary, the changes that it presupposes.
   ///
   /// A stored line proves what lost lines before it have done.
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func salvage(_ entry: JournalEntry) -> Bool {
-    // The line that opened the value may be lost, and an intact file may have a completion that
-    // came too late. So the line can always be replayed, and the value is opened before.
+    // The line that opened the value may be lost, and an intact file may contain a completion that
+    // came too late. So the line must always be replayable, and the value is opened first.
     if case .change(.complete(let id, let name, _)) = entry { open(name, of: id) }
     if replay(entry) { return true }
     if presuppose(entry), replay(entry) { return true }
     switch entry {
     case .addition(let record, .takenOver(by: let id)):
-      // Lines of the task that took it over are lost.
+      // Lines of the task that took over the new one are lost.
       if slot(of: id) == nil { return salvage(.addition(record.replacing(id: id), .holder)) }
       return salvage(.addition(record, .successor))
     case .supersession(let change):
@@ -223,15 +223,15 @@ extension TaskTable {
     }
   }
 
-  /// Applies what must have happened before an entry was written.
+  /// Applies changes that must have happened before an entry was written.
   ///
-  /// - Returns: Whether that may be enough to apply the entry.
+  /// - Returns: Whether that may suffice to apply the entry.
   private mutating func presuppose(_ entry: JournalEntry) -> Bool {
     switch entry {
     case .task(let task):
       return freeKey(for: task.record)
     case .addition(_, .takenOver(by: let id)):
-      return putToRest(id)
+      return makeWait(id)
     case .addition(let record, .successor):
       return freeRole(.successor, for: record)
     case .addition(let record, .holder):
@@ -273,18 +273,18 @@ extension TaskTable {
     }
   }
 
-  /// Takes the key of a new task from the tasks that have it.
+  /// Removes a new task's key from other tasks.
   ///
   /// The new task was stored with that key, so the others had ended.
   private mutating func freeKey(for record: TaskRecord) -> Bool {
     guard slot(of: record.id) == nil, let key = record.uniqueKey else { return false }
-    // In a file of an earlier version, a task of any name may have had it, even one that had ended.
+    // In a file of an earlier version, a task of any name may have the key, even an ended one.
     let others = keys.slots(with: [key]).filter { !entries[$0].hasLostKey }
     for slot in others { loseKey(slot) }
     return !others.isEmpty
   }
 
-  /// Takes a role for a key from the task that has it.
+  /// Removes a role for a key from the task that has it.
   private mutating func freeRole(_ role: UniqueKeyRole, for record: TaskRecord) -> Bool {
     guard let key = record.uniqueKey, let lane = lanes.lane(of: record.name, in: record.queue)
     else { return false }
@@ -294,8 +294,8 @@ extension TaskTable {
     return true
   }
 
-  /// Makes a task wait, because a later line says that another one of its key was taken over.
-  private mutating func putToRest(_ id: TaskID) -> Bool {
+  /// Makes a task wait, because a later line shows that it took over another task with its key.
+  private mutating func makeWait(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased(let token): return replay(.change(.release(Lease(id: id, token: token))))
@@ -304,7 +304,7 @@ extension TaskTable {
     }
   }
 
-  /// Makes a task available, because a later line says that an attempt at it began.
+  /// Makes a task available, because a later line shows that an attempt at it started.
   ///
   /// So the task was no longer parked, paused or ended.
   private mutating func makeAvailable(_ id: TaskID) -> Bool {
@@ -314,7 +314,7 @@ extension TaskTable {
     case .parked: return replay(.change(.unpark(name: record.name, queue: record.queue)))
     case .paused: return replay(.change(.resume(id)))
     case .suspended:
-      // Its completion is lost.
+      // The line of its completion is lost.
       let date = record.createdDate
       let wake = TaskChange.reschedule(.unclaimed(id), availableDate: date, countedFrom: date)
       return replay(.change(wake))
@@ -322,7 +322,7 @@ extension TaskTable {
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
       return replay(.change(restart))
     case .held:
-      // The end of the holder is lost, or everything about it.
+      // The line of the holder's end, or every line about the holder, is lost.
       if record.keyRole == .successor, !freeRole(.holder, for: record) { takeFreeRole(slot) }
       if entries[slot].isBehindHead, let key = orderKey(of: slot) { releaseHead(of: key) }
       if entries[slot].waitsForOthers { stopWaiting(slot) }
@@ -331,8 +331,9 @@ extension TaskTable {
     }
   }
 
-  /// Opens a value of which a task that has not ended remembers nothing, because a later line
-  /// completes it.
+  /// Opens a value, because a later line completes it.
+  ///
+  /// The task must not have ended, and must not remember anything under the name.
   private mutating func open(_ name: String, of id: TaskID) {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished,
       memories[slot][name] == nil

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// The error that a file has no room for lines that add tasks.
+/// The error that lines that add tasks don't fit into the file.
 ///
 /// All sizes are in bytes.
 struct FileFull: Error {
   /// The size of the lines.
   let needed: Int
   let limit: Int
-  /// The size that the file has when every accepted change is written.
+  /// The size of the file after every accepted change is written.
   let size: Int
-  /// About the size that the file would have if it were compacted then.
+  /// The approximate size that the file would have after a compaction.
   let compactSize: Int
 
-  /// Whether a compaction would make enough room, and is worth its cost.
+  /// Whether a compaction would free enough space, and is worth its cost.
   ///
   /// It is worth its cost if it rewrites at most three bytes for each byte that it frees.
   var isMendedByCompaction: Bool {
@@ -20,22 +20,22 @@ struct FileFull: Error {
   }
 }
 
-// The limit of the file's size applies only to changes that add tasks, give them another payload or
-// other tags, or set a larger value. A change that ends a task must be written, so that there is
-// room again, and so must what a task remembers: its work is done.
+// The limit of the file's size applies only to changes that add tasks, change a task's payload or
+// tags, or set a larger value. A change that ends a task must be written, because that frees space.
+// So must a value that a task remembers: its work is done.
 extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
-  /// If there is no room, this compacts the file first.
+  /// If the lines don't fit, this compacts the file first.
   ///
-  /// - Returns: An outcome for each change; none if they depend on changes that were not stored
-  ///   when the call was made, and are stored now.
+  /// - Returns: An outcome for each change. It is empty if they depend on changes that were not
+  ///   stored when the call was made, but are stored now.
   func store(
     _ batch: [TaskChange],
     _ lines: [JournalBody],
     _ durability: Durability
   ) async throws -> [ChangeOutcome] {
-    // Other callers may take the room that a compaction frees, and its size is only an estimate.
+    // Other callers may use the space that a compaction frees, and its size is only an estimate.
     for _ in 0..<2 {
       do {
         return try await submit(batch, lines, durability)
@@ -71,8 +71,8 @@ extension JSONFileCore {
 
   /// Refuses an update that would make its task too large.
   ///
-  /// A task is too large if a compaction may not write it, or if it exceeds `maxTaskSize`. The
-  /// parts that the update does not change count too.
+  /// A task is too large if a compaction could not write it, or if it exceeds `maxTaskSize`.
+  /// Properties that the update does not change count too.
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
     for change in staged {
       guard case .change(.update(_, let update), let slot) = change.effect,
@@ -86,8 +86,8 @@ extension JSONFileCore {
 
   /// Stages changes, and queues their lines for the I/O thread.
   ///
-  /// - Returns: What ``store(_:_:_:)`` returns.
-  /// - Throws: a ``FileFull`` if there is no room for them.
+  /// - Returns: The result of ``store(_:_:_:)``.
+  /// - Throws: A ``FileFull`` if they don't fit.
   private func submit(
     _ batch: [TaskChange],
     _ lines: [JournalBody],
@@ -97,7 +97,7 @@ extension JSONFileCore {
       submit(continuation) { state in
         let staged = state.table.stage(batch)
         if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
-          // Nothing of such a batch is staged. It is answered behind what it depends on.
+          // Nothing of such a batch is staged. Its caller resumes after the changes it depends on.
           return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
         }
         let submission = Submission(
@@ -120,7 +120,7 @@ extension JSONFileCore {
     }
   }
 
-  /// Compacts the file, or waits for the compaction that is under way.
+  /// Compacts the file, or waits for the present compaction.
   ///
   /// - Returns: Whether a compaction was finished.
   private func compactNow() async throws -> Bool {
@@ -139,7 +139,7 @@ extension JSONFileCore {
     }
   }
 
-  /// Resumes the callers that wait for a compaction: it has ended, or there is none.
+  /// Resumes the callers that wait for a compaction, when it has ended or there is none.
   func tellCompactionWaiters(_ result: Result<Bool, any Error>) {
     let waiters = state.withLock { state in
       defer { state.compactionWaiters = [] }
@@ -148,7 +148,7 @@ extension JSONFileCore {
     for waiter in waiters { waiter.resume(with: result) }
   }
 
-  /// Notes how large the file is, on the I/O thread.
+  /// Records the file's size, on the I/O thread.
   func noteSize() {
     guard options.maxFileSize != nil,
       let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
@@ -158,9 +158,9 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Returns why there is no room for a submission, or `nil` if there is room.
+  /// Returns the error if a submission does not fit, or `nil` if it does.
   ///
-  /// What the submission stages has no size in the table yet.
+  /// The table's size does not include the submission's staged changes yet.
   func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
     let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
@@ -174,7 +174,7 @@ extension JSONFileCore.State {
 }
 
 extension TaskTable {
-  /// Returns the lines of the changes that are kept, with what staging has decided about them.
+  /// Returns the lines of the changes that are kept, with the decisions of the staging.
   fileprivate func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
@@ -185,10 +185,10 @@ extension TaskTable {
 }
 
 extension Submission {
-  /// How many bytes the lines take, at most.
+  /// The maximum size of the lines, in bytes.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
-  /// Whether the changes add a task, give one another payload or other tags, or set a larger value.
+  /// Whether the changes add a task, change a task's payload or tags, or set a larger value.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
@@ -196,7 +196,7 @@ extension Submission {
       case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
       case .value(_, let grows): grows
-      // The work is done, and would be done again if nothing remembered it.
+      // The work is done, and would be repeated if nothing remembered it.
       case .memory: false
       case .change, .supersession, .broadChange, nil: false
       }
@@ -205,7 +205,7 @@ extension Submission {
 }
 
 extension TaskUpdate {
-  /// Whether it gives a task another payload or other tags, which may be larger.
+  /// Whether it changes a task's payload or tags, which may become larger.
   fileprivate var addsBytes: Bool { payload != nil || tags != nil }
 }
 
@@ -213,9 +213,9 @@ extension TaskUpdate {
 extension JSONFileCore {
   private enum Start {
     case no
-    /// The compaction begins when nothing is being flushed.
+    /// The compaction starts when nothing is being flushed.
     ///
-    /// Everything that is written by then is committed, too.
+    /// Everything that is written by then is also committed.
     case later
     case now(
       TaskTable.Snapshot,
@@ -224,9 +224,10 @@ extension JSONFileCore {
     )
   }
 
-  /// Begins a compaction if most of the file is no longer needed, or if a caller waits for one.
+  /// Starts a compaction if most of the file is no longer needed, or if a caller waits for one.
   ///
-  /// - Returns: Whether other work goes on now. If not, it goes on when nothing is being flushed.
+  /// - Returns: Whether other work continues now. If not, it continues when nothing is being
+  ///   flushed.
   @discardableResult
   func compactIfDue() -> Bool {
     let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
@@ -251,7 +252,7 @@ extension JSONFileCore {
       }
     }
     if let failure {
-      putCompactionOff(failure.cause)
+      postponeCompaction(failure.cause)
       tellCompactionWaiters(.success(false))
     }
     return goesOn
@@ -259,9 +260,9 @@ extension JSONFileCore {
 
   /// Postpones the next compaction after one has failed.
   ///
-  /// Nothing has changed, but the file keeps growing. No call reports that, so a new reason is
+  /// Nothing has changed, but the file continues to grow. No call reports that, so a new reason is
   /// announced.
-  private func putCompactionOff(_ error: any Error) {
+  private func postponeCompaction(_ error: any Error) {
     let (date, reason) = (date(), errors.reason(of: error))
     let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
       guard let size = file?.journal.size else { return nil }
@@ -271,7 +272,7 @@ extension JSONFileCore {
         nextSize: 2 * size
       )
       let compactSize = state.withLock { $0.table.compactSize }
-      return file?.putCompactionOff(failure, compactSize: compactSize) == true ? failure : nil
+      return file?.postponeCompaction(failure, compactSize: compactSize) == true ? failure : nil
     }
     if let news { announce(errors.failedCompaction(news)) }
   }
@@ -306,12 +307,12 @@ extension JSONFileCore {
       )
   }
 
-  /// Does a step of a compaction, and schedules the next one behind other work.
+  /// Performs a step of a compaction, and schedules the next one behind other work.
   ///
-  /// This job has the turn, so nothing else is written. Flushes go on at the same time, and must
-  /// not wait for it.
+  /// Nothing else is written during this job. Flushes may run at the same time, and must not wait
+  /// for it.
   private func compact() {
-    // The copy of the tasks must have one owner only, so the compaction is taken out of `file`.
+    // The copy of the tasks must have only one owner, so the compaction is moved out of `file`.
     guard let journal = file.withLock({ $0?.journal }),
       var compaction = file.withLock({ $0?.compaction.take() })
     else { return }
@@ -325,12 +326,12 @@ extension JSONFileCore {
         file.withLock { $0?.replaceJournal(with: replacement) }
         state.withLock { $0.underestimate = compaction.underestimate }
         endCompaction(wasFinished: true)
-        giveUp(journal)
+        closeInBackground(journal)
       }
     } catch {
       switch error {
       case .refused(let cause):
-        putCompactionOff(cause)
+        postponeCompaction(cause)
         endCompaction(wasFinished: false)
       case .poisoned(let error):
         fail([], .poisoned(error))
@@ -343,17 +344,17 @@ extension JSONFileCore {
     tellCompactionWaiters(.success(wasFinished))
   }
 
-  /// Closes a file that has no name any more, while other work goes on.
+  /// Closes a file that no longer has a name, while other work continues.
   ///
-  /// The system then frees the file's space. For a large file this takes longer than many flushes.
-  private func giveUp(_ journal: Journal) {
+  /// The system then frees the file's space. For a large file, this takes longer than many flushes.
+  private func closeInBackground(_ journal: Journal) {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
     thread.yieldTurn { journal.abandon() }
   }
 }
 
 extension JSONFileCore.State {
-  /// The tasks that are leased, but whose beginning is not in the file yet.
+  /// The leased tasks whose attempts' start is not in the file yet.
   var claimedAndUnwritten: Set<TaskID> {
     Set(
       pipeline.pending.flatMap { submission -> [TaskID] in
@@ -370,19 +371,19 @@ extension TaskTable {
   /// O(1).
   var taskCount: Int { stateCounts.total }
 
-  /// The number of lines that a compacted file has.
+  /// The number of lines of a compacted file.
   ///
   /// These are the first and the last line, one for each task, one more for each running task, one
-  /// for each value, and one for each that a task remembers.
+  /// for each value, and one for each value that a task remembers.
   ///
   /// O(1).
   var liveRecordCount: Int {
     2 + taskCount + stateCounts[.running] + values.count + memoryCount
   }
 
-  /// About how many bytes a compacted file has.
+  /// The approximate size of a compacted file, in bytes.
   ///
-  /// These are the lines of the tasks and of the values, and the first and last lines.
+  /// It includes the lines of the tasks and of the values, and the first and last lines.
   ///
   /// O(1).
   var compactSize: Int { byteCount + values.byteCount + 512 }

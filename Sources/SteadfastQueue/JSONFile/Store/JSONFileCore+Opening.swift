@@ -34,7 +34,7 @@ extension JSONFileCore {
       state.lock = lock
       state.table = opened.table
       state.size = opened.journal.size + opened.journal.owedByteCount
-      // If a closing has begun in between, it goes on.
+      // If the store started to close in between, it continues to close.
       if case .unopened = state.phase {
         state.phase = .open
         isServing.store(true, ordering: .releasing)
@@ -43,7 +43,7 @@ extension JSONFileCore {
     compactIfDue()
   }
 
-  /// How many bytes to reserve when the reserved space is used up; 0 for none.
+  /// The number of bytes to reserve when the reserved space is used up; 0 for none.
   var reservation: Int { options.reservedSpace ?? 0 }
 
   private func open(
@@ -62,9 +62,9 @@ extension JSONFileCore {
 
   func closeFile() {
     if state.withLock({ $0.pipeline.postponeWhileFlushing(.close) }) { return }
-    // The store is closing, so no call adds lines any more.
+    // The store is closing, so no call adds lines anymore.
     if let threadToWrite = state.withLock({ $0.pipeline.pending.isEmpty ? nil : $0.thread }) {
-      // This write may yield the turn, for example to a step of a compaction.
+      // This write may let another job run first, for example a step of a compaction.
       writePending()
       return threadToWrite.add { self.closeFile() }
     }
@@ -100,13 +100,13 @@ extension JSONFileCore {
 extension JSONFileCore.State {
   enum ClosingStep {
     case close(any JobThread)
-    /// The store is closing already: wait for the end of that.
+    /// The store is already closing: wait until it is closed.
     case wait
     case done
     case fail(JSONFileError)
   }
 
-  /// Refuses further calls, and returns how the file is to be closed.
+  /// Refuses further calls, and returns how to close the file.
   mutating func beginClosing(
     _ closer: CheckedContinuation<Void, any Error>?
   ) -> ClosingStep {
@@ -136,25 +136,26 @@ extension JSONFileCore.State {
 extension JSONFileCore.OpenFile {
   /// Closes the file.
   ///
-  /// If another process has written the file, this makes its contents durable, as they are.
+  /// If another process has written to the file, this makes its contents durable without changing
+  /// them.
   mutating func close() throws {
     let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
     if case .failure(.changed) = place { try journal.closeAsItIs() } else { try journal.close() }
     try place.get()
   }
 
-  /// Deletes the file, unless another one is in its place.
+  /// Deletes the file, unless another file has replaced it.
   func delete() throws {
     journal.abandon()
     guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
-    // While the file is there, the next call tries again.
+    // As long as the file exists, the next call tries again.
     try storage.removeOwn(.replacement)
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
   }
 
-  /// Goes on with the file that a compaction has put in the place of this one.
+  /// Continues with the file that replaced this one in a compaction.
   mutating func replaceJournal(with replacement: Journal) {
     journal = replacement
     compactSize = replacement.size
@@ -165,11 +166,11 @@ extension JSONFileCore.OpenFile {
 
   /// Postpones the next compaction after one has failed.
   ///
-  /// It waits until the file has twice its size, or the tasks take half as many bytes as now,
-  /// `compactSize`: then there may be room for them on a full disk.
+  /// The next one waits until the file has doubled, or the tasks need half as many bytes as now,
+  /// `compactSize`: then they may fit on a full disk.
   ///
-  /// - Returns: Whether the reason is another one than that of the last failure.
-  mutating func putCompactionOff(
+  /// - Returns: Whether the reason differs from that of the previous failure.
+  mutating func postponeCompaction(
     _ failure: JSONFileStatistics.FailedCompaction,
     compactSize: Int
   ) -> Bool {
@@ -180,17 +181,17 @@ extension JSONFileCore.OpenFile {
   }
 }
 
-/// The file of a queue, while no store has it open.
+/// The file of a queue that no store has open.
 struct DetachedFile {
   let url: URL
 
   var errors: JSONFileErrors { JSONFileErrors(url: url) }
 
-  /// Performs `body` on a thread of its own, while the file's lock keeps every store away.
+  /// Performs `body` on a separate thread, while the file's lock excludes every store.
   ///
-  /// If there is no lock file, one is made and removed again.
+  /// If there is no lock file, one is created and removed again.
   ///
-  /// - Throws: a ``JSONFileError``, also if there is no file. In that case no lock file is made.
+  /// - Throws: A ``JSONFileError``, also if there is no file. In that case no lock file is created.
   func locked<Value: Sendable>(
     _ body: @escaping @Sendable (DetachedFile, FileStorage) throws -> Value
   ) async throws -> Value {
@@ -225,7 +226,7 @@ extension JSONFileCore {
 
   /// Compares the file with the store, on the I/O thread, when nothing is being flushed.
   ///
-  /// During this nothing is written, and everything that was written is committed.
+  /// During the comparison, nothing is written, and everything that was written is committed.
   func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
     if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
     continuation.resume(with: Result { try compareFile() })
@@ -245,7 +246,7 @@ extension JSONFileCore {
   }
 }
 
-/// Compares a file with what its store holds.
+/// Compares a file with the contents of its store.
 private struct Verification {
   private(set) var report = JSONFileReport()
   private var problems = ProblemList()
@@ -261,12 +262,12 @@ private struct Verification {
     self.claimed = claimed
     report.generation = file.journal.generation
     if case .elsewhere = try file.storage.place(of: .journal) {
-      problems.add("the file was deleted, moved or replaced: its tasks can't be found by its name")
+      problems.add("the file was deleted, moved or replaced: its tasks are no longer at its path")
     }
     let whole = file.journal.source(try file.journal.sizeInFile())
     report.byteCount = whole.count
     if whole.count != file.journal.fileSize {
-      problems.add("the file has \(whole.count) bytes, and \(file.journal.fileSize) were written")
+      problems.add("the file has \(whole.count) bytes instead of \(file.journal.fileSize)")
     }
     try compare(try whole.withoutReservation(), owesInterruption: file.journal.owesInterruption)
     countTasks()
@@ -276,7 +277,7 @@ private struct Verification {
   private mutating func compare(_ source: JournalSource, owesInterruption: Bool) throws {
     do throws(JournalProblem) {
       var contents = try JournalReader.readAsWritten(source)
-      // The file does not say that tasks were interrupted yet. The next write says so first.
+      // The file does not record yet that tasks were interrupted. The next write does so first.
       if owesInterruption { contents.table.interruptLeased() }
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
@@ -291,7 +292,7 @@ private struct Verification {
     }
   }
 
-  /// Adds everything that is wrong with a file that could not be opened.
+  /// Adds all problems of a file that could not be opened.
   private mutating func describe(_ bytes: [UInt8], _ problem: JournalProblem) throws {
     do throws(JournalProblem) {
       let found = try JournalInspection(bytes).report
@@ -300,7 +301,7 @@ private struct Verification {
       report.lostRecordCount = found.lostRecordCount
       for problem in found.problems { problems.add(problem) }
     } catch {
-      problems.add("the file is not what was written: \(problem)")
+      problems.add("the file's contents were changed: \(problem)")
     }
   }
 
@@ -310,9 +311,7 @@ private struct Verification {
     for name in held.values.union(file.packed).map(\.name).sorted() {
       let index = held.values.firstIndex(of: PackedValue(named: name))
       guard index.map({ held.values[$0].value.bytes }) != file[name] else { continue }
-      problems.add(
-        "the file says something else of the value '\(name.prefix(80))' than the store holds"
-      )
+      problems.add("the value '\(name.prefix(80))' differs between the file and the store")
     }
   }
 
@@ -329,21 +328,21 @@ private struct Verification {
         continue
       }
       if body(of: entries[slot]) != body(of: file.entries[other]) {
-        problems.add("the file says something else of task \(id) than the store holds")
+        problems.add("task \(id) differs between the file and the store")
       } else if held.memories[slot] != file.memories[other] {
         problems.add(
-          "the file says something else of what task \(id) remembers than the store holds"
+          "the values that task \(id) remembers differ between the file and the store"
         )
       }
     }
     guard count != file.entries.count else { return }
     let known = Set(entries.committedIDs)
     for id in file.entries.slab.committedIDs.sorted() where !known.contains(id) {
-      problems.add("task \(id) is in the file alone")
+      problems.add("task \(id) is only in the file")
     }
   }
 
-  /// Returns everything that a file says of a task, except for its place in line.
+  /// Returns everything that the file contains about a task, except for its place in line.
   private func body(of entry: TaskTable.Entry) -> [UInt8]? {
     var record = entry.record
     if claimed.contains(record.id) { record.state = .waiting }
@@ -376,16 +375,16 @@ extension JSONFileCore {
       state.deletesFile = true
       return true
     }
-    // A file that is open is deleted when it is closed.
+    // An open file is deleted when it is closed.
     if isOpen { return try await close() }
-    // Why an earlier opening or closing has failed makes no difference now.
+    // It no longer matters if an earlier opening or closing failed.
     try? await close()
     try await deleteClosedFile()
   }
 
-  /// Deletes the file once, while its lock keeps every other store away.
+  /// Deletes the file once, while its lock excludes every other store.
   ///
-  /// A caller that comes while the file is being deleted waits for the same end.
+  /// A caller that comes while the file is being deleted waits for the same deletion.
   private func deleteClosedFile() async throws {
     try await waitForThread { continuation in
       switch state.withLock({ $0.beginDestroying(continuation) }) {
@@ -418,7 +417,7 @@ extension JSONFileCore {
     do {
       (lock, storage) = try opener()
     } catch FileLock.Failure.opening(.systemCall(let error)) where error.number == ENOENT {
-      // Without a folder, there is no file.
+      // Without the folder, there is no file.
       return
     }
     defer { lock?.discard() }
@@ -427,8 +426,8 @@ extension JSONFileCore {
     defer { file.close() }
     let source = try JournalSource(file)
     try checkFormat(of: source)
-    // What was being written when a process ended has tasks too, and can be told only while the
-    // file is there. A file of another program stays.
+    // A file that was being written when a process ended contains tasks too, and can only be
+    // recognized while the journal exists. Another program's file stays.
     do { try StaleTempFile.clear(storage, beside: source) } catch is FileOpeningError {}
     try storage.openFolder()
     try storage.remove(.journal)
@@ -437,7 +436,7 @@ extension JSONFileCore {
 
   /// Refuses a file of another format.
   ///
-  /// A file that is empty or damaged, or that a newer version has written, is a queue's file.
+  /// An empty or damaged file, or one that a newer version has written, counts as a queue's file.
   private func checkFormat(of source: JournalSource) throws {
     guard try source.withoutReservation().count > 0 else { return }
     let start = try source.read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
@@ -456,12 +455,12 @@ extension JSONFileCore {
 extension JSONFileCore.State {
   fileprivate enum DestroyingStep {
     case delete
-    /// The file is being deleted already: wait for the end of that.
+    /// The file is already being deleted: wait until it is deleted.
     case wait
     case done
   }
 
-  /// Returns what becomes of a call that deletes a closed file.
+  /// Returns how to handle a call that deletes a closed file.
   fileprivate mutating func beginDestroying(
     _ caller: CheckedContinuation<Void, any Error>
   ) -> DestroyingStep {

@@ -9,17 +9,17 @@ import Foundation
 
 /// The parts of a file store: the tasks in memory, the journal, and the I/O thread between them.
 ///
-/// A caller stages its changes in the table and queues their lines. The thread takes all lines that
-/// have gathered, writes and flushes them together, commits the changes, and resumes the callers.
-/// The file comes first and memory second: a change that could not be written is rolled back.
+/// A caller stages its changes in the table and queues their lines. The thread writes and flushes
+/// all waiting lines together, commits the changes, and resumes the callers. The file comes first
+/// and memory second: a change that could not be written is rolled back.
 ///
 /// Everything that touches the file happens on the thread, one job after another, with two
-/// exceptions. While a flush is under way, claims are written, and changes gather. When it has
-/// ended, these changes are written and flushed. And a caller that claims tasks writes its own
-/// lines if the thread has nothing else to do: that takes less time than a hand-over. All changes
-/// are committed in the order of the file.
+/// exceptions. First, during a flush, claims are written, and changes wait. After the flush, these
+/// changes are written and flushed. Second, a caller that claims tasks writes its own lines if the
+/// thread is idle, because that takes less time than a switch of threads. All changes are committed
+/// in the order of the file.
 final class JSONFileCore: Sendable {
-  /// Takes the lock, and makes the storage to read and write.
+  /// Acquires the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
   typealias ThreadMaker = @Sendable () throws -> any JobThread
 
@@ -28,7 +28,7 @@ final class JSONFileCore: Sendable {
     case poisoned(JSONFileError)
   }
 
-  /// What waits until nothing is being flushed.
+  /// A job that waits until nothing is being flushed.
   enum PostponedJob: Sendable {
     case write, close
     case verify(CheckedContinuation<JSONFileReport, any Error>)
@@ -37,15 +37,15 @@ final class JSONFileCore: Sendable {
   struct State {
     var phase = Phase.unopened
     var table = TaskTable()
-    /// The lines of all calls that wait.
+    /// The lines of all waiting calls.
     var pipeline = WritePipeline<Submission, PostponedJob>()
-    /// The size of the file in bytes when everything pending and being written is in it.
+    /// The size of the file in bytes after everything pending and being written is in it.
     ///
-    /// It is kept up to date only if the size of the file is limited.
+    /// It is updated only if the size of the file is limited.
     var size = 0
-    /// What the last compaction since the file was opened has found of the tasks' sizes.
+    /// How far the last compaction's estimate of task sizes was off, since the file was opened.
     var underestimate = SizeEstimateError()
-    /// The callers that wait for the end of a compaction, and get whether it was finished.
+    /// The callers that wait for a compaction to end; they receive whether it finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?
     var lock: FileLock?
@@ -53,9 +53,9 @@ final class JSONFileCore: Sendable {
     var deletesFile = false
     /// Whether the file was deleted.
     var isDestroyed = false
-    /// The callers that wait until the file is deleted, which was closed.
+    /// The callers that wait until the closed file is deleted.
     var destroyers: [CheckedContinuation<Void, any Error>] = []
-    /// The callers that wait for the end of a closing that has begun.
+    /// The callers that wait until the store has closed.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
@@ -66,13 +66,14 @@ final class JSONFileCore: Sendable {
     var compaction: Compaction?
     /// The size of the file after the last compaction since it was opened.
     ///
-    /// If there was none, this is about the size that a compaction would have left at opening.
+    /// If there was none, this is approximately the size that a compaction at opening would have
+    /// left.
     var compactSize: Int
-    /// While the file is smaller than this, no compaction is due, because one has failed.
+    /// Below this size of the file, no compaction is due, because one has failed.
     var postponedSize = 0
     /// The compact size that ends the postponement earlier, in bytes.
     var postponedCompactSize = 0
-    /// Why the last compaction has failed, or `nil` if it has not.
+    /// The failure of the last compaction, or `nil` if it has not failed.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
   }
 
@@ -83,7 +84,7 @@ final class JSONFileCore: Sendable {
   let compactionPolicy: CompactionPolicy
   /// Returns the date, for people to read.
   let date: @Sendable () -> Date
-  /// Reports to people what no call can report to them.
+  /// Announces problems to people that no call can report.
   let announce: @Sendable (String) -> Void
   let makeThread: ThreadMaker
   let state = Mutex(State())
@@ -92,7 +93,7 @@ final class JSONFileCore: Sendable {
   let forkCount = Atomic(-1)
   /// Whether the file is open.
   ///
-  /// Most calls read this, and so need not take the lock.
+  /// Most calls read this, so they need not acquire the lock.
   let isServing = Atomic(false)
 
   init(
@@ -109,7 +110,7 @@ final class JSONFileCore: Sendable {
     self.flushing = flushing
     self.options = options
     var policy = compactionPolicy
-    // A file that must stay small is worth a compaction sooner.
+    // If the file's size is limited, a compaction pays off earlier.
     let limit = options.maxFileSize ?? .max
     policy.minimumSize = min(policy.minimumSize, limit)
     policy.spareSize = min(policy.spareSize, limit / 8)
@@ -142,7 +143,7 @@ final class JSONFileCore: Sendable {
 
   /// Whether this process is a forked child, whose parent owns the thread and the lock.
   ///
-  /// This is checked before any lock is taken, because a lock may have been held at the fork.
+  /// This is checked before acquiring any lock, because a lock may have been held during the fork.
   var isForkedOff: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
@@ -158,7 +159,7 @@ final class JSONFileCore: Sendable {
 
   /// Stores changes.
   ///
-  /// This decides at once, and in order, which of them apply. When it returns, they are stored.
+  /// This decides at once, and in order, which changes apply. When it returns, they are stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     let (batch, lines) = try prepare(batch)
@@ -177,7 +178,7 @@ final class JSONFileCore: Sendable {
     return (batch, try batch.map(line))
   }
 
-  /// Leases tasks, and writes that their attempts have begun.
+  /// Leases tasks, and writes lines for the start of their attempts.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
       submit(continuation) { state in
@@ -197,9 +198,9 @@ final class JSONFileCore: Sendable {
     try await onThread { core in try core.readStatistics() }
   }
 
-  /// Stores what is pending, writes the last line of a closed file, and gives up the file.
+  /// Stores all pending changes, writes the last line, and closes the file.
   ///
-  /// A caller that comes while the store closes waits for the same end.
+  /// A caller that comes while the store is closing waits until it has closed.
   func close() async throws {
     if isForkedOff { throw errors.forkedOff }
     try await waitForThread { continuation in
@@ -216,7 +217,7 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  /// Closes the store as `close()` does, without waiting for the end.
+  /// Closes the store like `close()`, without waiting.
   func abandon() {
     guard !isForkedOff else { return }
     let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
@@ -225,7 +226,7 @@ final class JSONFileCore: Sendable {
     thread.add { self.closeFile() }
   }
 
-  /// Returns the thread, which is started if there is none.
+  /// Returns the thread, and starts it if there is none.
   func thread() throws -> any JobThread {
     try state.withLock { state in
       if let thread = state.thread { return thread }
@@ -260,13 +261,13 @@ extension JSONFileCore {
     }
   }
 
-  /// What a call comes to: an answer at once, or lines to write.
+  /// The result of a call: an immediate answer, or lines to write.
   enum Decision<Value> {
     case answer(Value)
     case lines(Submission)
   }
 
-  /// Decides what a call comes to, and queues its lines for the thread.
+  /// Determines the result of a call, and queues its lines for the thread.
   ///
   /// If the file is not open, the call fails.
   func submit<Value: Sendable>(
@@ -291,12 +292,12 @@ extension JSONFileCore {
     }
     if let answer { continuation.resume(with: answer) }
     guard let thread else { return }
-    // A claim needs no flush. To write it takes less time than to have another thread write it.
+    // A claim needs no flush. Writing it here takes less time than a switch to another thread.
     if isClaim, writeClaimsNow(thread) { return }
     thread.add { self.writePending() }
   }
 
-  /// Does a job on the thread, which is started if there is none.
+  /// Performs a job on the thread, which is started if necessary.
   func onThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
@@ -309,7 +310,7 @@ extension JSONFileCore {
 
 /// The lines of a call that waits until they are stored, and its caller.
 ///
-/// It is an object because it goes from list to list, and has many parts to copy.
+/// It is an object because it moves between lists, and has many parts to copy.
 final class Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(
@@ -322,7 +323,7 @@ final class Submission: PipelineItem {
 
   let lines: [JournalBody]
   let caller: Caller
-  /// The outcomes that became known only when the changes were committed, by their places.
+  /// The outcomes, by index, that became known only when the changes were committed.
   private let laterOutcomes = Mutex<[Int: ChangeOutcome]>([:])
 
   init(lines: [JournalBody], caller: Caller) {
@@ -337,7 +338,7 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Whether the lines must be flushed before the caller goes on.
+  /// Whether the lines must be flushed before the caller continues.
   var needsFlush: Bool {
     switch caller {
     case .changes(_, let durability, _): durability == .durable
@@ -345,7 +346,7 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Commits the changes, because the lines are stored.
+  /// Commits the changes after the lines are stored.
   func commit(to table: inout TaskTable) {
     guard case .changes(let staged, _, _) = caller else { return }
     for (index, change) in staged.enumerated() {
@@ -355,7 +356,7 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Rolls back the changes or the claim, because the lines are not stored.
+  /// Rolls back the changes or the claim if the lines could not be stored.
   func rollBack(_ table: inout TaskTable) {
     switch caller {
     case .changes(let staged, _, _): for change in staged.reversed() { table.rollBack(change) }
@@ -384,7 +385,7 @@ final class Submission: PipelineItem {
 
 // The jobs of the I/O thread, which run one after another: everything that touches the file.
 extension JSONFileCore {
-  /// Returns what the file holds.
+  /// Returns statistics about the file.
   func readStatistics() throws -> JSONFileStatistics {
     let (tasks, live) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
@@ -405,15 +406,15 @@ extension JSONFileCore {
 
   /// Writes the pending lines, then schedules the next write behind other jobs.
   ///
-  /// The next write takes the lines that have gathered during this one.
+  /// The next write includes the lines that were queued during this one.
   func writePending() {
     guard compactIfDue(),
       let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
     else { return }
-    if write(group) { goOnWriting() }
+    if write(group) { continueWriting() }
   }
 
-  /// Writes the pending claims on the calling thread, unless a job has the turn or waits for it.
+  /// Writes the pending claims on the calling thread, unless another job is running or waiting.
   ///
   /// - Returns: Whether it has written them.
   func writeClaimsNow(_ thread: any JobThread) -> Bool {
@@ -424,21 +425,21 @@ extension JSONFileCore {
         let claims = state.withLock({ $0.pipeline.takeClaims() })
       else { return }
       _ = write(claims, isByCaller: true)
-      goOnWriting()
+      continueWriting()
       isDone = true
     }
     return isDone
   }
 
-  /// Schedules a write of what has gathered.
+  /// Schedules a write of the lines that were queued.
   ///
   /// During a flush, it does so only if tasks were claimed.
-  private func goOnWriting() {
+  private func continueWriting() {
     let thread = state.withLock { $0.pipeline.writeAgain() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
 
-  /// Does the jobs that were postponed until nothing is being flushed.
+  /// Performs a job that was postponed until nothing is being flushed.
   private func perform(_ job: PostponedJob) {
     switch job {
     case .write: writePending()
@@ -447,14 +448,14 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes the lines of a group, and flushes them if that is due.
+  /// Writes the lines of a group, and flushes them if a flush is due.
   ///
-  /// - Returns: Whether the caller schedules the next write. A flush schedules it itself.
+  /// - Returns: Whether the caller must schedule the next write. A flush schedules it itself.
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
       try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
-        // To reserve space takes longer than to write a claim.
+        // Reserving space takes longer than writing a claim.
         try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
     } catch {
@@ -463,7 +464,8 @@ extension JSONFileCore {
       return true
     }
     noteSize()
-    // A claim must only outlast the process, so it needs no flush. Its tasks are leased already.
+    // A claim need only survive the end of the process, so it needs no flush. Its tasks are already
+    // leased.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
@@ -481,7 +483,7 @@ extension JSONFileCore {
     }
   }
 
-  /// Refuses to write to a file that has lost its name, or that another process has written.
+  /// Refuses to write to a file that has lost its name, or that another process has written to.
   private func checkPlace() throws(Journal.Failure) {
     guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
       return
@@ -489,39 +491,41 @@ extension JSONFileCore {
     try storage.checkPlace(of: journal)
   }
 
-  /// Flushes the written changes until none are left, while other jobs go on.
+  /// Flushes the written changes until none are left, while other jobs continue.
   ///
-  /// The changes that gather during one flush are written and flushed by the next, which begins
-  /// when the callers of the first are resumed.
+  /// The next flush covers the changes that are queued during the present one. It starts when the
+  /// callers of the present one have been resumed.
   private func flushWritten(_ thread: any JobThread) {
-    goOnWriting()
+    continueWriting()
     while state.withLock({ $0.pipeline.beginFlush() }) {
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
         try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
-        // A write that is under way now is rolled back too, when it has ended.
+        // If a write is under way, it is rolled back too, after it has ended.
         thread.add { self.fail([], error) }
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
       let end = state.withLock { $0.endFlush() }
-      // Some of the callers come back before the next write, which then takes their changes, too.
+      // Some of the callers call again before the next write, which then includes their changes
+      // too.
       for submission in end.flushed { submission.succeed() }
-      // If there is more to flush and the turn is taken, a job that may take long has it.
+      // If there is more to flush and another job is running, that job may take long, so no write
+      // starts here.
       if end.goesOn, thread.takeTurn() { writePending() }
     }
     endFlushing(thread)
   }
 
-  /// Starts what was postponed until nothing is being flushed.
+  /// Starts the jobs that were postponed until nothing is being flushed.
   private func endFlushing(_ thread: any JobThread) {
     let (jobs, writes) = state.withLock { $0.pipeline.endFlushing() }
     for job in jobs { thread.add { self.perform(job) } }
     if writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
-  /// Schedules a flush for when the interval has passed, unless one is scheduled already.
+  /// Schedules a flush for the end of the interval, unless one is already scheduled.
   private func flushLater() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
     let thread = state.withLock { $0.pipeline.scheduleFlush() ? $0.thread : nil }
@@ -550,18 +554,19 @@ extension JSONFileCore {
     }
   }
 
-  /// Rolls back everything that is staged, because a pending change may rest on one that failed.
+  /// Rolls back all staged changes, because a pending change may depend on one that failed.
   ///
-  /// A change that was written before is rolled back only if the file can't be used any more.
+  /// A change that was written before is rolled back only if the file is no longer usable.
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
-    // A caller that gets the error may close the store at once. The store has no thread then.
+    // A caller that gets the error may close the store at once. Then the store no longer has a
+    // thread.
     let thread = state.withLock { $0.thread }
     let endsUse = if case .poisoned = failure { true } else { false }
     let (failed, isPoisoned, lock) = state.withLock { state in
       let failed = state.pipeline.fail(group, isPoisoned: endsUse)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
-      // If a closing has begun in between, it closes the file itself.
+      // If the store has started to close in between, closing it closes the file.
       guard endsUse, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
@@ -571,7 +576,7 @@ extension JSONFileCore {
       return (failed, true, state.lock)
     }
     if isPoisoned {
-      // This store can't use the file any more, but another store may open it.
+      // This store can no longer use the file, but another store may open it.
       file.withLock { file in
         file?.compaction?.abandon()
         file?.journal.abandon()
@@ -586,7 +591,7 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Takes note of changes that were written, and commits them if they wait for no flush.
+  /// Records written changes, and commits them if they need not wait for a flush.
   fileprivate mutating func wrote(
     _ changes: [Submission],
     _ moment: JSONFileStore.Flushing.Moment
@@ -596,7 +601,7 @@ extension JSONFileCore.State {
     return next
   }
 
-  /// Commits the changes of a flush that has ended.
+  /// Commits the changes of a completed flush.
   fileprivate mutating func endFlush()
     -> WritePipeline<Submission, JSONFileCore.PostponedJob>.FlushEnd
   {
@@ -607,10 +612,10 @@ extension JSONFileCore.State {
 }
 
 extension [TaskChange] {
-  /// Encodes the payloads that tasks get, once and for all.
+  /// Encodes new payloads permanently.
   ///
-  /// So the bytes that were acknowledged are the ones that are compacted and verified later. No
-  /// code of a payload's type runs on the store's thread.
+  /// So a later compaction or verification uses exactly the acknowledged bytes. No code of a
+  /// payload's type runs on the store's thread.
   ///
   /// - Throws: The error that a payload's encoding throws.
   mutating func encodePayloads() throws {

@@ -17,12 +17,12 @@ public struct JSONFileError: Error, CustomStringConvertible {
 
     private init(_ name: String) { self.name = name }
 
-    /// The code's name, as in `inUse`.
+    /// The code's name, such as `inUse`.
     public var description: String { name }
 
     /// Another queue, in this process or another one, has the file open.
     public static let inUse = Code("inUse")
-    /// The file is of another format, or its header is bad and no later line is good.
+    /// The file has another format, or its header is bad and no later line is good.
     ///
     /// It was not changed.
     public static let notAQueueFile = Code("notAQueueFile")
@@ -32,20 +32,19 @@ public struct JSONFileError: Error, CustomStringConvertible {
     public static let newerVersion = Code("newerVersion")
     /// The file was changed or damaged after it was written.
     ///
-    /// It was not changed. ``JSONFileStore/verify(at:)`` lists everything that is wrong, and
-    /// ``JSONFileStore/repair(at:)`` saves what can be read.
+    /// It was not changed. ``JSONFileStore/verify(at:)`` lists every problem, and
+    /// ``JSONFileStore/repair(at:)`` saves everything that can be read.
     public static let damaged = Code("damaged")
     /// The file, or a file beside it that the store needs, is not safe to use.
     ///
     /// The file and its lock file must be regular files that are not writable by every user. The
-    /// same holds for a file at the path plus `.new`, where a compaction writes. That file must not
-    /// be the file of another queue either. A file that has the lock file's name must hold nothing
-    /// but the number of a process. A symbolic link is refused too. The owner of a file is not
-    /// checked.
+    /// same applies to a file at the path plus `.new`, where a compaction writes. That file must
+    /// not belong to another queue either. A file that has the lock file's name must contain only a
+    /// process ID. A symbolic link is refused too. The owner of a file is not checked.
     public static let unsafeFile = Code("unsafeFile")
-    /// The URL names no file, or its path is not text in UTF-8.
+    /// The URL does not name a file, or its path is not UTF-8 text.
     ///
-    /// Nothing was opened or made.
+    /// Nothing was opened or created.
     public static let invalidURL = Code("invalidURL")
     /// The operating system refused an operation.
     ///
@@ -53,18 +52,18 @@ public struct JSONFileError: Error, CustomStringConvertible {
     public static let systemCall = Code("systemCall")
     /// The disk failed, and it is unknown whether the last changes are stored.
     ///
-    /// The store takes no further calls. Open the file with a new store to see what is there.
+    /// The store accepts no further calls. Open the file with a new store to see its contents.
     public static let outcomeUnknown = Code("outcomeUnknown")
     /// The file was deleted, moved or replaced while it was open, and not by its store.
     ///
-    /// Nothing of the call was stored. The tasks are in the file that was there. When that file is
-    /// back in its place, the store goes on.
+    /// Nothing of the call was stored. The tasks are in the original file. The store continues when
+    /// that file is back in its place.
     public static let displaced = Code("displaced")
-    /// Another program wrote the file while it was open, so its size is not the expected one.
+    /// Another program wrote to the file while it was open, so its size is not the expected one.
     ///
     /// Nothing of the call was stored. The store has its tasks in memory, and still returns them.
-    /// When the file is as it was, the store goes on. ``JSONFileStore/close()`` makes the file
-    /// durable as it is. A change that leaves the size as it is causes no such error;
+    /// The store continues when the file is restored. ``JSONFileStore/close()`` makes the file
+    /// durable without changing it. A change that does not affect the size causes no such error;
     /// ``JSONFileStore/verify()`` finds it.
     public static let changed = Code("changed")
     /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
@@ -73,11 +72,11 @@ public struct JSONFileError: Error, CustomStringConvertible {
     public static let taskTooLarge = Code("taskTooLarge")
     /// The file would become larger than ``JSONFileStore/Options/maxFileSize``.
     ///
-    /// Nothing was stored. There is room again when tasks are done or removed.
+    /// Nothing was stored. Space becomes available when tasks end or are removed.
     public static let fileFull = Code("fileFull")
     /// A size in ``JSONFileStore/Options`` is less than 1 byte, or too large.
     ///
-    /// Nothing was opened or made.
+    /// Nothing was opened or created.
     public static let invalidOptions = Code("invalidOptions")
     /// The store was closed.
     public static let closed = Code("closed")
@@ -87,7 +86,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
   public let code: Code
   /// The file.
   public let url: URL
-  /// What is wrong and what to do about it, for a person to read.
+  /// The problem and its solution, for people to read.
   public let message: String
 
   init(_ code: Code, _ url: URL, _ message: String) {
@@ -128,11 +127,11 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
   }
 
-  /// The error of a repair that was given up, and changed nothing.
+  /// The error of a repair that was abandoned, and changed nothing.
   func repairing(_ error: SystemCallError) -> JSONFileError {
     let hint =
       error.number == ENOSPC
-      ? "; make room for a copy of it, and for the file that takes its place" : ""
+      ? "; free space for a copy of it, and for the file that replaces it" : ""
     return JSONFileError(
       .systemCall,
       url,
@@ -145,20 +144,20 @@ struct JSONFileErrors: Sendable {
     JSONFileError(
       .outcomeUnknown,
       url,
-      "\(path) was repaired, but a power cut may bring the damaged file back: \(error). Its copy is "
+      "\(path) was repaired, but a power cut may restore the damaged file: \(error). Its copy is "
         + "\(copy); verify the file before it is used"
     )
   }
 
-  /// Refuses a URL that names no file.
+  /// Refuses a URL that does not name a file.
   ///
-  /// If the bytes of the path are not UTF-8, `url.path` is empty, or cut short at a zero.
+  /// If the bytes of the path are not UTF-8, `url.path` is empty, or ends early at a zero.
   func checkURL() throws(JSONFileError) {
     let reason: String
     if !url.isFileURL {
       reason = "it is not the URL of a file; make one with URL(filePath:)"
     } else if path.isEmpty || path.utf8.contains(0) {
-      reason = "its path is no text in UTF-8 without zeros; give the file another name"
+      reason = "its path is not UTF-8 text without zeros; give the file another name"
     } else if ["%00", "%2F"].contains(where: url.absoluteString.uppercased().contains) {
       reason = "its path has an escaped zero or slash (%00, %2F); give the file another name"
     } else {
@@ -167,8 +166,8 @@ struct JSONFileErrors: Sendable {
     throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
   }
 
-  /// Refuses limits below 1 byte, because nothing could meet them, and more space than can be told
-  /// from damage.
+  /// Refuses limits below 1 byte, because nothing could meet them, and a reservation that could not
+  /// be distinguished from damage.
   func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
       ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
@@ -199,9 +198,9 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// The error of a file without room for new tasks.
+  /// The error of a file that new tasks don't fit into.
   ///
-  /// If a compaction would have made room and has failed, `failedCompaction` says why.
+  /// If a compaction would have freed enough space but failed, `failedCompaction` gives the reason.
   func full(
     _ full: FileFull,
     failedCompaction: JSONFileStatistics.FailedCompaction? = nil
@@ -210,7 +209,7 @@ struct JSONFileErrors: Sendable {
       if let failedCompaction {
         "The compaction has failed: \(failedCompaction.reason)"
       } else {
-        "Add tasks when others are done or removed, keep fewer of those that have ended, or allow a "
+        "Add tasks when others are done or removed, retain fewer ended tasks, or allow a "
           + "larger file"
       }
     return JSONFileError(
@@ -222,10 +221,10 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// The announcement that a compaction has failed, and the file keeps growing.
+  /// The announcement that a compaction has failed, and the file continues to grow.
   func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
-    "\(path) can't be compacted: \(failure.reason). It goes on growing, and nothing is lost; another "
-      + "compaction is tried when it has \(failure.nextSize) bytes, or its tasks take half as much"
+    "\(path) can't be compacted: \(failure.reason). Nothing is lost, but it continues to grow; the next "
+      + "try is when it has \(failure.nextSize) bytes, or its tasks have shrunk to half their size"
   }
 
   func writing(_ failure: Journal.Failure) -> JSONFileError {
@@ -241,17 +240,17 @@ struct JSONFileErrors: Sendable {
         .displaced,
         url,
         "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored. "
-          + "The store still has its tasks in memory: look at them, and put the file back, or make a "
-          + "new store to see what is at its path now"
+          + "The store still has its tasks in memory: read them, then put the file back, or make a "
+          + "new store for the file that is at its path now"
       )
     case .changed(let size, let expected):
       JSONFileError(
         .changed,
         url,
-        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
-          + "\(expected) were written. Nothing of this call was stored. The store still has its tasks "
-          + "in memory: look at them, and put the file back as it was, or make a new store to see "
-          + "what the file holds"
+        "\(path) was changed by another program while it was in use: it has \(size) bytes instead of "
+          + "\(expected). Nothing of this call was stored. The store still has its tasks "
+          + "in memory: read them, then restore the file, or make a new store to read "
+          + "the file's contents"
       )
     case .poisoned(let error):
       JSONFileError(
@@ -263,7 +262,7 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  /// The error of a store that is closed now.
+  /// The error of a store that was just closed.
   func closing(_ failure: Journal.Failure) -> JSONFileError {
     switch failure {
     case .refused, .poisoned: writing(failure)
@@ -272,16 +271,16 @@ struct JSONFileErrors: Sendable {
         .displaced,
         url,
         "\(path) was deleted, moved or replaced while it was in use. The store is closed, and its "
-          + "tasks are in the file that was there; put that one back, or make a new store to see what "
+          + "tasks are in the original file; put that file back, or make a new store for the file that "
           + "is at its path now"
       )
     case .changed(let size, let expected):
       JSONFileError(
         .changed,
         url,
-        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
-          + "\(expected) were written. The store is closed, and has left the file as it is; "
-          + "JSONFileStore.verify(at:) tells what it holds"
+        "\(path) was changed by another program while it was in use: it has \(size) bytes instead of "
+          + "\(expected). The store is closed, and did not change the file; "
+          + "JSONFileStore.verify(at:) reports its contents"
       )
     }
   }
@@ -291,19 +290,19 @@ struct JSONFileErrors: Sendable {
     JSONFileError(
       .systemCall,
       url,
-      "\(path) is closed, but its last line, which says so, can't be written: "
+      "\(path) is closed, but its last line, which records that, can't be written: "
         + "\(reason(of: failure)). All that was acknowledged is stored"
     )
   }
 
-  /// Returns why something has failed, for a message that already names the file.
+  /// Returns the reason of a failure, for a message that already names the file.
   func reason(of error: any Error) -> String {
     switch error {
     case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
       FileOpeningError.systemCall(let error):
       "\(error)"
     case let error as Journal.Failure: writing(error).message
-    case FileOpeningError.obstructed(let reason): "\(path).new is in its way: \(reason)"
+    case FileOpeningError.obstructed(let reason): "\(path).new is in the way: \(reason)"
     case let error as FileOpeningError: opening(error).message
     case let error as SystemCallError: "\(error)"
     case let error as Compaction.Unreadable: error.description
@@ -320,9 +319,9 @@ struct JSONFileErrors: Sendable {
   }
 }
 
-// The errors of a file that can't be opened, and the translation of every failure to its error.
+// The errors of a file that can't be opened, and the translation of all failures.
 extension JSONFileErrors {
-  /// Performs `body`, and translates what it throws to an error of this file.
+  /// Performs `body`, and translates its error to an error of this file.
   func translating<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()
@@ -376,22 +375,22 @@ extension JSONFileErrors {
       JSONFileError(
         .unsafeFile,
         url,
-        "\(path) can't be used as a queue file: whenever it is opened, its name is that of another "
-          + "file. Its file system numbers files anew all the time; use a local disk"
+        "\(path) can't be used as a queue file: each time it is opened, its name belongs to another "
+          + "file. Its file system keeps renumbering files; use a local disk"
       )
     case .obstructed(let reason):
       JSONFileError(
         .unsafeFile,
         url,
-        "\(path) can't be used: \(path).new, where a new file is written before it takes its place, "
-          + "is in the way: \(reason). It was not changed; move it away"
+        "\(path) can't be used: a new file is first written to \(path).new, where another file is in "
+          + "the way: \(reason). That file was not changed; move it away"
       )
     case .inUse:
       JSONFileError(
         .inUse,
         url,
-        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until that "
-          + "one is closed, or choose another file"
+        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until "
+          + "that queue is closed, or choose another file"
       )
     case .systemCall(let error):
       systemCall(error)
@@ -404,7 +403,7 @@ extension JSONFileErrors {
       JSONFileError(
         .notAQueueFile,
         url,
-        "\(path) is not a queue file of Steadfast: its first line is not the header of one. It was "
+        "\(path) is not a queue file of Steadfast: its first line is not the expected header. It was "
           + "not changed; choose another file"
       )
     case .newerVersion(let version):
@@ -412,7 +411,7 @@ extension JSONFileErrors {
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: its format has version \(version), "
-          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed; update the "
+          + "and this version reads up to \(JournalEntry.formatVersion). It was not changed; update the "
           + "package Steadfast"
       )
     case .unknownKind(let kind, let line):
@@ -420,15 +419,15 @@ extension JSONFileErrors {
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
-          + "'\(kind)', which this one does not know. It was not changed; update the package Steadfast"
+          + "'\(kind)', which is unknown to this version. It was not changed; update the package Steadfast"
       )
     case .damaged(let line, let byte, let reason):
       JSONFileError(
         .damaged,
         url,
         "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
-          + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
-          + "the file aside and saves what can be read"
+          + "JSONFileStore.verify(at:) lists every problem, and JSONFileStore.repair(at:) copies "
+          + "the file and saves everything that can be read"
       )
     case .unreadable(let error):
       systemCall(error)

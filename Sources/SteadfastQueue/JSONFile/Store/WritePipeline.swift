@@ -1,38 +1,38 @@
-/// What a ``WritePipeline`` must know of the lines of a call.
+/// The properties of a call's lines that a ``WritePipeline`` needs.
 protocol PipelineItem: Sendable {
-  /// Whether the lines only say that attempts have begun.
+  /// Whether the lines only record the start of attempts.
   ///
-  /// They must outlast the process, so that they are written. They need no flush.
+  /// They must survive the end of the process, so they are written. They need no flush.
   var isClaim: Bool { get }
-  /// Whether the call returns only when the lines are flushed.
+  /// Whether the call returns only after the lines are flushed.
   var needsFlush: Bool { get }
 }
 
-/// Which lines wait, are written, are flushed and are stored.
+/// The lines that are pending, being written, being flushed, or stored.
 ///
-/// This is a value: it decides, and its owner writes and flushes. One thread does what touches the
-/// file, except a flush: while one is under way, other jobs go on. Claims are written during it,
-/// and changes gather. When it has ended, these changes are written and flushed together, at once.
+/// This is a value: it decides, and its owner writes and flushes. One thread performs all jobs that
+/// touch the file, except flushes. During a flush, other jobs continue: claims are written, and
+/// changes wait. After the flush, these changes are written and flushed together, at once.
 ///
-/// A change goes through up to three lists, in the order of the file: `pending`, `written` and
-/// `flushing`. When its flush has ended, nothing can take it back, and its caller is resumed. A
-/// claim is done when it is written.
+/// A change moves through up to three lists, in the order of the file: `pending`, `written` and
+/// `flushing`. After its flush, it can't be rolled back, and its caller is resumed. A claim is done
+/// when it is written.
 struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
-  /// What the thread does, or is about to do.
+  /// The present or next work of the thread.
   enum Stage: Sendable, Equatable {
     case idle
-    /// It writes what is pending.
+    /// Pending lines are being written.
     case writing
-    /// Written changes are flushed. Changes gather.
+    /// Written changes are being flushed. New changes wait.
     case flushing
-    /// Written changes are flushed, and claims are written.
+    /// Written changes are being flushed, and claims are being written.
     case writingBesideFlush
   }
 
   private(set) var stage = Stage.idle
-  /// The items that are to be written.
+  /// The items to write.
   private(set) var pending: [Item] = []
-  /// The changes that were written and are still to be flushed.
+  /// The changes that were written but not flushed yet.
   private(set) var written: [Item] = []
   /// The changes that are being flushed.
   private(set) var flushing: [Item] = []
@@ -48,7 +48,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     }
   }
 
-  /// Whether a change may be on its way into the file.
+  /// Whether a change may be on its way to the file.
   var hasChanges: Bool { stage != .idle || !pending.isEmpty }
 
   private var isWriting: Bool {
@@ -72,35 +72,35 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   /// Adds an item.
   ///
-  /// - Returns: Whether a write is to be scheduled.
+  /// - Returns: Whether to schedule a write.
   mutating func submit(_ item: Item) -> Bool {
     pending.append(item)
-    // Changes wait for the flush that is under way, even if they are written during it. So they
-    // gather, and are written together. Claims need no flush.
+    // Changes wait for the present flush, even if they are written during it. So they are
+    // collected, and written together. Claims need no flush.
     guard !isWriting, !isFlushing || item.isClaim else { return false }
     set(isWriting: true, isFlushing: isFlushing)
     return true
   }
 
-  /// Takes all pending items, to write them.
+  /// Removes and returns all pending items, to write them.
   ///
-  /// - Parameter job: what is to be done when nothing is being flushed, if that must come first.
+  /// - Parameter job: The job to perform when nothing is being flushed, if postponed jobs must run
+  ///   first.
   /// - Returns: The items; `nil` if there are none, or if the job was postponed.
   mutating func takePending(orPostpone job: Job) -> [Item]? {
     guard !pending.isEmpty else {
       set(isWriting: false, isFlushing: isFlushing)
       return nil
     }
-    // The jobs that wait for the end of the flushing come first: without a pause in the writes, the
-    // flushing might never end.
+    // The postponed jobs come first: if writing never paused, flushing might never end.
     if !postponed.isEmpty, postponeWhileFlushing(job) { return nil }
     defer { pending = [] }
     return pending
   }
 
-  /// Takes the pending claims, to write them before the pending changes.
+  /// Removes and returns the pending claims, to write them before the pending changes.
   ///
-  /// No claim depends on a pending change: what is claimed is committed.
+  /// No claim depends on a pending change, because claimed tasks are committed.
   ///
   /// - Returns: The claims; `nil` if there are none, or if other jobs come first.
   mutating func takeClaims() -> [Item]? {
@@ -110,24 +110,24 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return claims.isEmpty ? nil : claims
   }
 
-  /// What to do after a write.
+  /// The next step after a write.
   enum AfterWriting: Equatable {
-    /// The changes wait for no flush: commit them, and answer their callers.
+    /// The changes need not wait for a flush: commit them, and resume their callers.
     case commit
-    /// A flush is under way. The next one flushes what was just written.
+    /// A flush is under way. The next flush covers the changes that were just written.
     case wait
     case flush
   }
 
-  /// Takes note of changes that were written.
+  /// Records changes that were written.
   ///
   /// - Parameters:
-  ///   - changes: what was written, in the order of the file.
-  ///   - mustFlush: whether a change that needs a flush gets one at once.
-  /// - Returns: What to do next.
+  ///   - changes: The written changes, in the order of the file.
+  ///   - mustFlush: Whether a change that needs a flush gets one at once.
+  /// - Returns: The next step.
   mutating func wrote(_ changes: [Item], mustFlush: Bool) -> AfterWriting {
-    // Changes are committed in the order of the file, so one that needs no flush waits for earlier
-    // ones.
+    // Changes are committed in the order of the file, so a change that needs no flush waits for
+    // earlier ones.
     let isFlushing = isFlushing
     guard isFlushing || mustFlush && changes.contains(where: \.needsFlush) else { return .commit }
     written += changes
@@ -135,11 +135,11 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return isFlushing ? .wait : .flush
   }
 
-  /// Decides whether to write again what has gathered.
+  /// Decides whether to write the lines that were queued in the meantime.
   ///
-  /// During a flush, that is so only if tasks were claimed.
+  /// During a flush, this happens only if tasks were claimed.
   ///
-  /// - Returns: Whether a write is to be scheduled.
+  /// - Returns: Whether to schedule a write.
   mutating func writeAgain() -> Bool {
     let isWriting = isFlushing ? pending.contains(where: \.isClaim) : !pending.isEmpty
     set(isWriting: isWriting, isFlushing: isFlushing)
@@ -148,9 +148,9 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   // MARK: Flushing
 
-  /// Takes the written changes, to flush them.
+  /// Moves the written changes to `flushing`, to flush them.
   ///
-  /// - Returns: Whether there are any. If not, the flushing is over.
+  /// - Returns: Whether there are any. If not, flushing is over.
   mutating func beginFlush() -> Bool {
     flushing = written
     written = []
@@ -158,23 +158,23 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return isFlushing
   }
 
-  /// What a flush that has ended leaves to do.
+  /// The work that remains after a flush.
   struct FlushEnd {
-    /// The changes to commit, whose callers are resumed then.
+    /// The changes to commit; then their callers are resumed.
     let flushed: [Item]
     /// Whether there is more to flush, written or not.
     let goesOn: Bool
   }
 
-  /// Takes note that the changes of ``beginFlush()`` are on the disk.
+  /// Records that the changes of ``beginFlush()`` are on the disk.
   mutating func endFlush() -> FlushEnd {
     defer { flushing = [] }
     return FlushEnd(flushed: flushing, goesOn: !written.isEmpty || !pending.isEmpty)
   }
 
-  /// Takes the jobs that were postponed, when nothing is being flushed any more.
+  /// Removes and returns the postponed jobs, when nothing is being flushed anymore.
   ///
-  /// - Returns: The jobs, and whether a write is to be scheduled.
+  /// - Returns: The jobs, and whether to schedule a write.
   mutating func endFlushing() -> (jobs: [Job], writes: Bool) {
     defer { postponed = [] }
     let hasGathered = !pending.isEmpty && !isWriting
@@ -182,7 +182,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return (postponed, hasGathered)
   }
 
-  /// Postpones a job if something is being flushed, until nothing is.
+  /// If something is being flushed, postpones a job until nothing is.
   ///
   /// - Returns: Whether something is being flushed.
   mutating func postponeWhileFlushing(_ job: Job) -> Bool {
@@ -194,26 +194,26 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   /// Decides whether to schedule a flush for the end of the interval.
   ///
-  /// - Returns: `false` if one is scheduled already.
+  /// - Returns: `false` if one is already scheduled.
   mutating func scheduleFlush() -> Bool {
     defer { hasDelayedFlush = true }
     return !hasDelayedFlush
   }
 
-  /// Takes note that the interval is over.
+  /// Records that the interval is over.
   mutating func beginDelayedFlush() { hasDelayedFlush = false }
 
   // MARK: Failing
 
-  /// Takes the items that a failed write or flush leaves without effect, to roll them back.
+  /// Removes and returns the items of a failed write or flush, to roll them back.
   ///
-  /// A pending change may rest on one that has failed, so all that is pending fails too. What was
-  /// written before fails only if the file can't be used any more.
+  /// A pending change may depend on one that has failed, so all pending changes fail too. Changes
+  /// that were written before fail only if the file is no longer usable.
   ///
   /// - Parameters:
-  ///   - group: the items whose write has failed.
-  ///   - isPoisoned: whether the file can't be used any more.
-  /// - Returns: The items in the order of the file. They are to be rolled back in reverse.
+  ///   - group: The items whose write has failed.
+  ///   - isPoisoned: Whether the file is no longer usable.
+  /// - Returns: The items in the order of the file. Roll them back in reverse order.
   mutating func fail(_ group: [Item], isPoisoned: Bool) -> [Item] {
     defer { pending = [] }
     guard isPoisoned else { return group + pending }

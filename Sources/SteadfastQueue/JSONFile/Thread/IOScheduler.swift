@@ -3,25 +3,26 @@ import SteadfastRetry
 import Synchronization
 import SystemC
 
-/// The jobs of several threads, and which thread has the turn to do them.
+/// The jobs of several threads, and which thread performs them.
 ///
-/// This is a value. One thread at a time has the turn. A guest is a thread of the program that does
-/// no jobs. It may take the turn for one short job of its own if no job needs the turn.
+/// This is a value. One thread at a time *has the turn*: it performs jobs. A guest is a thread of
+/// the program that performs no queued jobs. It may take the turn for one short job of its own if
+/// no queued job needs it.
 ///
-/// A thread that has done a job and finds no other watches for one for a moment before it sleeps.
-/// Waking a thread takes a good part of the time of a flush, and a caller that stores one change
-/// after another comes back at once. If no caller comes back, threads seldom watch. During a flush
-/// they never do. Without the watch, one producer enqueues 0.45 times for each flush that the disk
-/// could make in the same time; with it, 0.59 times.
+/// A thread that has performed a job and finds no other one watches for a job for a moment before
+/// it sleeps. Waking a thread takes a considerable part of the time of a flush, and a caller that
+/// stores one change after another comes back at once. If no caller comes back, threads seldom
+/// watch. During a flush they never do. Without watching, one producer enqueues 0.45 times for each
+/// flush that the disk could make in the same time; with it, 0.59 times.
 struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   typealias Job = @Sendable () -> Void
   typealias Instant = ContinuousClock.Instant
 
   enum Step {
     case perform(Job)
-    /// Ask again when a job has come, or a moment has passed.
+    /// Call again when a job was added, or a moment has passed.
     case watch
-    /// Ask again when woken, or at this instant.
+    /// Call again when woken, or at this instant.
     case sleep(until: Instant?)
     case end
   }
@@ -34,16 +35,16 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   private var owner: Thread?
   /// Whether a guest has the turn.
   private var guestHasTurn = false
-  /// Whether a thread must look after the delayed jobs once the guest's turn is over.
+  /// Whether a thread must check the delayed jobs after the guest's turn.
   private var guestDelaysJobs = false
-  /// The threads that do something without having the turn.
+  /// The threads that are still busy after they yielded the turn.
   private var yielded: [Thread] = []
   /// The thread that watches, and need not be woken.
   private var watcher: Thread?
   private var sleepers: [Thread] = []
-  /// How many sleepers were woken and have not asked yet.
+  /// The number of sleepers that were woken and have not called again yet.
   private var wakingCount = 0
-  /// How many watches are left out after the next one that finds no job.
+  /// The number of watches to skip after the next one that finds no job.
   private var penalty = 1
   private var skippedWatches = 0
   private var isEnding = false
@@ -51,7 +52,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Whether the turn can be taken.
   private var isFree: Bool { owner == nil && !guestHasTurn }
 
-  /// Whether there is a job for the thread that watches.
+  /// Whether there is a job for the watching thread.
   var endsWatch: Bool {
     watcher != nil && isFree && !jobs.isEmpty
   }
@@ -65,14 +66,14 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Ends the turn of a thread, if it has the turn.
   ///
-  /// What the thread does next, it does while another thread may have the turn.
+  /// The thread continues its job while another thread may have the turn.
   mutating func yieldTurn(_ thread: Thread) {
     guard owner == thread else { return }
     owner = nil
     yielded.append(thread)
   }
 
-  /// Gives the turn to a thread that has handed it on, unless another thread has it.
+  /// Gives the turn back to a thread that yielded it, unless another thread has it.
   ///
   /// - Returns: Whether the thread has the turn.
   mutating func takeTurn(_ thread: Thread) -> Bool {
@@ -82,7 +83,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Gives the turn to a guest, unless a thread has it, a job waits, or a delayed job is due.
+  /// Gives the turn to a guest, unless a thread has it, a job is waiting, or a delayed job is due.
   ///
   /// - Returns: Whether the guest has the turn.
   mutating func beginGuestTurn(_ now: @autoclosure () -> Instant) -> Bool {
@@ -97,7 +98,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Ends a guest's turn.
   ///
-  /// - Returns: Whether to wake a thread, which is counted as woken.
+  /// - Returns: Whether to wake a thread; it already counts as woken.
   mutating func endGuestTurn() -> Bool {
     guestHasTurn = false
     defer { guestDelaysJobs = false }
@@ -109,8 +110,8 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Returns whether to wake a thread, and counts it as woken.
   ///
-  /// A thread is to be woken if there are jobs, now or later, no thread has the turn, none watches
-  /// and none was woken.
+  /// A thread must be woken if there are jobs, now or later, and no thread has the turn, watches,
+  /// or was already woken.
   mutating func takeWakeUp() -> Bool {
     guard isFree, !jobs.isEmpty || !delayedJobs.isEmpty, watcher == nil, wakingCount == 0,
       !sleepers.isEmpty
@@ -119,9 +120,9 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Returns what a thread does next.
+  /// Returns the next step of a thread.
   ///
-  /// The thread may just have done a job. If it had the turn, its turn is over.
+  /// The thread may just have performed a job. If it had the turn, its turn is over.
   mutating func next(for thread: Thread, _ now: Instant) -> Step {
     if let sleeper = sleepers.firstIndex(of: thread) {
       sleepers.remove(at: sleeper)
@@ -143,7 +144,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     }
     sleepers.append(thread)
     if guestHasTurn { guestDelaysJobs = !delayedJobs.isEmpty }
-    // If a thread has the turn, that one looks after the delayed jobs.
+    // If a thread has the turn, that thread checks the delayed jobs.
     return .sleep(until: isFree ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
@@ -159,7 +160,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
   }
 
-  /// Takes the next job.
+  /// Removes and returns the next job.
   ///
   /// A delayed job that is due comes first, because the others may never run out.
   private mutating func takeJob(_ now: Instant) -> Job? {
@@ -169,38 +170,39 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   }
 }
 
-/// A thread that does a store's jobs, one after another, in order.
+/// A thread that performs a store's jobs, one after another, in order.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
-  /// Adds a job that is done when `delay` has passed.
+  /// Adds a job to perform after `delay`.
   ///
-  /// The job is not done if the thread ends before.
+  /// The job is not performed if the thread ends before that.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
   /// Performs a short job on the calling thread, which is not this one, if the turn is free.
   ///
-  /// - Returns: Whether it has performed the job. If not, a job has the turn or waits for it.
+  /// - Returns: Whether the job was performed. If not, another job has the turn or is waiting for
+  ///   it.
   func performNow(_ job: () -> Void) -> Bool
   /// Ends the turn of the calling job, and performs `body`.
   ///
-  /// From then on, another thread does the jobs behind the calling one, in order. They run while
-  /// `body` does, and must not wait for it.
+  /// From then on, another thread performs the jobs behind the calling one, in order. They run at
+  /// the same time as `body`, and must not wait for it.
   func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
-  /// Asks for a turn again, for a job that has yielded its turn.
+  /// Requests the turn again, for a job that has yielded it.
   ///
-  /// - Returns: Whether the calling job has a turn. It gets none while another job has one.
+  /// - Returns: Whether the calling job has the turn. It doesn't get it while another job has it.
   func takeTurn() -> Bool
 }
 
-/// Two threads for work that blocks, so that the work does not hold up Swift's shared threads.
+/// Two threads for blocking work, so that the work does not delay Swift's shared threads.
 ///
-/// One of the two threads does the jobs one after another, in order. When a job yields its turn,
-/// the other thread takes over. The threads end when the last reference to this object is gone and
-/// all jobs are done.
+/// One of the two threads performs the jobs one after another, in order. When a job yields its
+/// turn, the other thread takes over. The threads end when the last reference to this object is
+/// released and all jobs are done.
 ///
-/// With one thread, claims waited for the flush before them: 64 producers and 8 workers were done
-/// with 10,500 tasks a second. With two they are done with 31,000 to 38,000 (flushes of 0.1 ms).
+/// With one thread, claims waited for the flush before them: 64 producers and 8 workers finished
+/// 10,500 tasks a second. With two, they finish 31,000 to 38,000 (flushes of 0.1 ms).
 final class IOThread: JobThread {
   private let work = IOQueue()
 
@@ -236,19 +238,19 @@ final class IOThread: JobThread {
   }
 }
 
-/// The jobs of two threads, of which one at a time has the turn.
+/// The jobs of two threads, only one of which has the turn at a time.
 final class IOQueue: Sendable {
   typealias Job = IOScheduler<ThreadIdentity>.Job
 
   /// How long a thread watches for a job before it sleeps.
   ///
-  /// This is about the time that waking two threads takes, because a caller that comes back at once
+  /// This is approximately the time to wake two threads, because a caller that comes back at once
   /// has to be woken first.
   private static let watch = Duration.microseconds(100)
 
   private let turns = Mutex(IOScheduler<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
-  /// Whether there is a job for the thread that watches.
+  /// Whether there is a job for the watching thread.
   private let endsWatch = Atomic(false)
 
   func add(_ job: @escaping Job) { change { $0.add(job) } }
@@ -259,9 +261,9 @@ final class IOQueue: Sendable {
 
   func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
 
-  /// Performs a job on the calling thread, which is none of the two, if the turn is free.
+  /// Performs a job on the calling thread, which is neither of the two, if the turn is free.
   ///
-  /// - Returns: Whether it has performed the job.
+  /// - Returns: Whether the job was performed.
   func performNow(_ job: () -> Void) -> Bool {
     guard turns.withLock({ $0.beginGuestTurn(.now) }) else { return false }
     job()
@@ -277,7 +279,7 @@ final class IOQueue: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Does jobs until the end, on each of the two threads.
+  /// Performs jobs until the end, on each of the two threads.
   func doAll() {
     while true {
       let step = turns.withLock { turns in
@@ -301,7 +303,7 @@ final class IOQueue: Sendable {
     }
   }
 
-  /// Makes a change, and wakes a thread if the change returns that one is needed.
+  /// Makes a change, and wakes a thread if the change returns `true`.
   private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
     let wakes = turns.withLock { turns in
       let wakes = change(&turns)

@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Your encryption: it makes payloads unreadable where they are stored, and readable again.
+/// Your encryption: it makes stored payloads unreadable, and readable again.
 ///
 /// ```swift
 /// let seal = PayloadSeal { payload, context in
@@ -21,18 +21,18 @@ public struct PayloadSeal: Sendable {
   let seal: @Sendable (Data, Context) throws -> Data
   let open: @Sendable (Data, Context) throws -> Data
 
-  /// Makes a seal of two functions, each of which undoes the other.
+  /// Makes a seal from two functions, each of which reverses the other.
   ///
   /// They are called in the isolation of the caller that enqueues, and of a queue's workers,
-  /// several at a time. Have the keys at hand, and wait for nothing.
+  /// several at a time. Load the keys beforehand: the functions must not wait.
   ///
   /// - Parameters:
-  ///   - seal: Returns what is stored in place of a payload. It is called once or more for each new
-  ///     task. If it throws, `enqueue` throws the same error, and nothing is added. Encryption
-  ///     draws a new random nonce at each call.
-  ///   - open: Returns the payload for what was stored. If it throws, the task is parked, like a
-  ///     task whose payload can't be decoded, until a handler is registered for it again or the
-  ///     queue runs again.
+  ///   - seal: Returns the bytes to store instead of a payload. It is called once or more for each
+  ///     new task. If it throws, `enqueue` throws the same error, and nothing is added. Encryption
+  ///     must use a new random nonce for each call.
+  ///   - open: Returns the payload for stored bytes. If it throws, the task is parked, like a task
+  ///     whose payload can't be decoded, until a handler is registered for it again or the queue
+  ///     runs again.
   public init(
     seal: @escaping @Sendable (_ payload: Data, _ context: Context) throws -> Data,
     open: @escaping @Sendable (_ sealed: Data, _ context: Context) throws -> Data
@@ -45,7 +45,7 @@ public struct PayloadSeal: Sendable {
   public struct Context: Sendable, Hashable {
     /// The task's ID; all zeros for a task with a unique key.
     ///
-    /// Such a task can take over the payload of a later one with the key.
+    /// Such a task can take over the payload of a later task with the same key.
     public let id: TaskID
     /// The task's unique key, if it has one.
     public let uniqueKey: String?
@@ -56,7 +56,7 @@ public struct PayloadSeal: Sendable {
     /// The schema version of the payload's type.
     public let version: Int
 
-    /// Makes a context, to test a seal with; a store that seals payloads makes its own.
+    /// Makes a context for testing a seal; a store that seals payloads makes its own.
     public init(
       id: TaskID,
       uniqueKey: String? = nil,
@@ -73,13 +73,13 @@ public struct PayloadSeal: Sendable {
 
     /// The properties of the context as bytes, for authenticated encryption.
     ///
-    /// What was sealed with these bytes can't be opened as the payload of another task, except for
-    /// one with the same name and the same unique key.
+    /// Bytes that were sealed with this data can't be opened as the payload of another task, unless
+    /// it has the same name and the same unique key.
     ///
-    /// They are the 16 bytes of the ID; the 8 bytes of the version, highest byte first; one byte
-    /// that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a unique key,
-    /// the key in UTF-8 and its length in bytes, as 8 bytes, highest byte first. They are the same
-    /// in every version of this library.
+    /// The data consists of the 16 bytes of the ID; the 8 bytes of the version, highest byte first;
+    /// one byte that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a
+    /// unique key, the key in UTF-8 and its length in bytes, as 8 bytes, highest byte first. It is
+    /// the same in every version of this library.
     public var authenticatedData: Data {
       var data = Data(capacity: 25 + name.utf8.count)
       func append(_ number: UInt64) {

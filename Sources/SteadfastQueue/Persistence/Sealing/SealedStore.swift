@@ -7,25 +7,26 @@ import Foundation
 extension Persistence {
   /// Returns this store with payloads that are sealed when stored, and opened when used.
   ///
-  /// What a task remembers is sealed as well, but not under which names.
+  /// The values that a task remembers are sealed as well, but their names are not.
   ///
-  /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
-  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:durability:)``). Schedules,
-  /// which have payloads, are sealed whole.
+  /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and error
+  /// texts. So are values (``TaskQueue/setValue(_:named:durability:)``). Schedules contain
+  /// payloads, and are sealed as a whole.
   ///
-  /// A task whose payload can't be opened is parked, with an error that says so. It stops no other
-  /// task but the successor of its unique key. It waits again when a handler is registered for it
-  /// again, or when the queue runs again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
+  /// A task whose payload can't be opened is parked, with an error that says so. It blocks no other
+  /// task except the successor of its unique key. It waits again when a handler is registered for
+  /// it again, or when the queue runs again. Look-ups show it too, but ``StoredPayload/bytes()``
+  /// throws.
   ///
-  /// Payloads are opened when they are used, and no plain copy is held between `enqueue` and the
+  /// Payloads are opened when they are used, and no plain copy exists between `enqueue` and the
   /// attempt.
   ///
   /// - Parameters:
   ///   - seal: The functions that seal and open payloads.
-  ///   - acceptsPlain: Whether tasks that were stored without a seal are performed. By default they
-  ///     are parked, like tasks that can't be opened, so that a writer to the store that lacks the
-  ///     key can't add tasks to it. Pass `true` as long as the store has tasks from before it had a
-  ///     seal. What tasks remember, and schedules, are taken for plain if they can't be opened and
+  ///   - acceptsPlain: Whether to perform tasks that were stored without a seal. By default, they
+  ///     are parked, like tasks that can't be opened. So a writer to the store that lacks the key
+  ///     can't add tasks to it. Pass `true` as long as the store contains tasks from before it had
+  ///     a seal. Remembered values and schedules that can't be opened then count as plain if they
   ///     are JSON.
   /// - Returns: The store to give the queue, instead of this one.
   public func sealingPayloads(
@@ -55,9 +56,10 @@ struct SealedStore: StoreWrapper {
 
   /// Gives insertions that are sent again the seals with which they were stored.
   ///
-  /// A payload has another seal each time that it is sealed, so the store takes it for another one.
+  /// Each sealing of a payload gives different bytes, so the store would consider it a different
+  /// payload.
   ///
-  /// - Returns: Whether there is such an insertion.
+  /// - Returns: Whether the batch contains such an insertion.
   private func restoreSeals(
     in changes: inout [TaskChange],
     of batch: [TaskChange]
@@ -124,10 +126,10 @@ struct SealedStore: StoreWrapper {
       return .insert(try sealed(record), onDuplicate: policy)
     case .update(let id, let update):
       guard let payload = update.payload else { return change }
-      // A payload is sealed for a task and its name. The change does not have the name.
+      // A payload is sealed for a task and its name, and the change does not contain the name.
       let filter = TaskFilter(ids: [id], queue: nil)
       guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
-        // The task is gone, so the store stores none of this.
+        // The task does not exist, so the store stores none of this.
         return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))
       }
       return .update(
@@ -152,7 +154,7 @@ struct SealedStore: StoreWrapper {
     switch record.payload.format {
     case .json: format = .sealedJSON
     case .binary: format = .sealedBinary
-    // The record was copied from another store, with its payload sealed.
+    // The record was copied from another store, with a sealed payload.
     case .sealedJSON, .sealedBinary: return record
     }
     let context = PayloadSeal.Context(record, format: record.payload.format)
@@ -164,8 +166,8 @@ struct SealedStore: StoreWrapper {
 
   /// Returns the task with a payload that is opened each time its bytes are read.
   ///
-  /// So payloads are opened in the workers, at the same time, and not in the claim: there is one
-  /// claim at a time.
+  /// So the workers open payloads in parallel, rather than the claim: there is only one claim at a
+  /// time.
   private func opened(_ record: TaskRecord) -> TaskRecord {
     let format: StoredPayload.Format
     switch record.payload.format {
@@ -182,7 +184,7 @@ struct SealedStore: StoreWrapper {
           return Array(try open(bytes, context, record, seal))
         } catch {
           throw record.unopened(
-            "can't be opened: \(error). It is kept as it is, for when it can be",
+            "can't be opened: \(error). It stays stored until it can be opened",
             underlying: error
           )
         }
@@ -199,7 +201,7 @@ struct SealedStore: StoreWrapper {
     do {
       return try seal.open(bytes, context)
     } catch {
-      // Earlier versions sealed the payload of a task with a unique key for its ID.
+      // Earlier versions used the ID to seal the payload of a task with a unique key.
       guard context.uniqueKey != nil, let old = try? seal.open(bytes, context.replacing(record.id))
       else { throw error }
       return old
@@ -211,8 +213,8 @@ struct SealedStore: StoreWrapper {
     return record.replacing(
       payload: StoredPayload(format: payload.format, version: payload.version) {
         throw record.unopened(
-          "is not sealed, and its store accepts no plain ones: it was stored before there was a "
-            + "seal, or by another program"
+          "is not sealed, and its store refuses plain payloads: it was stored before there was "
+            + "a seal, or by another program"
         )
       }
     )
@@ -230,7 +232,7 @@ extension PayloadSeal.Context {
     )
   }
 
-  /// Returns the context without a unique key, with this ID.
+  /// Returns the context with this ID, and without a unique key.
   fileprivate func replacing(_ id: TaskID) -> PayloadSeal.Context {
     PayloadSeal.Context(id: id, name: name, format: format, version: version)
   }
@@ -249,17 +251,17 @@ extension TaskRecord {
   }
 }
 
-/// What tasks remember, sealed for the task and the name.
+/// Remembered values, sealed for the task and the name.
 extension SealedStore {
   /// Returns a value as it is stored.
   ///
-  /// One without bytes stays as it is: it says that a completion is awaited, and nothing else.
+  /// An empty value stays as it is: it only says that a completion is awaited.
   func sealed(_ value: [UInt8], _ name: String, _ id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     return Array(try seal.seal(Data(value), .init(memory: name, of: id)))
   }
 
-  /// Returns a stored value as it was remembered.
+  /// Returns the original of a stored value.
   func opened(_ value: [UInt8], _ name: String, _ id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     do {
@@ -269,8 +271,8 @@ extension SealedStore {
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
-        "what the task \(id) remembers under '\(name)' can't be opened: \(error). It is kept as it "
-          + "is, for when it can be",
+        "the value that the task \(id) remembers under '\(name)' can't be opened: \(error). It stays "
+          + "stored until it can be opened",
         underlying: error
       )
     }
@@ -278,20 +280,20 @@ extension SealedStore {
 
   /// Returns whether a value is not sealed.
   ///
-  /// What is remembered is JSON, and so is a schedule. Sealed bytes are not.
+  /// Remembered values and schedules are JSON. Sealed bytes are not.
   static func isPlain(_ value: [UInt8]) -> Bool {
     String(validating: value, as: UTF8.self) != nil
       && (try? JSONDecoder().decode(AnyJSON.self, from: Data(value))) != nil
   }
 }
 
-/// A JSON value of any kind, of which nothing is kept.
+/// A JSON value of any kind, which is discarded.
 private struct AnyJSON: Decodable {
   init(from decoder: any Decoder) throws {}
 }
 
 extension PayloadSeal.Context {
-  /// The context of what a task remembers under a name.
+  /// The context of a remembered value.
   ///
   /// No payload has the version 0.
   fileprivate init(memory name: String, of id: TaskID) {
@@ -299,22 +301,22 @@ extension PayloadSeal.Context {
   }
 }
 
-/// The values that hold schedules: they have payloads, so they are sealed, too.
+/// Values that store schedules contain payloads, so they are sealed too.
 ///
-/// The same bytes have another seal each time. So a comparison is made with what the present value
-/// is when it is opened, and the store below compares the sealed bytes.
+/// The same bytes are sealed differently each time. So the comparison uses the opened present
+/// value, and the store below compares the sealed bytes.
 extension SealedStore {
-  /// Whether the value with this name is sealed; those of the application are not.
+  /// Whether the value with this name is sealed; the application's values are not.
   static func sealsValue(named name: String) -> Bool {
     name.utf8.starts(with: "steadfast.schedule.".utf8)
   }
 
-  /// What stands for a value that can't be opened, in a comparison.
+  /// The bytes that represent a value that can't be opened, in a comparison.
   ///
-  /// No value of a schedule has no bytes.
+  /// The value of a schedule is never empty.
   static var unopenedValue: [UInt8] { [] }
 
-  /// Returns the change of a sealed value, as the store below compares and sets it.
+  /// Returns the change of a sealed value that the store below compares and sets.
   func sealedValue(
     _ name: String,
     from old: [UInt8]?,
@@ -322,7 +324,7 @@ extension SealedStore {
   ) async throws -> TaskChange {
     var expected = old
     if let old, let present = try await base.value(named: name) {
-      // One that can be opened by now differs.
+      // A value that can be opened by now differs.
       let plain = old == Self.unopenedValue ? try? opened(present, name) : try opened(present, name)
       if plain ?? Self.unopenedValue == old { expected = present }
     }
@@ -340,8 +342,8 @@ extension SealedStore {
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
-        "the value '\(name)' of a schedule can't be opened: \(error). It is kept as it is, for when "
-          + "it can be",
+        "the value '\(name)' of a schedule can't be opened: \(error). It stays stored until "
+          + "it can be opened",
         underlying: error
       )
     }

@@ -1,36 +1,37 @@
-/// Which tasks wait for which, and which of them a staged change will change along with another.
+/// The tasks that wait for each other, and the tasks that a staged change to another task will
+/// change.
 ///
-/// A follower is known by its ID, because it may come into the table after the tasks of its batch.
+/// A follower is identified by its ID, because it may be added after the tasks of its batch.
 struct DependencyGraph: Sendable {
-  /// Which tasks name which others.
+  /// The tasks that name other tasks.
   var edges = DependencyEdges()
   /// The progress of each batch whose follower is not in the table.
   private var progress: [TaskID: BatchProgress] = [:]
-  /// How many staged changes to other tasks change each task.
+  /// The number of staged changes to other tasks that will change each task.
   private var bindings: [TaskID: Int] = [:]
-  /// How many of these changes cancel the task, or may.
+  /// The number of these changes that cancel the task, or may cancel it.
   private var cancellations: [TaskID: Int] = [:]
-  /// What the staged change to each task holds.
+  /// The other tasks that the staged change to each task reserves.
   private var staged: [TaskID: Binding] = [:]
 
-  /// What a staged change to a task holds of other tasks.
+  /// The other tasks that a staged change to a task reserves.
   struct Binding: Sendable {
-    /// The tasks that no claim and no other change takes.
+    /// The tasks that no claim and no other change may use.
     var tasks: [TaskID] = []
-    /// Whether these tasks are cancelled along, unless it turns out otherwise.
+    /// Whether these tasks are cancelled along with it, unless the commit decides otherwise.
     var cancels = false
-    /// The tasks that are not restarted with it, because another task has their unique key.
+    /// The tasks that are not restarted along with it, because other tasks have their unique keys.
     var excluded: [TaskID] = []
   }
 
-  /// Whether no task waits for another one, or has waited.
+  /// Whether no task waits for another one, or has waited for one.
   var isEmpty: Bool { edges.isEmpty && progress.isEmpty }
 
   // MARK: Batches without a follower
 
   /// Changes the progress of a batch whose follower is not in the table.
   ///
-  /// When the last of its tasks ends, nothing needs it any more.
+  /// The entry is removed when the last task of the batch ends.
   mutating func changeProgress(ofBatch id: TaskID, _ change: (inout BatchProgress) -> Void) {
     let before = progress[id] ?? BatchProgress()
     var batch = before
@@ -38,7 +39,7 @@ struct DependencyGraph: Sendable {
     progress[id] = batch.unfinished > 0 || batch.total > before.total ? batch : nil
   }
 
-  /// Takes the progress of a batch whose follower comes into the table.
+  /// Removes and returns the progress of a batch whose follower is added to the table.
   mutating func takeProgress(ofBatch id: TaskID) -> BatchProgress? {
     progress.isEmpty ? nil : progress.removeValue(forKey: id)
   }
@@ -48,10 +49,10 @@ struct DependencyGraph: Sendable {
   /// Whether a staged change to another task will change this one.
   func isBound(_ id: TaskID) -> Bool { bindings[id] != nil }
 
-  /// Whether a staged change to another task will cancel this one, or may.
+  /// Whether a staged change to another task will cancel this one, or may cancel it.
   func isBeingCancelled(_ id: TaskID) -> Bool { cancellations[id] != nil }
 
-  /// Notes what the staged change to a task holds.
+  /// Records the tasks that the staged change to a task reserves.
   mutating func bind(_ binding: Binding, for id: TaskID) {
     for other in binding.tasks {
       bindings[other, default: 0] += 1
@@ -60,7 +61,7 @@ struct DependencyGraph: Sendable {
     staged[id] = binding
   }
 
-  /// Takes back what the staged change to a task holds.
+  /// Releases and returns the tasks that the staged change to a task reserves.
   mutating func unbind(for id: TaskID) -> Binding {
     guard let binding = staged.removeValue(forKey: id) else { return Binding() }
     for other in binding.tasks {
@@ -75,18 +76,19 @@ struct DependencyGraph: Sendable {
     counts[id] = count == 0 ? nil : count
   }
 
-  /// The tasks that a staged restart leaves as they are, because their keys are held.
+  /// The tasks that a staged restart does not restart, because other tasks have their keys.
   func excluded(byRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
 }
 
-/// Which tasks of the table name which others, and how many of these have not ended.
+/// The edges from tasks to the tasks that they name, and the number of these that have not ended.
 ///
-/// The task that names is known by its slot. The task that is named is known by its ID, because it
-/// need not be in the table: it has ended and gone, or its line comes later in a compacted file.
+/// A dependent task is identified by its slot. A named task is identified by its ID, because it
+/// need not be in the table: it may have ended and been removed, or its line may come later in a
+/// compacted file.
 ///
-/// A new edge costs one look-up of the ID that it names. With a set of IDs for each named task, and
-/// counts by ID, a task that waits for one other took 1.65 times the processor time of a plain one;
-/// so it takes 1.4 times.
+/// A new edge costs one look-up of the named ID. With a set of IDs for each named task, and counts
+/// by ID, a task that waits for one other used 1.65 times the processor time of a plain one; in
+/// this form, it uses 1.4 times.
 struct DependencyEdges: Sendable {
   /// One task names another one.
   private struct Edge: Sendable {
@@ -94,11 +96,11 @@ struct DependencyEdges: Sendable {
     let dependent: Int32
     /// The edges to the same named task, before and after this one; `none` at the ends.
     var older, newer: Int32
-    /// The edge of the same dependent task before this one; `none` if it is the first.
+    /// The previous edge of the same dependent task; `none` if it is the first.
     let sibling: Int32
   }
 
-  /// What is known of the task of a slot.
+  /// The dependencies of a slot's task.
   private struct Dependent: Sendable {
     var lastEdge = DependencyEdges.none
     var openCount: Int32 = 0
@@ -115,9 +117,9 @@ struct DependencyEdges: Sendable {
       sibling: none
     )
   )
-  /// The newest edge to each task that is named.
+  /// The newest edge to each named task.
   private var newest: [TaskID: Int32] = [:]
-  /// What is known of each slot, up to the last one whose task has named another one.
+  /// The dependents by slot, up to the last slot whose task has named another one.
   private var dependents: [Dependent] = []
 
   /// Whether no task of the table names another one.
@@ -125,9 +127,9 @@ struct DependencyEdges: Sendable {
 
   // MARK: Who names whom
 
-  /// Notes that the task of a slot names another one.
+  /// Records that the task of a slot names another one.
   mutating func add(from slot: Int, to named: TaskID) {
-    makeRoom(for: slot)
+    ensureCapacity(for: slot)
     let edge = Int32(
       edges.insert(
         Edge(
@@ -143,7 +145,7 @@ struct DependencyEdges: Sendable {
     dependents[slot].lastEdge = edge
   }
 
-  /// Forgets what the task of a slot names, and how many of these have not ended.
+  /// Removes the edges from a slot's task, and its count of unfinished named tasks.
   mutating func removeAll(from slot: Int) {
     guard slot < dependents.count else { return }
     var next = dependents[slot].lastEdge
@@ -165,7 +167,7 @@ struct DependencyEdges: Sendable {
     }
   }
 
-  /// The slots of the tasks that name a task, in the order in which they came.
+  /// The slots of the tasks that name a task, in the order of insertion.
   func slots(naming id: TaskID) -> [Int] {
     var slots: [Int] = []
     var next = newest.isEmpty ? Self.none : newest[id] ?? Self.none
@@ -182,13 +184,13 @@ struct DependencyEdges: Sendable {
 
   // MARK: How many have not ended
 
-  /// How many of the tasks that the task of a slot names have not ended.
+  /// The number of unfinished tasks that the task of a slot names.
   func openCount(of slot: Int) -> Int {
     slot < dependents.count ? Int(dependents[slot].openCount) : 0
   }
 
   mutating func addOpen(_ difference: Int, to slot: Int) {
-    makeRoom(for: slot)
+    ensureCapacity(for: slot)
     dependents[slot].openCount = max(0, dependents[slot].openCount + Int32(difference))
   }
 
@@ -196,7 +198,7 @@ struct DependencyEdges: Sendable {
     if slot < dependents.count { dependents[slot].openCount = 0 }
   }
 
-  private mutating func makeRoom(for slot: Int) {
+  private mutating func ensureCapacity(for slot: Int) {
     guard slot >= dependents.count else { return }
     dependents.append(
       contentsOf: repeatElement(Dependent(), count: slot + 1 - dependents.count)

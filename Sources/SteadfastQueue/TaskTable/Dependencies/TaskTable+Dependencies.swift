@@ -4,17 +4,17 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Tasks that wait for others: who joins, who leaves, and when one stops waiting.
+/// Tasks that wait for others: joining and leaving the graph, and the end of waiting.
 extension TaskTable {
   // MARK: Joining
 
-  /// Notes what a new task waits for.
+  /// Adds a new task's dependencies to the graph.
   ///
-  /// Until its insertion is committed, the batch of which it is does not count it. The follower is
-  /// bound until then.
+  /// Its batch counts the task only after its insertion is committed. Until then, the follower is
+  /// bound.
   mutating func joinGraph(_ slot: Int) {
     let batch = graph.takeProgress(ofBatch: entries[slot].record.id)
-    defer { holdUpThoseThatName(slot) }
+    defer { blockDependents(slot) }
     guard batch != nil || entries[slot].record.presentDependencies != nil else { return }
     if batch != nil || entries[slot].record.dependencies.hasHistory {
       entries[slot].record.dependencies = entries[slot].record.dependencies.asChosen
@@ -22,10 +22,10 @@ extension TaskTable {
     }
     waitForNamed(slot)
     entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
-    settleWaiting(slot)
+    updateWaiting(slot)
   }
 
-  /// Counts a new task for its batch, because its insertion is committed.
+  /// Counts a new task in its batch after its insertion is committed.
   mutating func joinBatch(_ slot: Int) {
     guard entries[slot].isAwaited,
       let follower = entries[slot].record.presentDependencies?.follower
@@ -37,7 +37,8 @@ extension TaskTable {
     }
   }
 
-  /// Does what `joinGraph(_:)` does for a task whose record says what has happened so far.
+  /// Does the same as `joinGraph(_:)` for a task whose record contains the history of its
+  /// dependencies.
   mutating func rejoinGraph(_ slot: Int) {
     if let dependencies = entries[slot].record.presentDependencies {
       if dependencies.cause != nil, entries[slot].record.state != .cancelled {
@@ -45,16 +46,16 @@ extension TaskTable {
       }
       waitForNamed(slot, notesFailures: false)
       entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
-      settleWaiting(slot)
+      updateWaiting(slot)
     }
-    holdUpThoseThatName(slot)
+    blockDependents(slot)
   }
 
-  /// Makes those that name a new task wait for it.
+  /// Makes the tasks that name a new task wait for it.
   ///
-  /// In a compacted file they may come before it. Otherwise only a program that makes its own IDs
-  /// adds a task that others name.
-  private mutating func holdUpThoseThatName(_ slot: Int) {
+  /// In a compacted file, they may come before it. Otherwise, only a program that makes its own IDs
+  /// adds a task that others already name.
+  private mutating func blockDependents(_ slot: Int) {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
     let isOpen = !entries[slot].record.state.isFinished
@@ -87,14 +88,14 @@ extension TaskTable {
     }
   }
 
-  /// Returns a task that a new one would wait for without end; `nil` if there is none.
+  /// Returns a task that a new one would wait for forever; `nil` if there is none.
   ///
-  /// Of several, it is the one with the least ID.
+  /// If there are several, it is the one with the least ID.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
     guard record.hasPrerequisites, !record.state.isFinished,
       let dependencies = record.presentDependencies
     else { return nil }
-    // A loop, because a closure that a lazy collection keeps would copy the table.
+    // A loop, because a closure that a lazy collection stores would copy the table.
     var least: TaskID?
     for id in dependencies.tasks where isUnmet(id, dependencies.rule) {
       least = min(least ?? id, id)
@@ -108,17 +109,17 @@ extension TaskTable {
     switch entries[slot].record.state {
     case .succeeded: return false
     case .waiting, .running, .suspended, .parked, .paused: return willBeCancelledAlong(slot)
-    // What a staged change does to it is not known yet.
+    // The effect of a staged change on it is not known yet.
     case .abandoned, .cancelled: return rule == .allSucceeded || isInDoubt(slot)
     }
   }
 
-  /// Returns the refusal of a new task because of one that it would wait for without end; `nil` if
-  /// there is none.
+  /// Returns the refusal of a new task if it would wait for another one forever; `nil` if it would
+  /// not.
   func refusal(of record: TaskRecord) -> StagedChange? {
     guard let id = unmetDependency(of: record) else { return nil }
     guard let slot = slot(of: id) else { return .unmet(id, isCertain: true) }
-    // If it has not failed, only what is staged keeps the new task from waiting for it.
+    // If the task has not failed, only a staged change prevents the new task from waiting for it.
     let hasFailed =
       entries[slot].record.state.isFinished && record.dependencies.rule == .allSucceeded
     return .unmet(id, isCertain: hasFailed)
@@ -130,15 +131,15 @@ extension TaskTable {
 
   // MARK: Leaving
 
-  /// Forgets a task that leaves the table, and lets those go on that wait for it.
+  /// Removes a task that leaves the table, and releases the tasks that wait for it.
   mutating func leaveGraph(_ slot: Int) {
     let record = entries[slot].record
-    if entries[slot].isAwaited, !record.state.isFinished { letGo(slot) }
+    if entries[slot].isAwaited, !record.state.isFinished { releaseDependents(slot) }
     graph.edges.removeAll(from: slot)
   }
 
-  /// Lets the tasks go on that wait for one that leaves the table before it has ended.
-  private mutating func letGo(_ slot: Int) {
+  /// Releases the tasks that wait for a task that leaves the table before it has ended.
+  private mutating func releaseDependents(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
       changeProgress(ofBatch: follower) { $0.removeUnfinished() }
@@ -151,8 +152,8 @@ extension TaskTable {
 
   // MARK: Waiting
 
-  /// The tasks that wait for a task, or have waited: those that name it, and the follower of its
-  /// batch, in the order of their IDs.
+  /// The tasks that wait for a task, or have waited for it: those that name it, and the follower of
+  /// its batch, in the order of their IDs.
   func dependents(of slot: Int) -> [Int] {
     guard entries[slot].isAwaited else { return [] }
     var slots = graph.edges.slots(naming: entries[slot].id)
@@ -168,12 +169,12 @@ extension TaskTable {
     return slots.sorted { entries[$0].id < entries[$1].id }
   }
 
-  /// The follower of a task's batch; `nil` if it has none, or none that is in the table.
+  /// The follower of a task's batch; `nil` if there is none in the table.
   func follower(of slot: Int) -> Int? {
     entries[slot].record.presentDependencies?.follower.flatMap { self.slot(of: $0) }
   }
 
-  /// Whether a task in the table names a task, or the task is of a batch.
+  /// Whether a task in the table names a task, or the task belongs to a batch.
   @inline(__always)
   func concernsOthers(_ slot: Int) -> Bool {
     guard entries[slot].isAwaited else { return false }
@@ -181,12 +182,12 @@ extension TaskTable {
       || graph.edges.hasDependents(entries[slot].id)
   }
 
-  /// Whether a task names another one, and does not only follow its batch.
+  /// Whether a task names another one, rather than only following its batch.
   func names(_ slot: Int, _ id: TaskID) -> Bool {
     entries[slot].record.dependencies.tasks.contains(id)
   }
 
-  /// Changes the progress of a batch, wherever it is kept.
+  /// Changes the progress of a batch, wherever it is stored.
   ///
   /// - Returns: The new progress; `nil` if the batch's follower is not in the table.
   @discardableResult
@@ -209,7 +210,7 @@ extension TaskTable {
 
   /// Decides again whether a task waits for others, and moves it accordingly.
   mutating func reviewWaiting(_ slot: Int) {
-    guard settleWaiting(slot) else { return }
+    guard updateWaiting(slot) else { return }
     moveIfAtRest(slot)
   }
 
@@ -217,7 +218,7 @@ extension TaskTable {
   ///
   /// - Returns: Whether that has changed.
   @discardableResult
-  private mutating func settleWaiting(_ slot: Int) -> Bool {
+  private mutating func updateWaiting(_ slot: Int) -> Bool {
     let waits =
       graph.edges.openCount(of: slot) > 0
       || entries[slot].record.presentDependencies?.batch.map { $0.unfinished > 0 } ?? false
@@ -225,7 +226,7 @@ extension TaskTable {
     return entries[slot].waitsForOthers != waits
   }
 
-  /// Moves a task to the line where it belongs now, if it waits and no staged change holds it.
+  /// Moves a task to its present line, if it waits and no staged change reserves it.
   mutating func moveIfAtRest(_ slot: Int) {
     guard !entries[slot].isReserved, entries[slot].place != .staged,
       entries[slot].record.state.isClaimable
@@ -233,8 +234,8 @@ extension TaskTable {
     lineUp(slot)
   }
 
-  /// Lets a task begin whatever it waits for, because a later line of a damaged file says that it
-  /// has begun.
+  /// Makes a task independent of others, because a later line of a damaged file says that its
+  /// attempt started.
   mutating func stopWaiting(_ slot: Int) {
     graph.edges.removeOpenCount(of: slot)
     if var batch = entries[slot].record.dependencies.batch {
@@ -245,15 +246,15 @@ extension TaskTable {
   }
 }
 
-/// What the end or the removal of a task changes for those that wait for it.
+/// The effects of the end or the removal of a task on the tasks that wait for it.
 ///
-/// What it changes is decided when the change is committed, in the order of the file, so that
-/// reading the file again comes to the same. Until then, the tasks are bound: no claim and no other
-/// change takes them.
+/// The effects are decided when the change is committed, in the order of the file, so that reading
+/// the file again gives the same result. Until then, the tasks are bound: no claim and no other
+/// change may use them.
 extension TaskTable {
   // MARK: Staging
 
-  /// Binds the follower of a new task's batch, so that it does not begin before it waits for the
+  /// Binds the follower of a new task's batch, so that it does not start before it waits for the
   /// task.
   mutating func bindFollower(of slot: Int) {
     guard let follower = follower(of: slot), canBeBound(follower) else { return }
@@ -262,10 +263,10 @@ extension TaskTable {
     noteBinding(follower)
   }
 
-  /// Binds the tasks that a staged change to another one will change, or may.
+  /// Binds the tasks that a staged change to another one will change, or may change.
   ///
-  /// `excluded` are the tasks that a line of the file says were not restarted; it is `nil` if the
-  /// table decides.
+  /// `excluded` contains the tasks that were not restarted according to a line of the file; it is
+  /// `nil` if the table decides.
   mutating func bindDependents(of slot: Int, _ change: TaskChange, excluding excluded: [TaskID]?) {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
@@ -276,7 +277,7 @@ extension TaskTable {
     case .restart where entries[slot].record.state.isFinished:
       let others = restartable(from: slot)
       if excluded == nil { binding.excluded = takeKeysAgain(others, restartedAlong: slot) }
-      // Those that wait for one of them must not begin before it is known that they wait again.
+      // Tasks that wait for one of them must not start until it is known that they wait again.
       let waiting = ([slot] + others).flatMap(dependents).filter(canBeBound)
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove:
@@ -291,13 +292,13 @@ extension TaskTable {
 
   private mutating func noteBinding(_ slot: Int) {
     entries[slot].isBound = true
-    // A claim must not find it. One whose insertion is staged is in no line yet.
+    // A claim must not find it. If its insertion is staged, it is not in any line yet.
     if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
-  /// Takes back what a staged change to a task holds of others.
+  /// Releases the tasks that a staged change to a task has bound.
   ///
-  /// - Returns: What it held.
+  /// - Returns: The binding.
   @discardableResult
   mutating func unbindDependents(of slot: Int) -> DependencyGraph.Binding {
     guard entries[slot].isAwaited else { return DependencyGraph.Binding() }
@@ -305,15 +306,15 @@ extension TaskTable {
     for id in binding.tasks {
       guard let other = self.slot(of: id), !graph.isBound(id) else { continue }
       entries[other].isBound = false
-      // A restart of its own may have taken the role.
+      // A separate restart of the task may have taken the role.
       if !entries[other].isReserved { giveUpRole(of: other) }
       moveIfAtRest(other)
     }
     return binding
   }
 
-  /// The tasks that are cancelled if a task ends without success, and those that may have become so
-  /// by then.
+  /// The tasks that are cancelled if a task ends without success, and those that might be by the
+  /// time of the commit.
   private func cancellable(from slot: Int) -> [TaskID] {
     reachable(from: slot) { other in
       canBeBound(other) && entries[other].record.dependencies.rule == .allSucceeded
@@ -322,8 +323,8 @@ extension TaskTable {
 
   /// Whether a staged change to another task may change this one when it is committed.
   ///
-  /// A staged change to this one, or to one that it waits for, may bring it back by then. An
-  /// attempt that is under way goes on. The line of its end comes later.
+  /// A staged change to this task, or to one that it waits for, may make it unfinished again by
+  /// then. A running attempt continues, and the line of its end comes later.
   private func canBeBound(_ slot: Int) -> Bool {
     if entries[slot].isReserved || entries[slot].isBound { return true }
     if case .leased = entries[slot].place { return false }
@@ -332,7 +333,7 @@ extension TaskTable {
 
   /// The tasks that are removed along with a task.
   ///
-  /// Before its removal is committed, others that are bound may get it as their cause.
+  /// Before its removal is committed, the task may become the cause of other bound tasks.
   private func removable(from slot: Int, withBound: Bool = false) -> [Int] {
     var removed: Set<TaskID> = [entries[slot].id]
     return reachable(from: slot) { other in
@@ -345,7 +346,7 @@ extension TaskTable {
     }
   }
 
-  /// The tasks that wait for a task, for one of those, and so on, as far as `follows` lets through.
+  /// The tasks that wait for a task, directly or indirectly, as long as `follows` returns `true`.
   func reachable(from slot: Int, where follows: (Int) -> Bool) -> [Int] {
     var found: [Int] = []
     var seen: Set<Int> = [slot]
@@ -362,39 +363,39 @@ extension TaskTable {
 
   // MARK: Ends
 
-  /// Notes for the tasks that wait for a task that it has ended.
+  /// Records the end of a task in the tasks that wait for it.
   ///
-  /// If it has ended without success, those that need its success are cancelled, and so on.
+  /// If the task ended without success, this cancels the tasks that need its success, and cascades.
   mutating func endForOthers(
     _ slot: Int,
     as state: TaskState,
     at date: Date,
     retains: Bool
   ) -> Consequences {
-    tellOthers(of: slot, state)
+    recordEnd(of: slot, state)
     let ended = state == .succeeded ? [] : cancelOthers(along: slot)
     var consequences = Consequences(tasks: ended.map { entries[$0].id })
-    for other in ended { finishAlong(other, at: date, retains) }
+    for other in ended { endCancelled(other, at: date, retains) }
     consequences.batch = progressOfBatch(before: slot)
-    // They know of its end already.
+    // They have already recorded its end.
     if !retains { entries[slot].isAwaited = false }
     return consequences
   }
 
-  /// Cancels the tasks that need the success of one that has ended without, and so on.
+  /// Cancels the tasks that need the success of a task that failed, and cascades.
   ///
-  /// - Returns: Those that it has cancelled, in the order of their IDs.
+  /// - Returns: The cancelled tasks, in the order of their IDs.
   private mutating func cancelOthers(along slot: Int) -> [Int] {
     var next = [slot]
     var along: Set<Int> = []
     while let current = next.popLast() {
-      // Only a file that another program wrote has tasks that wait for each other in a circle.
+      // Only a file that another program wrote contains tasks that wait for each other in a cycle.
       for other in dependents(of: current) where other != slot {
-        if along.contains(other) || isToBeCancelled(other) { noteCause(current, of: other) }
+        if along.contains(other) || isToBeCancelled(other) { recordCause(current, of: other) }
         guard isToBeCancelled(other) else { continue }
         leaveLine(other)
         setState(.cancelled, of: other)
-        tellOthers(of: other, .cancelled)
+        recordEnd(of: other, .cancelled)
         along.insert(other)
         next.append(other)
       }
@@ -402,8 +403,9 @@ extension TaskTable {
     return inOrder(Array(along))
   }
 
-  /// Makes a task the cause of another one's cancellation, unless one with a lesser ID is it.
-  private mutating func noteCause(_ slot: Int, of other: Int) {
+  /// Makes a task the cause of another one's cancellation, unless the present cause has a lesser
+  /// ID.
+  private mutating func recordCause(_ slot: Int, of other: Int) {
     let id = entries[slot].id
     if let cause = entries[other].record.dependencies.cause {
       entries[other].record.dependencies.cause = min(cause, id)
@@ -413,17 +415,17 @@ extension TaskTable {
     }
   }
 
-  /// How far the batch is of which a task is; `nil` if its follower is not in the table.
+  /// The progress of a task's batch; `nil` if the follower is not in the table.
   func progressOfBatch(before slot: Int) -> BatchProgress? {
     follower(of: slot).flatMap { entries[$0].record.dependencies.batch }
   }
 
-  /// Counts for the tasks that wait for a task that it has ended.
-  private mutating func tellOthers(of slot: Int, _ state: TaskState) {
+  /// Counts the end of a task in the tasks that wait for it.
+  private mutating func recordEnd(of slot: Int, _ state: TaskState) {
     let id = entries[slot].id
     let follower = follower(of: slot)
     for other in dependents(of: slot) {
-      if state != .succeeded { noteFailure(id, state, of: other) }
+      if state != .succeeded { recordFailure(id, state, of: other) }
       guard other != follower || names(other, id) else { continue }
       graph.edges.addOpen(-1, to: other)
       reviewWaiting(other)
@@ -433,7 +435,7 @@ extension TaskTable {
     }
   }
 
-  private mutating func noteFailure(_ id: TaskID, _ state: TaskState, of slot: Int) {
+  private mutating func recordFailure(_ id: TaskID, _ state: TaskState, of slot: Int) {
     let count = entries[slot].record.dependencies.failed.count
     entries[slot].record.dependencies.note(id, endedAs: state)
     let noted = entries[slot].record.dependencies.failed.count - count
@@ -446,13 +448,13 @@ extension TaskTable {
     else { return false }
     let place = entries[slot].place
     if case .leased = place { return false }
-    // Its insertion comes later in this batch. No queue adds the follower of a task that the same
-    // batch ends.
+    // Its insertion comes later in this batch. No queue adds the follower of a task in the same
+    // batch that ends the task.
     return place != .staged
   }
 
   /// Ends a task that was cancelled along with another one.
-  private mutating func finishAlong(_ slot: Int, at date: Date, _ retains: Bool) {
+  private mutating func endCancelled(_ slot: Int, at date: Date, _ retains: Bool) {
     guard retains else {
       entries[slot].isAwaited = false
       return remove(slot)
@@ -460,7 +462,7 @@ extension TaskTable {
     end(slot, as: .cancelled, at: date)
   }
 
-  // About how many bytes a file takes for a note that another task has failed, and for a cause.
+  // The approximate number of bytes in a file to record another task's failure, and a cause.
   static var failureByteCount: Int { 53 }
   static var causeByteCount: Int { 47 }
 
@@ -475,7 +477,7 @@ extension TaskTable {
   }
 }
 
-/// What the restart of a task that has ended changes for those that wait for it.
+/// The effects of the restart of an ended task on the tasks that wait for it.
 extension TaskTable {
   // MARK: Staging
 
@@ -486,21 +488,21 @@ extension TaskTable {
     }
   }
 
-  /// Takes the unique keys of tasks that a staged restart may restart along with its task.
+  /// Reserves the unique keys of the tasks that a staged restart may restart along with its task.
   ///
-  /// Those that it would restart now take theirs first, so that of two with the same key, one that
-  /// stays as it is does not keep it from the other.
+  /// Tasks that it would restart now come first. Otherwise, a task that is not restarted could take
+  /// a key from one that is.
   ///
-  /// - Returns: The tasks whose keys others have.
+  /// - Returns: The tasks whose keys belong to others.
   mutating func takeKeysAgain(_ others: [Int], restartedAlong slot: Int) -> [TaskID] {
     guard others.contains(where: { entries[$0].record.uniqueKey != nil }) else { return [] }
     takeKeysInOrder(restartedAlong: slot)
     return others.filter { !takeKeyAgain($0) }.map { entries[$0].id }
   }
 
-  /// Takes the unique keys of the tasks that the restart of another one would restart now.
+  /// Reserves the unique keys of the tasks that another task's restart would restart now.
   ///
-  /// Those whose cause it is go first, then those whose cause one of these is, and so on.
+  /// Tasks that it caused to be cancelled come first, then the tasks caused by those, and so on.
   private mutating func takeKeysInOrder(restartedAlong slot: Int) {
     var restarted: Set<TaskID> = [entries[slot].id]
     var causes: [Int: TaskID?] = [:]
@@ -526,8 +528,8 @@ extension TaskTable {
 
   // MARK: Committing
 
-  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts
-  /// those that were cancelled along with it.
+  /// Records that an ended task waits again in the tasks that wait for it, and restarts those that
+  /// were cancelled along with it.
   mutating func restartForOthers(
     _ slot: Int,
     availableDate: Date,
@@ -567,7 +569,7 @@ extension TaskTable {
       && entries[slot].record.dependencies.cause == entries[other].id
   }
 
-  /// Counts for the tasks that wait for a task that it has not ended any more.
+  /// Counts an ended task as unfinished again in the tasks that wait for it.
   private mutating func reopen(_ slot: Int) {
     let (id, state) = (entries[slot].id, entries[slot].record.state)
     let follower = follower(of: slot)

@@ -4,25 +4,25 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Unique keys: who holds one, who comes next, and what that means for a new task.
+/// Unique keys: the holder, the successor, and their effect on a new task.
 extension TaskTable {
-  /// What becomes of a new task with a unique key.
+  /// The decision about a new task with a unique key.
   private enum KeyDecision {
     case add(UniqueKeyRole)
-    /// The task of this slot takes the new one over.
+    /// The task of this slot takes over the new one.
     case replace(Int)
-    /// The task of this slot is returned in place of the new one.
+    /// The task of this slot is returned instead of the new one.
     case duplicate(Int)
-    /// It is not known yet what becomes of the task of this slot.
+    /// The future of the task of this slot is still undecided.
     case busy(Int)
   }
 
   // MARK: Staging
 
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
-    // `insertAtOnce(_:)` says the same.
+    // Keep this consistent with `insertAtOnce(_:)`.
     if let slot = slot(of: record.id) {
-      // One that is being stored is not stored yet.
+      // A task that is still being stored does not count as stored.
       let isThere = entries[slot].place != .staged && record.isStored(as: entries[slot].record)
       return isThere ? .sentBefore : .identityTaken
     }
@@ -39,7 +39,7 @@ extension TaskTable {
     switch decision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
-      // In this order, as the new task holds one of them if that follows it.
+      // The order matters: the new task may bind one of these tasks if it follows it.
       let (others, slot) = (displace(role, key, for: record), insertNewEntry(of: record))
       take(role, key, slot)
       let isNext = role == .successor
@@ -54,7 +54,7 @@ extension TaskTable {
     }
   }
 
-  /// Inserts a task without a unique key, as staging and committing it would in more time.
+  /// Inserts a task without a unique key; faster than staging and committing it.
   mutating func insertAtOnce(_ record: TaskRecord) -> ChangeOutcome {
     guard slot(of: record.id) == nil, !record.hasPrerequisites else {
       return commit(stageInsertion(of: record, .keep))
@@ -96,21 +96,22 @@ extension TaskTable {
       return .add(.successor)
     }
     if policy == .keep { return .duplicate(last) }
-    // What it has begun must not go on with another payload.
+    // The work that it has started must not continue with another payload.
     if roles.successor == nil, entries[last].remembers { return .add(.successor) }
     return isInDoubt(last) ? .busy(last) : .replace(last)
   }
 
-  /// Returns whether a new task counts as the one of this slot, even if that one runs or succeeded.
+  /// Returns whether a new task duplicates the one of this slot, even if that one runs or
+  /// succeeded.
   private func isSame(_ slot: Int, _ new: TaskRecord) -> Bool {
     entries[slot].record.standsForOthers(on: new.createdDate)
   }
 
-  /// Stages the retry of a task, whose successor takes its place if it has one.
+  /// Stages the retry of a task, or its replacement by its successor.
   mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
     // If another change to the successor is staged, or it will have expired, both tasks wait. If
-    // others wait for the holder, it stays, so that they wait for what they named. If it remembers
-    // something, it stays to end what it has begun.
+    // others wait for the holder, it stays, so that they wait for the task that they named. If it
+    // remembers something, it stays to finish the work that it started.
     guard let slot, !concernsOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
       !entries[successor].isBound, !entries[successor].record.hasExpired(by: date)
@@ -133,8 +134,8 @@ extension TaskTable {
 
   /// Stages the restart of a task.
   ///
-  /// `excluded` are the tasks that a line of the file says were not restarted along with it; it is
-  /// `nil` if the table decides.
+  /// `excluded` contains the tasks that were not restarted along with it according to a line of the
+  /// file; it is `nil` if the table decides.
   mutating func stageRestart(
     _ change: TaskChange,
     of slot: Int?,
@@ -148,7 +149,7 @@ extension TaskTable {
     return stageForOthers(change, of: slot, excluding: excluded)
   }
 
-  /// Takes the role of the holder for a task that has none, if it has a key that is free.
+  /// Makes a task without a role the holder of its key, if it has one and the key is free.
   ///
   /// - Returns: `false` if another task has a role.
   mutating func takeKeyAgain(_ slot: Int) -> Bool {
@@ -161,7 +162,7 @@ extension TaskTable {
     return other == slot
   }
 
-  /// Gives up the role that staging has taken for a task that had none.
+  /// Releases the role that staging took for a task without one.
   mutating func giveUpRole(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey, entries[slot].record.keyRole == nil,
       keys[key, nameLane(of: slot)].holder == slot
@@ -169,7 +170,7 @@ extension TaskTable {
     keys[key, nameLane(of: slot)].holder = nil
   }
 
-  /// Returns what staging has decided about a change, if a file must say so.
+  /// Returns the decision of staging about a change, if the file must record it.
   func decision(on staged: StagedChange) -> Decision? {
     switch staged.effect {
     case .insertion(_, let isSuccessor, _): isSuccessor ? .addition(.successor) : nil
@@ -185,7 +186,7 @@ extension TaskTable {
     excluded.isEmpty ? nil : .restart(excluding: excluded)
   }
 
-  /// The lane that stands for the name of a task.
+  /// The lane that represents the name of a task.
   func nameLane(of slot: Int) -> Int { lanes[entries[slot].lane].main }
 
   // MARK: Roles
@@ -199,7 +200,7 @@ extension TaskTable {
     }
   }
 
-  /// Makes a successor the holder if there is none any more.
+  /// Makes a successor the holder if there is no longer one.
   mutating func takeFreeRole(_ slot: Int) {
     guard entries[slot].record.keyRole == .successor, let key = entries[slot].record.uniqueKey,
       keys[key, nameLane(of: slot)].holder == nil
@@ -210,19 +211,19 @@ extension TaskTable {
   private mutating func promote(_ slot: Int, _ key: String) {
     keys[key, nameLane(of: slot)].successor = nil
     take(.holder, key, slot)
-    // A task that a staged change holds is lined up if that change is rolled back.
+    // A task that a staged change reserves is lined up if that change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
     if entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
-  /// Makes each successor without a holder the holder.
+  /// Promotes each successor without a holder to the holder.
   ///
-  /// There is one only in a file that has lost lines, or that another program has written.
+  /// Such successors exist only in a file that has lost lines, or that another program has written.
   mutating func promoteSuccessorsWithoutHolder() {
     for (key, successor) in keys.successorsWithoutHolder { promote(successor, key) }
   }
 
-  /// Takes the role from a task that ends or leaves, and gives it to its successor.
+  /// Removes the role of a task that ends or leaves, and promotes its successor.
   mutating func leaveRole(_ slot: Int) {
     guard entries[slot].record.keyRole != nil, let key = entries[slot].record.uniqueKey else {
       return
@@ -231,11 +232,11 @@ extension TaskTable {
     let lane = nameLane(of: slot)
     if keys[key, lane].successor == slot { return keys[key, lane].successor = nil }
     keys[key, lane].holder = nil
-    // A successor that is not committed yet takes the role when it is.
+    // A successor whose insertion is not committed yet takes the role at its commit.
     if let next = keys[key, lane].successor, entries[next].place != .staged { promote(next, key) }
   }
 
-  /// Takes note that a task has ended, and is retained.
+  /// Records that a task has ended, and is retained.
   mutating func retainKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
@@ -243,7 +244,7 @@ extension TaskTable {
     noteRecent(slot, key)
   }
 
-  /// Takes note that a task with a key has succeeded, if no other is added for a while.
+  /// Records that a task with a key has succeeded, if it prevents duplicates for a while.
   mutating func noteRecent(_ slot: Int, _ key: String) {
     guard isRecent(slot) else { return }
     let lane = nameLane(of: slot)
@@ -259,7 +260,7 @@ extension TaskTable {
     entries[slot].record.state == .succeeded && entries[slot].record.uniqueUntil != nil
   }
 
-  /// Returns whether a task stands for its key for a shorter time than another.
+  /// Returns whether a task prevents duplicates for a shorter time than another.
   private func isBefore(_ slot: Int, _ other: Int) -> Bool {
     let (left, right) = (entries[slot].record, entries[other].record)
     if left.uniqueUntil != right.uniqueUntil {
@@ -275,7 +276,7 @@ extension TaskTable {
     take(.holder, key, slot)
   }
 
-  /// Forgets a task that leaves the table.
+  /// Removes a task that leaves the table.
   mutating func forgetKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { return leaveRole(slot) }
@@ -290,7 +291,7 @@ extension TaskTable {
     keys[key, lane].recent = keys.lessRecent(key, lane).filter(isRecent).max { isBefore($0, $1) }
   }
 
-  /// Takes the key from a task without ending it, as earlier versions did.
+  /// Removes the key of a task without ending the task, as earlier versions did.
   mutating func loseKey(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
@@ -299,12 +300,11 @@ extension TaskTable {
   }
 }
 
-/// Tasks that have expired, and lose their roles for a unique key to a new task.
+/// Expired tasks, which lose their roles for a unique key to a new task.
 extension TaskTable {
-  /// Returns whether a task that has a role can't be performed any more on a date.
+  /// Returns whether a task with a role has expired by a date, so that it won't be performed.
   ///
-  /// A task that is being changed may have another expiry date afterwards, so it counts as one that
-  /// can.
+  /// A task that is being changed may get another expiry date, so it counts as not expired.
   private func hasExpired(_ slot: Int, by date: Date) -> Bool {
     entries[slot].record.hasExpired(by: date) && entries[slot].record.state != .running
       && !isInDoubt(slot)
@@ -321,7 +321,7 @@ extension TaskTable {
     return roles
   }
 
-  /// Frees a role for a new task, if expired tasks have it.
+  /// Makes a role available for a new task, if expired tasks have it.
   ///
   /// They are reserved, and lose their roles when the insertion is committed.
   mutating func displace(_ role: UniqueKeyRole, _ key: String, for record: TaskRecord) -> [Int] {
@@ -338,23 +338,23 @@ extension TaskTable {
     return others
   }
 
-  /// Takes the role from a displaced task, when the new one is stored.
+  /// Removes the role of a displaced task, after the new one is stored.
   mutating func loseRole(_ slot: Int) {
     entries[slot].record.keyRole = nil
     setFree(slot)
   }
 
-  /// Gives a displaced task its role again, when the new one is not stored.
+  /// Restores the role of a displaced task, if the new one is not stored.
   mutating func regainRole(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     keys.removeWithoutRole(slot, key)
     setRole(of: slot, to: slot)
     setFree(slot)
-    // The holder may have ended since.
+    // The holder may have ended in the meantime.
     takeFreeRole(slot)
   }
 
-  /// Sets which task has the role of a task.
+  /// Makes another task, or none, the owner of a task's role.
   private mutating func setRole(of slot: Int, to other: Int?) {
     guard let key = entries[slot].record.uniqueKey else { return }
     switch entries[slot].record.keyRole {
@@ -377,35 +377,35 @@ extension TaskTable {
 
 /// The slots of the tasks that have each unique key.
 ///
-/// A key belongs to a name, which is given by its lane. Of one key and one name, at most one task
-/// is the holder, and one the successor. Tasks that have ended have no role, but are found by their
-/// keys. A role is taken when a change is staged.
+/// A key belongs to a name, which is identified by its lane. For one key and one name, at most one
+/// task is the holder, and one the successor. Ended tasks have no role, but are found by their
+/// keys. A role is assigned when a change is staged.
 struct UniqueKeys: Sendable {
-  /// The tasks of one key and one name with a role.
+  /// The tasks with a role for one key and one name.
   struct Roles: Sendable {
     let lane: Int
     var holder: Int?
     var successor: Int?
-    /// The task that succeeded last, of those after which no other is added for a while.
+    /// Of the succeeded tasks that still prevent duplicates, the one that does so longest.
     var recent: Int?
 
-    /// The task that waits, or else the one that is performed.
+    /// The successor or, if there is none, the holder.
     var last: Int? { successor ?? holder }
     var isEmpty: Bool { holder == nil && successor == nil && recent == nil }
   }
 
   /// The tasks of one key.
   private struct Tasks: Sendable {
-    // Most keys belong to one name, so only the others need a dictionary.
+    // Most keys belong to a single name, so only other names need a dictionary.
     private var first: Roles
-    /// By their lanes; none has the lane of the first.
+    /// The roles for other lanes than that of `first`.
     private var others: [Int: Roles] = [:]
 
     init(_ first: Roles) { self.first = first }
 
     var isEmpty: Bool { first.isEmpty && others.isEmpty }
 
-    /// The roles for each name; O(1) until they are looked at.
+    /// The roles for each name; O(1) until they are read.
     var all: some Collection<Roles> {
       [[first.lane: first], others].lazy.flatMap(\.values).filter { !$0.isEmpty }
     }
@@ -425,9 +425,9 @@ struct UniqueKeys: Sendable {
   private var tasks: [ExactText: Tasks] = [:]
   /// The tasks of each key that have no role.
   private(set) var withoutRole: [ExactText: Set<Int>] = [:]
-  /// The tasks of which one is the recent one of its key and name when that one leaves.
+  /// The candidates to become the recent task of a key and name when the present one leaves.
   ///
-  /// The recent one may be among them.
+  /// The recent task may be one of them.
   private var lessRecent: [KeyOfName: Set<Int>] = [:]
 
   private struct KeyOfName: Hashable {
@@ -438,7 +438,8 @@ struct UniqueKeys: Sendable {
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
     get { tasks[ExactText(key)]?[lane] ?? Roles(lane: lane) }
-    // In place, as the tasks of many names may share a key; and so the key is hashed once.
+    // In place, because the tasks of many names may share a key; this also hashes the key only
+    // once.
     _modify {
       let key = ExactText(key)
       if let index = tasks.index(forKey: key) {
@@ -458,7 +459,7 @@ struct UniqueKeys: Sendable {
     (tasks[ExactText(key)] ?? Tasks(Roles(lane: 0))).all
   }
 
-  /// The keys for which a task has a role, or stands for new ones.
+  /// The keys that have a task with a role, or a recent task.
   var keys: [String] { tasks.keys.map(\.text) }
 
   /// The successors whose key has no holder, each with its key.
@@ -478,7 +479,7 @@ struct UniqueKeys: Sendable {
     }
   }
 
-  /// Notes that a task with a key has no role, or will have none if what is staged is stored.
+  /// Records that a task with a key has no role, or will have none if a staged change is stored.
   mutating func addWithoutRole(_ slot: Int, _ key: String) {
     withoutRole[ExactText(key), default: []].insert(slot)
   }
@@ -489,7 +490,7 @@ struct UniqueKeys: Sendable {
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }
 
-  /// The tasks of which one is the recent one of a key and a name when that one leaves.
+  /// The candidates to become the recent task of a key and a name when the present one leaves.
   func lessRecent(_ key: String, _ lane: Int) -> Set<Int> {
     lessRecent[KeyOfName(key: ExactText(key), lane: lane)] ?? []
   }

@@ -1,15 +1,15 @@
 /// Order keys: of the tasks with one key, only the head is handed out.
 extension TaskTable {
-  /// Gives a new task its place among those with its order key.
+  /// Sets a new task's position among the tasks with its order key.
   ///
-  /// `number` is the place that it had in another table; `nil` stands for the last place.
+  /// `number` is its position in another table; `nil` means the last position.
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
     guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
     if let number { noteNumber(number) }
   }
 
-  /// Adds a task that has not ended, or holds up others, to those with its order key.
+  /// Adds a task that has not ended, or that holds up others, to the line of its order key.
   mutating func joinOrder(_ slot: Int) {
     guard !entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     entries[slot].isOrdered = true
@@ -18,7 +18,7 @@ extension TaskTable {
     settleHead(of: key)
   }
 
-  /// Removes a task from those with its order key; if it was the head, the next one is.
+  /// Removes a task from the line of its order key; if it was the head, the next one becomes it.
   mutating func leaveOrder(_ slot: Int) {
     guard entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     let node = orderNode(of: slot)
@@ -29,22 +29,22 @@ extension TaskTable {
 
   /// Makes the first task with a key the head, unless another one is running.
   ///
-  /// The first one may have come back: a task that is restarted has the place that it had.
+  /// The first task may have been restarted: it returns to its previous position.
   mutating func settleHead(of key: OrderKeys.Key) {
-    // Most of the time this is known without a look at the key.
+    // Usually, this is known without a look-up of the key.
     guard !order.areSettled, let head = order.head(of: key),
       entries[head.slot].record.state != .running,
       let first = order.makeFirstHead(of: key)
     else { return }
-    stepBack(head.slot)
+    demoteHead(head.slot)
     becomeHead(first.slot)
   }
 
-  /// Returns whether a task that is held up by another one may have been begun.
+  /// Returns whether a task that is held up by another one may have started.
   ///
-  /// It may if no other one with its order key runs: the one that comes first may have been
-  /// restarted since. So may those that it waits for, but only if it has begun before: `isRestored`
-  /// says so.
+  /// If no other task with its order key runs, it may have: the first task may have been restarted
+  /// since. The tasks that it waits for may have been restarted too, but only if it started before
+  /// that, which `isRestored` indicates.
   func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
     let waits = entries[slot].waitsForOthers
     guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
@@ -53,24 +53,24 @@ extension TaskTable {
     return entries[head.slot].record.state != .running
   }
 
-  /// Makes a task the head that runs.
+  /// Makes a running task the head.
   mutating func makeHead(_ slot: Int) {
     guard entries[slot].isBehindHead, let key = orderKey(of: slot),
       let head = order.head(of: key)
     else { return }
     order.makeHead(orderNode(of: slot), of: key)
     entries[slot].isBehindHead = false
-    stepBack(head.slot)
+    demoteHead(head.slot)
   }
 
-  private mutating func stepBack(_ slot: Int) {
+  private mutating func demoteHead(_ slot: Int) {
     entries[slot].isBehindHead = true
     if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
   private mutating func becomeHead(_ slot: Int) {
     entries[slot].isBehindHead = false
-    // A task that a staged change holds is lined up if that change is rolled back.
+    // A task that a staged change reserves is lined up if that change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }
 
@@ -84,19 +84,19 @@ extension TaskTable {
   }
 }
 
-/// The tasks with each order key that have not ended, in the order of their insertion.
+/// The unfinished tasks with each order key, in the order of their insertion.
 ///
-/// Of each key, one task is the head: it may be performed. It is the first one, or the one that
-/// runs since before an earlier one was restarted. Tasks that have ended and hold up others count,
-/// too.
+/// One task of each key is the head, which may be performed. It is the first task, or a task that
+/// was already running when an earlier one was restarted. Ended tasks that hold up others are
+/// included.
 struct OrderKeys: Sendable {
-  /// The tasks of one key; the position of a node is the task's number in the order.
+  /// The tasks of one key; the position of a node is the task's order number.
   private struct Line: Sendable {
     var head: TaskTable.Node
     var others = OrderedLine<TaskTable.Node>()
   }
 
-  /// A key of the tasks in one queue, which is given by its number.
+  /// An order key in one queue, which is identified by its number.
   struct Key: Hashable, Sendable {
     let queue: Int
     let text: ExactText
@@ -123,7 +123,7 @@ struct OrderKeys: Sendable {
     queues.indices.flatMap { queue in queues[queue].keys.map { Key(queue: queue, text: $0) } }
   }
 
-  /// The task that may be performed.
+  /// The only task of the key that may be performed.
   func head(of key: Key) -> TaskTable.Node? { self[key]?.head }
 
   /// The tasks behind the head, in order.
@@ -171,7 +171,7 @@ struct OrderKeys: Sendable {
 
   /// Makes the first task the head.
   ///
-  /// - Returns: The new head, if that was another task before.
+  /// - Returns: The new head, if the head changed.
   mutating func makeFirstHead(of key: Key) -> TaskTable.Node? {
     unsettled.remove(key)
     guard let head = self[key]?.head, let first = self[key]?.others.first, first < head else {
@@ -181,7 +181,7 @@ struct OrderKeys: Sendable {
     return first
   }
 
-  /// Makes a task the head that is not.
+  /// Makes a task the head, if it is not.
   mutating func makeHead(_ node: TaskTable.Node, of key: Key) {
     guard let head = self[key]?.head, self[key]?.others.remove(node) == true else { return }
     self[key]?.others.insert(head)

@@ -1,15 +1,15 @@
-/// The tasks of each name that are ready or parked, and the order of the names.
+/// The ready and the parked tasks of each name, and the order of the names.
 ///
-/// A claim takes tasks from the first lane that has room, however many names there are. The tasks
-/// of a name that have conditions are in lanes of their own, one for each set of conditions. Such a
-/// lane shares the room of the name's main lane.
+/// A claim takes tasks from the first lane with quota left, however many names there are. The tasks
+/// of a name that have conditions are in separate lanes, one for each set of conditions. Such a
+/// lane shares the quota of the name's main lane.
 struct Lanes: Sendable {
-  /// The tasks of one name that are ready, or of those that have the same conditions.
+  /// The ready tasks of one name that have the same conditions.
   struct Lane: Sendable {
     private let comparedName: ComparedText
     /// The conditions of the tasks.
     fileprivate(set) var conditions: Set<TaskCondition> = []
-    /// The lane of the tasks of this name that have no conditions; this one if it is that lane.
+    /// The lane of this name's tasks without conditions; this lane itself if it is that one.
     fileprivate(set) var main: Int
     /// In a main lane, the other lanes of the name.
     fileprivate var variants: [Int] = []
@@ -18,14 +18,14 @@ struct Lanes: Sendable {
     fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
-    /// How many tasks have the name, in any state; a lane without tasks is free.
+    /// The number of tasks with the name, in any state; a lane without tasks is free.
     ///
-    /// In a lane that is not the main one, those with the same conditions.
+    /// In a lane that is not the main one, the number of tasks with the same conditions.
     fileprivate(set) var taskCount = 0
-    /// The lane's place in the ranking: its first ready task; `nil` if it is not in the ranking.
+    /// The first ready task, by which the lane is ranked; `nil` if it is not in the ranking.
     fileprivate var rank: TaskTable.ReadyNode?
-    /// How many more tasks of the lane the search with this number may take.
-    fileprivate var room = (search: UInt64(0), count: 0)
+    /// The lane's remaining quota in search number `search`.
+    fileprivate var quota = (search: UInt64(0), count: 0)
 
     fileprivate init(name: String, main: Int) {
       comparedName = ComparedText(name)
@@ -44,12 +44,12 @@ struct Lanes: Sendable {
     fileprivate(set) var indices: [ExactText: Int] = [:]
     /// The lanes with ready tasks, ordered by their first ready tasks.
     fileprivate(set) var ranking = OrderedLine<TaskTable.RankedLane>()
-    /// How many tasks are in the queue, by state; not counted for the queue without a name.
+    /// The number of the queue's tasks by state; not counted for the unnamed queue.
     var stateCounts = StateCounts()
   }
 
   private(set) var all: [Lane] = []
-  /// The queues by number: the one without a name, and each other one that has ever had a task.
+  /// The queues by number: the unnamed one, and each other one that has ever had a task.
   var queues = [Queue()]
   private var queueNumbers: [ExactText: Int] = [:]
   private var free: [Int] = []
@@ -61,7 +61,7 @@ struct Lanes: Sendable {
 
   // MARK: Names
 
-  /// Whether any task is in a queue that has a name, or was.
+  /// Whether any queue with a name has ever had a task.
   var haveNamedQueues: Bool { queues.count > 1 }
 
   /// The number of a queue; `nil` if it has never had a task.
@@ -81,7 +81,7 @@ struct Lanes: Sendable {
     _ conditions: Set<TaskCondition> = []
   ) -> Int {
     let queue = enterQueue(queueName)
-    // Most tasks have the same name as the one before.
+    // Most tasks have the same name as the previous one.
     let isLast = last < all.count && all[last].taskCount > 0 && all[last].queue == queue
     let isAgain = isLast && all[last].hasName(name)
     let lane =
@@ -122,7 +122,7 @@ struct Lanes: Sendable {
     number(ofQueue: queue).flatMap { queues[$0].indices[ExactText(name)] }
   }
 
-  /// Counts one task less in a lane.
+  /// Subtracts one task from the count of a lane.
   mutating func leave(_ lane: Int) {
     let main = all[lane].main
     if main != lane { leaveVariant(lane, of: main) }
@@ -144,7 +144,7 @@ struct Lanes: Sendable {
     free.append(lane)
   }
 
-  /// Returns whether a task requires a condition that is not among these.
+  /// Returns whether any task requires a condition that is not among these.
   func require(beyond conditions: Set<TaskCondition>) -> Bool {
     all.contains { !$0.conditions.isEmpty && !$0.conditions.isSubset(of: conditions) }
   }
@@ -156,7 +156,7 @@ struct Lanes: Sendable {
     if all[lane].rank.map({ node < $0 }) ?? true { rank(lane) }
   }
 
-  /// - Returns: Whether the task was there.
+  /// - Returns: Whether the task was in the lane.
   mutating func removeReady(_ node: TaskTable.ReadyNode, from lane: Int) -> Bool {
     let wasThere = all[lane].ready.remove(node)
     if all[lane].rank == node { rank(lane) }
@@ -167,17 +167,17 @@ struct Lanes: Sendable {
     all[all[lane].main].parked.insert(node)
   }
 
-  /// - Returns: Whether the task was there.
+  /// - Returns: Whether the task was in the lane.
   mutating func removeParked(_ node: TaskTable.Node, from lane: Int) -> Bool {
     all[all[lane].main].parked.remove(node)
   }
 
-  /// The parked task of a name in a queue that comes first.
+  /// The first parked task of a name in a queue.
   func firstParked(of name: String, in queue: String) -> TaskTable.Node? {
     lane(of: name, in: queue).flatMap { all[$0].parked.first }
   }
 
-  /// Moves a lane in the ranking to where its first ready task belongs.
+  /// Moves a lane to the position of its first ready task in the ranking.
   private mutating func rank(_ lane: Int) {
     let first = all[lane].ready.first
     guard all[lane].rank != first else { return }
@@ -195,21 +195,21 @@ struct Lanes: Sendable {
 extension Lanes {
   /// A claim's search for ready tasks, in order.
   ///
-  /// Usually it goes through the ranking. If the request lists fewer than half as many names as
-  /// have ready tasks, and allows no others, it looks each of its names up instead.
+  /// Usually it follows the ranking. If the request lists fewer than half as many names as have
+  /// ready tasks, and allows no others, it looks up each of its names instead.
   struct Search: Sendable {
     fileprivate let request: ClaimRequest
     fileprivate let number: UInt64
     fileprivate let queue: Int
-    /// The lanes of the request's names, if the search looks its names up.
+    /// The lanes of the request's names, if the search looks them up.
     fileprivate var listed: OrderedLine<TaskTable.RankedLane>?
-    /// The lanes without room, which are out of the ranking until the search ends.
-    fileprivate var withoutRoom: [TaskTable.RankedLane] = []
+    /// The lanes without quota left, which are removed from the ranking until the search ends.
+    fileprivate var exhausted: [TaskTable.RankedLane] = []
   }
 
   mutating func beginSearch(_ request: ClaimRequest, in queue: Int) -> Search {
     searchCount += 1
-    // Made in one step, because changing it later would copy it.
+    // Initialized in one step, because changing it later would copy it.
     return Search(
       request: request,
       number: searchCount,
@@ -218,7 +218,7 @@ extension Lanes {
     )
   }
 
-  /// Returns the lanes of the request's names, if a search looks its names up.
+  /// Returns the lanes of the request's names, if a search looks them up.
   private func lanesToLookUp(
     _ request: ClaimRequest,
     in queue: Int
@@ -237,36 +237,36 @@ extension Lanes {
     return listed
   }
 
-  /// Returns the lane with room whose first ready task comes first.
+  /// Returns the lane whose first ready task comes first, of those with quota left.
   mutating func nextLane(in search: inout Search) -> Int? {
     if search.listed != nil {
       while let top = search.listed?.first {
-        if hasRoom(top.lane, in: search) { return top.lane }
+        if hasQuota(top.lane, in: search) { return top.lane }
         search.listed?.popFirst()
       }
       return nil
     }
     while let top = queues[search.queue].ranking.first {
-      if hasRoom(top.lane, in: search) { return top.lane }
+      if hasQuota(top.lane, in: search) { return top.lane }
       queues[search.queue].ranking.popFirst()
-      search.withoutRoom.append(top)
+      search.exhausted.append(top)
     }
     return nil
   }
 
-  /// The slot of the first ready task of the lane that `nextLane(in:)` has returned.
+  /// The slot of the first ready task of the lane that `nextLane(in:)` returned.
   func first(of lane: Int) -> Int {
     guard let first = all[lane].rank else {
-      preconditionFailure("a lane without ready tasks stood in the ranking")
+      preconditionFailure("the ranking contains a lane without ready tasks")
     }
     return first.node.slot
   }
 
-  /// Takes the first ready task of the lane that `nextLane(in:)` has returned.
-  mutating func takeFirst(of lane: Int, in search: inout Search, usesRoom: Bool) {
+  /// Removes the first ready task of the lane that `nextLane(in:)` returned.
+  mutating func takeFirst(of lane: Int, in search: inout Search, usesQuota: Bool) {
     all[lane].ready.popFirst()
     rank(lane)
-    if usesRoom { all[all[lane].main].room.count -= 1 }
+    if usesQuota { all[all[lane].main].quota.count -= 1 }
     if search.listed != nil {
       search.listed?.popFirst()
       if let next = all[lane].ready.first {
@@ -276,23 +276,23 @@ extension Lanes {
   }
 
   mutating func end(_ search: Search) {
-    for lane in search.withoutRoom { queues[search.queue].ranking.insert(lane) }
+    for lane in search.exhausted { queues[search.queue].ranking.insert(lane) }
   }
 
   /// Returns whether this search may take a task of the lane; looks its name up once.
-  private mutating func hasRoom(_ lane: Int, in search: Search) -> Bool {
+  private mutating func hasQuota(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
-    if all[main].room.search != search.number {
-      all[main].room = (search.number, room(of: main, for: search.request))
+    if all[main].quota.search != search.number {
+      all[main].quota = (search.number, quota(of: main, for: search.request))
     }
-    guard all[main].room.count > 0 else { return false }
+    guard all[main].quota.count > 0 else { return false }
     return lane == main || all[lane].conditions.isSubset(of: search.request.conditions)
   }
 
-  private func room(of main: Int, for request: ClaimRequest) -> Int {
-    // To compare a name with few others takes less time than to find it by its hash.
+  private func quota(of main: Int, for request: ClaimRequest) -> Int {
+    // Comparing a name with a few others takes less time than finding it by its hash.
     guard request.names.count <= 4 else { return request.room(for: all[main].name) }
-    for (name, room) in request.names where all[main].hasName(name) { return room }
+    for (name, quota) in request.names where all[main].hasName(name) { return quota }
     return request.otherNames
   }
 }

@@ -4,12 +4,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The lines: each holds the tasks that are at rest in one way, once and in order.
+/// The lines of tasks that are not running. Each task is in at most one line, in order.
 ///
-/// A task that a staged change holds leaves the line of waiting or ready tasks, so that a claim
-/// finds only tasks that it may take. It stays in the line of parked or ended tasks.
+/// A task that a staged change reserves leaves the line of waiting or ready tasks, so that a claim
+/// finds only tasks that it may lease. It stays in the line of parked or ended tasks.
 extension TaskTable {
-  /// Moves a task to the end of the line where its state and date put it.
+  /// Moves a task to the end of the line for its state and date.
   mutating func lineUpAnew(_ slot: Int) {
     leaveLine(slot)
     entries[slot].position = nextNumber()
@@ -18,15 +18,15 @@ extension TaskTable {
 
   /// Moves a task to the end of its line.
   ///
-  /// If a staged change holds the task, it enters the line when that change is committed or rolled
-  /// back.
+  /// If a staged change reserves the task, it enters the line when that change is committed or
+  /// rolled back.
   mutating func lineUpAnewWhenFree(_ slot: Int) {
     guard entries[slot].isReserved else { return lineUpAnew(slot) }
     entries[slot].position = nextNumber()
     setPlace(.waiting, of: slot)
   }
 
-  /// Puts a task in the line where its state and date put it, at its present position.
+  /// Puts a task in the line for its state and date, at its present position.
   mutating func lineUp(_ slot: Int) {
     leaveLine(slot)
     enterLine(slot)
@@ -70,16 +70,16 @@ extension TaskTable {
     entries[slot].isInLine = true
   }
 
-  /// Takes a task out of its line, if it stands in one.
+  /// Removes a task from its line, if it is in one.
   ///
-  /// Call this before the task's state, date or position changes, because the line finds it by
-  /// them.
+  /// Call this before the task's state, date or position changes, because the line finds the task
+  /// by them.
   @inline(__always)
   mutating func leaveLine(_ slot: Int) {
-    if entries[slot].isInLine { takeOutOfLine(slot) }
+    if entries[slot].isInLine { removeFromLine(slot) }
   }
 
-  private mutating func takeOutOfLine(_ slot: Int) {
+  private mutating func removeFromLine(_ slot: Int) {
     entries[slot].isInLine = false
     let (node, lane) = (node(of: slot), entries[slot].lane)
     let wasThere: Bool
@@ -99,7 +99,7 @@ extension TaskTable {
     precondition(wasThere, "a task was changed before it left its line")
   }
 
-  // These are inlined, because for a call that only reads, the caller copies the whole table's
+  // These are inlined, because for a call that only reads, the caller would copy all of the table's
   // variables: hundreds of bytes.
 
   @inline(__always)
@@ -125,15 +125,15 @@ extension TaskTable {
 extension TaskTable {
   /// Leases the first tasks.
   ///
-  /// O(log n) for each task, however many names the request lists. A ready task that comes first in
-  /// its line, and is available only later, costs as much: it waits again. Each name that has ready
-  /// tasks and no room costs one more look if it comes before others. If the request lists fewer
-  /// than half as many names as have ready tasks, and allows no others, each of its names costs one
-  /// look instead.
+  /// O(log n) for each task, however many names the request lists. A ready task at the front of its
+  /// line that is not available yet costs the same: it waits again. Each name with ready tasks but
+  /// no quota costs one more look-up if it comes before others. If the request lists fewer than
+  /// half as many names as have ready tasks, and allows no others, each of its names costs one
+  /// look-up instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
     guard let queue = lanes.number(ofQueue: request.queue) else {
-      // It has never had a task.
+      // The queue has never had a task.
       return Claim(tasks: [], nextDate: nil)
     }
     var tasks: [ClaimedTask] = []
@@ -145,9 +145,9 @@ extension TaskTable {
       if isDue, tasks.count >= request.limit {
         leavesMore = true
       } else {
-        lanes.takeFirst(of: lane, in: &search, usesRoom: isDue)
+        lanes.takeFirst(of: lane, in: &search, usesQuota: isDue)
         entries[slot].isInLine = false
-        // It became ready by a later date, and the clock has gone back since.
+        // It became ready by a later date, and the clock has gone back since then.
         if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
       }
     }
@@ -229,25 +229,25 @@ extension TaskTable {
 
 /// The retained tasks of each queue and each state, in the order in which they ended.
 ///
-/// The queues are given by their numbers.
-/// Those that no pruning may remove yet are apart, so that a pruning need not visit them.
+/// The queues are identified by their numbers. Tasks that no pruning may remove yet are stored
+/// separately, so that a pruning need not visit them.
 struct EndedTasks: Sendable {
   /// The tasks of one state.
   private struct Line: Sendable {
     var prunable = OrderedLine<TaskTable.Node>()
     /// The tasks that stay until a date, in the order of these dates.
     var staying = OrderedLine<TaskTable.DateNode>()
-    /// The latest date of a pruning: tasks that stay until then became prunable.
+    /// The latest date of a pruning: tasks that stayed until then have become prunable.
     var releaseDate = Date.distantPast
   }
 
   private var lines: [[TaskState: Line]] = []
-  /// How many prunings are staged and not yet committed.
+  /// The number of staged prunings.
   ///
-  /// While there are any, it is not known which ended tasks stay.
+  /// While there are any, it is unknown which ended tasks will stay.
   var stagedPrunes = 0
 
-  /// Adds a task, which stays until a date if one is given.
+  /// Adds a task, which stays until a date, if there is one.
   mutating func insert(_ node: TaskTable.Node, _ state: TaskState, in queue: Int, until date: Date?)
   {
     while lines.count <= queue { lines.append([:]) }
@@ -255,9 +255,9 @@ struct EndedTasks: Sendable {
     lines[queue][state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
   }
 
-  /// Removes a task, which stays until a date if one is given.
+  /// Removes a task, which stays until a date, if there is one.
   ///
-  /// - Returns: Whether the task was there.
+  /// - Returns: Whether it was stored.
   mutating func remove(
     _ node: TaskTable.Node,
     _ state: TaskState,
@@ -279,7 +279,7 @@ struct EndedTasks: Sendable {
 
   // MARK: Pruning
 
-  /// Returns whether tasks became prunable by a later date than this, before the clock went back.
+  /// Returns whether tasks became prunable by a date after `now`, before the clock went back.
   func hasReleased(_ state: TaskState, in queue: Int, after now: Date) -> Bool {
     line(state, in: queue).map { $0.releaseDate > now } ?? false
   }
@@ -289,7 +289,7 @@ struct EndedTasks: Sendable {
     line(state, in: queue)?.prunable.elements() ?? []
   }
 
-  /// Makes the tasks prunable that stay until a date that has come.
+  /// Makes tasks prunable whose date has come.
   mutating func release(_ state: TaskState, in queue: Int, until now: Date) {
     guard queue < lines.count else { return }
     lines[queue][state]?.releaseDate = now
@@ -299,7 +299,7 @@ struct EndedTasks: Sendable {
     }
   }
 
-  /// The task that ended first, of those that a pruning may remove.
+  /// Of the tasks that a pruning may remove, the one that ended first.
   func first(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
     line(state, in: queue)?.prunable.first
   }
@@ -309,7 +309,7 @@ struct EndedTasks: Sendable {
     line(state, in: queue)?.prunable.count ?? 0
   }
 
-  /// All tasks of a state in all queues, in no order.
+  /// All tasks of a state in all queues, in no particular order.
   func nodes(_ state: TaskState) -> [TaskTable.Node] {
     lines.compactMap { $0[state] }.flatMap { line in
       line.prunable.elements() + line.staying.elements().map(\.node)
@@ -318,7 +318,7 @@ struct EndedTasks: Sendable {
 }
 
 extension TaskRecord {
-  /// The date until which no pruning removes the task, which has ended; `nil` if one may.
+  /// The date until which no pruning removes the ended task; `nil` if one may remove it now.
   var prunableDate: Date? {
     holdsUpOthers || presentDependencies?.cause != nil
       ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
@@ -327,8 +327,8 @@ extension TaskRecord {
 
 /// The number of tasks in each state.
 ///
-/// The counts are in an array: every task changes them several times, and hashing a state costs
-/// more.
+/// The counts are in an array: every task changes them several times, and hashing a state is
+/// slower.
 struct StateCounts: Sendable {
   private var counts = Array(repeating: 0, count: TaskState.allCases.count)
 

@@ -4,15 +4,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What tasks remember, and tasks that are suspended.
+/// The values that tasks remember, and suspended tasks.
 extension TaskTable {
-  /// What a task remembers; nothing if it is not in the table.
+  /// Returns the values that a task remembers; an empty memory if the task is not in the table.
   func memory(of id: TaskID) -> TaskMemory {
     guard let slot = slot(of: id), entries[slot].place != .staged else { return TaskMemory() }
     return memories[slot]
   }
 
-  /// The record of a task as callers see it, with the size of what the task remembers.
+  /// Returns the record of a task for callers, which includes the size of its memory.
   @inline(__always)
   func shownRecord(of slot: Int) -> TaskRecord {
     guard entries[slot].remembers else { return entries[slot].record }
@@ -23,16 +23,16 @@ extension TaskTable {
 
   // MARK: Staging
 
-  /// Stages a change to what a claimed task remembers.
+  /// Stages a change to the memory of a claimed task.
   ///
-  /// It does not reserve the task: the changes that are staged after it are committed after it.
+  /// It does not reserve the task: changes that are staged later are also committed later.
   mutating func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
     guard let slot else { return .stale }
     stagedMemories[slot, default: 0] += 1
     return StagedChange(.memory(change))
   }
 
-  /// Takes note that a staged change to what a task remembers is committed, or rolled back.
+  /// Records that a staged change to a task's memory was committed or rolled back.
   mutating func unstageMemory(_ change: TaskChange) {
     guard case .remember(let lease, _, _) = change, let slot = slot(of: lease.id),
       let count = stagedMemories[slot]
@@ -40,23 +40,23 @@ extension TaskTable {
     stagedMemories[slot] = count > 1 ? count - 1 : nil
   }
 
-  /// Returns whether a task remembers something when all staged changes are committed.
+  /// Returns whether a task will remember something after all staged changes are committed.
   ///
-  /// The end of its attempt may be decided before the last step of the attempt is committed.
+  /// The end of its attempt may be staged before the attempt's last step is committed.
   func willRemember(_ slot: Int) -> Bool {
     entries[slot].remembers || stagedMemories[slot] != nil
   }
 
-  /// Stages a completion, if its value is open by now.
+  /// Stages a completion, if its value is open now.
   ///
-  /// It does not reserve the task: the end of an attempt must not be stale because of it. Other
-  /// changes may be committed before it, so the commit looks once more.
+  /// It does not reserve the task, because the end of an attempt must not become stale. Other
+  /// changes may be committed before the completion, so the commit checks again.
   func stageCompletion(_ change: TaskChange) -> StagedChange {
     guard case .complete(let id, let name, _) = change, isOpen(name, of: id) else { return .stale }
     return StagedChange(.memory(change))
   }
 
-  /// Returns whether a task that has not ended remembers a value without bytes under a name.
+  /// Returns whether an unfinished task remembers an open value under a name.
   private func isOpen(_ name: String, of id: TaskID) -> Bool {
     guard let slot = slot(of: id), entries[slot].place != .staged, entries[slot].remembers,
       !entries[slot].record.state.isFinished
@@ -66,9 +66,9 @@ extension TaskTable {
 
   // MARK: Committing
 
-  /// Commits a change to what a task remembers.
+  /// Commits a change to a task's memory.
   ///
-  /// - Returns: Its outcome; `.stale` for a completion that comes too late after all.
+  /// - Returns: The outcome; `.stale` for a completion that came too late.
   mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
     unstageMemory(change)
     switch change {
@@ -83,11 +83,11 @@ extension TaskTable {
       if entries[slot].record.state == .suspended { wake(slot) }
       return .done
     default:
-      preconditionFailure("a change was staged that concerns no memory")
+      preconditionFailure("a change was staged that does not concern a memory")
     }
   }
 
-  /// Sets what a task remembers under a name.
+  /// Sets the value that a task remembers under a name.
   mutating func remember(_ value: [UInt8], _ name: String, _ slot: Int) {
     let old = memories[slot][name]
     memories.change(slot) { $0[name] = value }
@@ -99,7 +99,7 @@ extension TaskTable {
     )
   }
 
-  /// Forgets all that a task remembers.
+  /// Removes everything that a task remembers.
   mutating func forget(_ slot: Int) {
     guard entries[slot].remembers else { return }
     var count = 0
@@ -112,7 +112,7 @@ extension TaskTable {
     entries[slot].remembers = false
   }
 
-  /// About how many bytes a file takes for a value that a task remembers.
+  /// The approximate number of bytes that a remembered value uses in a file.
   static func byteCount(_ name: String, _ value: [UInt8]) -> Int {
     let isText = String(validating: value, as: UTF8.self) != nil
     return JournalLineSize.envelope + name.utf8.count
@@ -120,11 +120,11 @@ extension TaskTable {
   }
 
   private enum JournalLineSize {
-    /// About the length of a line without its name and its value.
+    /// The approximate length of a line without its name and its value.
     static let envelope = 140
   }
 
-  /// Suspends a claimed task, unless what it waits for has come.
+  /// Suspends a claimed task, unless an awaited value has arrived.
   mutating func suspend(
     _ slot: Int,
     until date: Date,
@@ -149,7 +149,7 @@ extension TaskTable {
 
   /// Pauses a task.
   ///
-  /// A suspended one looks again what it waits for when it is resumed.
+  /// A suspended task wakes first, so that it checks its awaited values again when it is resumed.
   mutating func pause(_ slot: Int) {
     changeRecord(of: slot) { record in
       if record.state == .suspended { record.wake() }
@@ -159,18 +159,18 @@ extension TaskTable {
   }
 }
 
-/// What the tasks of a table remember, by their slots.
+/// The memories of a table's tasks, by slot.
 ///
-/// A copy shares its pages, like a ``Slab``, so that a compaction has one for little. Most tasks
-/// remember nothing: a page without memories takes a word.
+/// Copies share pages, like those of a ``Slab``, so that copying for a compaction is cheap. Most
+/// tasks remember nothing: a page without memories uses one word.
 struct TaskMemories: Sendable {
   private static var pageSize: Int { 256 }
 
   private var pages: [[TaskMemory]] = []
-  /// How many tasks of each page remember something.
+  /// The number of tasks with memories in each page.
   private var counts: [Int32] = []
 
-  /// What the task of a slot remembers.
+  /// The values that the task of a slot remembers.
   subscript(slot: Int) -> TaskMemory {
     get {
       let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
@@ -184,17 +184,17 @@ struct TaskMemories: Sendable {
     }
   }
 
-  /// Changes what the task of a slot remembers, in place.
+  /// Changes the memory of a slot's task in place.
   mutating func change(_ slot: Int, _ body: (inout TaskMemory) -> Void) {
     let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
-    makeRoom(for: page)
+    ensureCapacity(for: page)
     if !pages[page][index].isEmpty { counts[page] -= 1 }
     body(&pages[page][index])
     if !pages[page][index].isEmpty { counts[page] += 1 }
     if counts[page] == 0 { pages[page] = [] }
   }
 
-  private mutating func makeRoom(for page: Int) {
+  private mutating func ensureCapacity(for page: Int) {
     if page >= pages.count {
       counts.append(contentsOf: repeatElement(0, count: page + 1 - pages.count))
       pages.append(contentsOf: repeatElement([], count: page + 1 - pages.count))
@@ -205,26 +205,26 @@ struct TaskMemories: Sendable {
   }
 }
 
-/// The values that a store holds under names, and those that staged changes set.
+/// The stored values by name, and the values that staged changes set.
 ///
 /// Changes of one name are committed in the order in which they were staged, and rolled back in the
-/// reverse order. So a change is compared with what the last staged one sets: if that one can't be
-/// written, neither can this one.
+/// reverse order. So a change is compared with the value that the last staged change sets: if that
+/// one can't be written, neither can this one.
 struct StoredValues: Sendable {
   struct Value: Sendable, Equatable {
     var bytes: [UInt8]
-    /// About how many bytes a file takes for the value.
+    /// The approximate number of bytes that the value uses in a file.
     var byteCount = 0
   }
 
   /// The values that are stored.
   private(set) var packed: Set<PackedValue> = []
-  /// What staged changes set, in the order of staging; `nil` for the removal of a value.
+  /// The values that staged changes set, in the order of staging; `nil` for a removal.
   private(set) var staged: [ExactText: [Value?]] = [:]
-  /// About how many bytes a file takes for all values.
+  /// The approximate number of bytes that all values use in a file.
   private(set) var byteCount = 0
 
-  /// How many values are stored.
+  /// The number of stored values.
   var count: Int { packed.count }
 
   /// The bytes that are stored under a name.
@@ -234,9 +234,9 @@ struct StoredValues: Sendable {
     packed.firstIndex(of: PackedValue(named: name)).map { packed[$0].value }
   }
 
-  /// Stages a change, if the bytes under its name are these when all staged changes are stored.
+  /// Stages a change, if the value under its name has these bytes after all staged changes.
   ///
-  /// - Returns: Whether they are.
+  /// - Returns: Whether it has.
   mutating func stage(_ name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
     let present =
       if let last = staged[ExactText(name)]?.last { last } else { committed(name) }
@@ -245,13 +245,13 @@ struct StoredValues: Sendable {
     return true
   }
 
-  /// Notes how many bytes a file takes for what the last staged change of a name sets.
+  /// Records how many bytes the value of a name's last staged change uses in a file.
   mutating func setByteCount(_ count: Int, ofLastStaged name: String) {
     guard let last = staged[ExactText(name)]?.indices.last else { return }
     staged[ExactText(name)]?[last]?.byteCount = count
   }
 
-  /// Stores what the first staged change of a name sets.
+  /// Stores the value of the first staged change of a name.
   mutating func commit(_ name: String) {
     guard let value = takeStaged(name, { $0.removeFirst() }) else {
       preconditionFailure("a change of a value was committed that was not staged")
@@ -272,7 +272,7 @@ struct StoredValues: Sendable {
     return .some(value)
   }
 
-  /// Stores a value, whatever it was before.
+  /// Stores a value, replacing any previous one.
   mutating func set(_ name: String, to value: Value?) {
     byteCount += value?.byteCount ?? 0
     let old =

@@ -82,7 +82,7 @@ import Testing
     }
     #expect(storage.calls.dropFirst(before) == [.synchronize, .close])
     #expect(error?.code == .changed)
-    #expect(error?.message.contains("The store is closed, and has left the file as it is") == true)
+    #expect(error?.message.contains("The store is closed, and did not change the file") == true)
   }
 
   @Test func `closing a store whose file was moved reports where its tasks are`()
@@ -97,7 +97,7 @@ import Testing
       try await executor.run { try await core.close() }
     }
     #expect(error?.code == .displaced)
-    #expect(error?.message.contains("The store is closed, and its tasks are in the file") == true)
+    #expect(error?.message.contains("its tasks are in the original file") == true)
   }
 
   @Test func `a call in a forked child is refused, and doesn't wait for a thread`() async throws {

@@ -107,14 +107,14 @@ import Android
         for attempt in attempts {
           let error = await #expect(throws: JSONFileError.self) { try await attempt() }
           #expect(error?.code == .unsafeFile)
-          #expect(error?.message.contains("jobs.lock, is unfit, as it holds something") == true)
+          #expect(error?.message.contains("jobs.lock, can't be used: it contains") == true)
           #expect(try Data(contentsOf: other) == bytes)
         }
         let refusal = #expect(throws: FileLock.Refusal.self) {
           try FileLock.acquire(forStoreIn: file.path, named: "", isShared: true)
         }
         #expect(refusal?.isHeld == false)
-        #expect(refusal?.reason.contains("jobs.lock, is unfit, as it holds something") == true)
+        #expect(refusal?.reason.contains("jobs.lock, can't be used: it contains") == true)
         #expect(try Data(contentsOf: other) == bytes)
         #expect(try Data(contentsOf: file) == Data(text.bytes))
       }

@@ -140,7 +140,7 @@ import Testing
       try Data(contents.joined().utf8).write(to: file)
       let problems = try await second.verify().problems.map(\.reason)
       let expected =
-        "the file says something else of what task \(id) remembers than the store holds"
+        "the values that task \(id) remembers differ between the file and the store"
       #expect(problems.contains(expected), "\(problems)")
       try? await second.close()
     }

@@ -159,7 +159,7 @@ import Testing
     let start = Array(text.lines[..<2].joined()) + text.lines[2].prefix(50)
     let inside = try JournalInspection(start + zeros + end)
     #expect(inside.table.numbers == [1, 3, 4, 5])
-    #expect(inside.report.problems.map(\.reason) == ["zeros stand before it"])
+    #expect(inside.report.problems.map(\.reason) == ["there are zeros before it"])
   }
 
   @Test(arguments: [(0, 0), (1, 0), (0, 3), (1, 3), (3, 1), (9, 0), (0, 9)])
@@ -237,7 +237,7 @@ import Testing
     // If the restart counted again, after the success, the task would be performed again.
     let lines = text.lines + [text.lines[3]]
     let found = try JournalInspection(lines.flatMap { $0 })
-    #expect(found.report.problems.map(\.reason) == ["it stands in the file twice"])
+    #expect(found.report.problems.map(\.reason) == ["it is a duplicate of an earlier line"])
     #expect(found.table.record(of: .numbered(1))?.retryCount == 0)
   }
 

@@ -92,7 +92,7 @@ import Testing
     ]
     #expect(
       "\(report)"
-        == (lines + problems.prefix(10).map(\.description) + ["and 10 problems more"])
+        == (lines + problems.prefix(10).map(\.description) + ["and 10 more problems"])
         .joined(separator: "\n")
     )
   }

@@ -128,7 +128,7 @@ import Testing
     let reasons = try await core.verify().problems.map(\.reason)
     #expect(
       reasons.contains(
-        "the file says something else of task \(TaskID.numbered(1)) than the store holds"
+        "task \(TaskID.numbered(1)) differs between the file and the store"
       )
     )
     try await core.close()
