@@ -428,7 +428,7 @@ extension BackgroundScheduler {
   func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
-    for _ in 0..<TaskQueue.mostRefusals {
+    for _ in 0..<QueueStore.mostRefusals {
       let old = try await store.value(named: valueName)
       var history: BackgroundHistory? = BackgroundHistory(old)
       change(&history)

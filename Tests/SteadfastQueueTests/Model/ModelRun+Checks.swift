@@ -18,7 +18,9 @@ extension ModelRun {
     let state = state.withLock { $0 }
     let now = (instant: time.clock.now, date: time.clock.date)
     let isBroken = fault?.isActive ?? false
-    let hasFailed = state.queues.contains { $0.queue.machine.withLock { $0.failure != nil } }
+    let hasFailed = state.queues.contains {
+      $0.queue.core.dispatch.machine.withLock { $0.failure != nil }
+    }
     let arePaused = state.queues.map { ($0.name, $0.queue.isPaused) }
     let violations = ledger.update { ledger -> [String] in
       ledger.compare(found)

@@ -121,7 +121,7 @@ final class ModelRun: Sendable {
         configuration: settings,
         clock: time.clock
       )
-      members.add(queue, storedAs: name)
+      members.add(queue.core, storedAs: name)
       return queue
     }
     let queue = member("")

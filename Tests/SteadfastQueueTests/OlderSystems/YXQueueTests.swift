@@ -77,7 +77,7 @@ import Testing
     )
     let record = try #require(try await queue.tasks(matching: TaskFilter(tags: ["films"])).first)
     #expect(record.name == "YXQueueTests.Download")
-    #expect(record.createdDate == queue.now)
+    #expect(record.createdDate == queue.core.now)
     #expect(try record.payload(as: Download.self).url == "https://example.com/a.mp4")
     #expect(try await queue.count(matching: TaskFilter(tags: ["books"])) == 0)
   }

@@ -137,7 +137,7 @@ import Testing
         }
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
       }
-      #expect(queue.observers.outcomes.count == 0)
+      #expect(queue.core.observers.outcomes.count == 0)
     }
   }
 

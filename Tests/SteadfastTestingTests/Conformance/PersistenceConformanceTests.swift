@@ -125,7 +125,7 @@ import Testing
     behaviour.leases = false
     let report = await check(behaviour, PersistenceConformance(randomCases: 1))
     let failure = report.failures.first { $0.requirement.id == "concurrency.claims" }
-    #expect(failure?.expected == "each task is handed out once")
+    #expect(failure?.expected == "each task is claimed once")
     #expect(failure?.found == "task 1 was claimed again")
   }
 

@@ -10,7 +10,7 @@ import Foundation
 /// Makes what a queue draws at random.
 ///
 /// It draws everything from the configuration's randomness, so that a seed repeats it.
-struct Generators: ~Copyable, Sendable {
+final class Generators: Sendable {
   private let jitter: Mutex<SplitMix64>
   private let ids: Mutex<TaskIDGenerator>
   private let randomness: Randomness

@@ -9,21 +9,18 @@ public import Foundation
 /// An enqueued task: its ID, its progress, and a way to wait for its outcome.
 public struct EnqueuedTask: Sendable, Identifiable {
   private let handle: OutcomeHandle
-  private let queue: TaskQueue
+  private let queue: QueueCore
   /// Whether the call that returned this value added the task.
   ///
   /// It is `false` if a task with the same unique key is returned in its place, and if the task was
   /// looked up with ``TaskQueue/task(_:)``.
   public let isNew: Bool
 
-  init(handle: OutcomeHandle, isNew: Bool, queue: TaskQueue) {
-    self.handle = handle
-    self.isNew = isNew
+  init(_ task: AdmittedTask, in queue: QueueCore) {
+    handle = task.handle
+    isNew = task.isNew
     self.queue = queue
   }
-
-  /// The same task, for a caller that has not added it.
-  var asFound: EnqueuedTask { EnqueuedTask(handle: handle, isNew: false, queue: queue) }
 
   /// The task's ID.
   public var id: TaskID { handle.id }
@@ -36,8 +33,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Returns: the task; `nil` if it does not exist any more.
   /// - Throws: what the store throws.
   public func record() async throws -> TaskRecord? {
-    try await queue.open()
-    return try await queue.record(of: id)
+    try await queue.opened.storage.record(of: id)
   }
 
   /// Cancels the task, or its attempt if it is being performed.
@@ -45,7 +41,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Returns: whether the task existed and had not ended.
   /// - Throws: what the store throws.
   @discardableResult
-  public func cancel() async throws -> Bool { try await queue.cancel(id) }
+  public func cancel() async throws -> Bool {
+    try await queue.opened.results.ask(.cancel, of: id)
+  }
 
   /// Sets the date from which the task may be performed, as ``TaskQueue/reschedule(_:to:)`` does.
   ///
@@ -53,7 +51,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Throws: as ``TaskQueue/reschedule(_:to:)``.
   @discardableResult
   public func reschedule(to date: Date) async throws -> Bool {
-    try await queue.reschedule(id, to: date)
+    try await queue.opened.results.reschedule(id, to: date)
   }
 
   /// Makes the task available now, as ``TaskQueue/performNow(_:)`` does.
@@ -62,7 +60,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   available already.
   /// - Throws: as ``TaskQueue/performNow(_:)``.
   @discardableResult
-  public func performNow() async throws -> Bool { try await queue.performNow(id) }
+  public func performNow() async throws -> Bool {
+    try await queue.opened.results.ask(.reschedule(to: nil), of: id)
+  }
 
   /// Waits until the task has succeeded, and returns what its handler returned.
   ///
@@ -108,11 +108,11 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = handle.outcome { return outcome }
-    let isLookedUp = queue.hasEnded || mayHaveEndedUntold
+    let isLookedUp = queue.dispatch.hasEnded || mayHaveEndedUntold
     if isLookedUp, let outcome = try await storedOutcome() { return outcome }
-    if queue.callingTask == id { throw waitsForItself }
+    if queue.dispatch.callingTask == id { throw waitsForItself }
     return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
-      try await handle.wait { queue.machine.withLock { $0.reasonToFailWaiters } }
+      try await handle.wait { queue.dispatch.machine.withLock { $0.reasonToFailWaiters } }
     }
   }
 
@@ -141,7 +141,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
       return nil
     }
     // The task's own handler would wait for what it is to report itself.
-    return await handle.progress(after: number) { queue.hasEnded || queue.callingTask == id }
+    return await handle.progress(after: number) {
+      queue.dispatch.hasEnded || queue.dispatch.callingTask == id
+    }
   }
 
   /// Returns whether the task has ended in the store; `true` if the store can't tell.
@@ -151,20 +153,20 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Returns the outcome in the store; `nil` if it has not ended, or its end is reported soon.
   private func storedOutcome() async throws -> TaskOutcome? {
-    guard let record = try await queue.record(of: id) else {
+    guard let record = try await queue.storage.record(of: id) else {
       // It may have ended and gone since the handle was read, or its end is stored and not yet
       // reported.
       if let outcome = handle.outcome { return outcome }
       if handle.isSuperseded { return nil }
-      if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
+      if queue.dispatch.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       // The queue has ended it at a caller's request, perhaps, and reports that in a moment.
       try await queue.observers.changes.wait(until: .allIsTold, of: id)
       if let outcome = handle.outcome { return outcome }
-      throw TaskQueue.unknown(id)
+      throw Results.unknown(id)
     }
     // While the queue runs, it reports a success that it has stored a moment later, with its value.
     if record.outcome == .succeeded,
-      queue.machine.withLock({ $0.mode != nil && $0.isUnsettled(id) })
+      queue.dispatch.machine.withLock({ $0.mode != nil && $0.isUnsettled(id) })
     {
       return nil
     }

@@ -8,12 +8,12 @@ import Foundation
 ///
 /// ``TaskQueue/enqueue(together:)`` hands it to a closure that fills it.
 public struct TaskDrafts {
-  private let queue: TaskQueue
+  private let enqueuer: Enqueuer
   private let now: Date
   private(set) var records: [TaskRecord] = []
 
-  init(for queue: TaskQueue, at now: Date) {
-    self.queue = queue
+  init(for enqueuer: Enqueuer, at now: Date) {
+    self.enqueuer = enqueuer
     self.now = now
   }
 
@@ -36,7 +36,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskQueue.Draft(payload, uniqueKey, options))
+    try add(TaskDraft(payload, uniqueKey, options))
   }
 
   /// Adds a task that has a name and any JSON.
@@ -56,19 +56,19 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskQueue.Draft(name, try StoredPayload(payload), uniqueKey, options))
+    try add(TaskDraft(name, try StoredPayload(payload), uniqueKey, options))
   }
 
   /// Draws the ID of a task that is added later.
-  func nextID() -> TaskID { queue.generators.nextID(at: now) }
+  func nextID() -> TaskID { enqueuer.generators.nextID(at: now) }
 
   @discardableResult
   mutating func add(
-    _ draft: TaskQueue.Draft,
+    _ draft: TaskDraft,
     id: TaskID? = nil,
     follower: TaskID? = nil
   ) throws -> TaskID {
-    let draft = draft.filled(from: queue.configuration.taskDefaults)
+    let draft = draft.filled(from: enqueuer.configuration.taskDefaults)
     guard draft.uniqueKey == nil || draft.options.onDuplicate ?? .reject == .reject else {
       throw TaskQueueError(
         .invalidArgument,
@@ -76,7 +76,7 @@ public struct TaskDrafts {
           + "its unique key, none of them is added; leave it out, or give .reject"
       )
     }
-    let record = try queue.record(
+    let record = try enqueuer.record(
       of: draft,
       follower: follower,
       id: id ?? nextID(),

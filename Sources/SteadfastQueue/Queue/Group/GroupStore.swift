@@ -71,7 +71,7 @@ struct GroupStore: StoreWrapper {
   }
 
   /// The other queues of the group.
-  var otherQueues: [TaskQueue] { members.queues(except: queue) }
+  var otherQueues: [QueueCore] { members.queues(except: queue) }
 
   // MARK: The queue's part of the store
 
@@ -128,7 +128,7 @@ struct GroupStore: StoreWrapper {
 /// The queues of a group, which learn what the changes of the others mean for their tasks.
 final class GroupMembers: Sendable {
   private struct Member: Sendable {
-    weak var queue: TaskQueue?
+    weak var queue: QueueCore?
   }
 
   /// Which group runs on the store.
@@ -142,7 +142,7 @@ final class GroupMembers: Sendable {
     use = GroupUse(group: name, of: store.useIfKnown)
   }
 
-  func add(_ queue: TaskQueue, storedAs name: String) {
+  func add(_ queue: QueueCore, storedAs name: String) {
     members.withLock { $0[name] = Member(queue: queue) }
   }
 
@@ -150,21 +150,21 @@ final class GroupMembers: Sendable {
     members.withLock { $0[name]?.queue?.name } ?? name
   }
 
-  func queue(named name: String) -> TaskQueue? {
+  func queue(named name: String) -> QueueCore? {
     members.withLock { $0[TaskQueueGroup.storedName(ofQueue: name)]?.queue }
   }
 
   /// Makes the other queues look for available tasks.
   func lookForWork(except name: String) {
-    for other in queues(except: name) { other.lookForWork() }
+    for other in queues(except: name) { other.dispatch.lookForWork() }
   }
 
   /// Reports to the other queues what a change of one of them has meant for tasks that wait.
   func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
-    for other in queues(except: name) { await other.hear(consequences, of: change) }
+    for other in queues(except: name) { await other.results.hear(consequences, of: change) }
   }
 
-  func queues(except name: String) -> [TaskQueue] {
+  func queues(except name: String) -> [QueueCore] {
     members.withLock { members in
       members.filter { $0.key != name }.sorted { $0.key < $1.key }.compactMap(\.value.queue)
     }

@@ -99,7 +99,7 @@ public final class TaskQueueGroup: Sendable {
       clock: clock
     )
     await prepare(queue)
-    members.add(queue, storedAs: storedName)
+    members.add(queue.core, storedAs: storedName)
     let isShutDown = state.withLock { state in
       state.coming.remove(name)
       state.queues[name] = queue
@@ -238,10 +238,10 @@ public final class TaskQueueGroup: Sendable {
   ///   What the store throws.
   public func destroy() async throws {
     let queues = queues
-    for queue in queues { try queue.checkCanBeDestroyed() }
-    try await TaskQueue.destroying(queues) {
+    for queue in queues { try queue.core.checkCanBeDestroyed() }
+    try await QueueCore.destroying(queues.map(\.core)) {
       await shutDown(within: .zero)
-      for queue in queues { try await queue.waitToBeDestroyed() }
+      for queue in queues { try await queue.core.waitToBeDestroyed() }
       try await store.destroy()
     }
   }
@@ -357,12 +357,12 @@ extension TaskQueueGroup {
   /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, also if a handler of any of the queues
   ///   calls it (``TaskQueueError/Code/waitsForItself``).
   public func waitUntilIdle() async throws {
-    for queue in queues { try queue.checkCanWaitUntilIdle() }
+    for queue in queues { try queue.core.checkCanWaitUntilIdle() }
     var areIdle = false
     while !areIdle {
       // First the count: what begins later changes it, and what began before is done or under way.
       let count = workCount
-      let isQuiet = queues.allSatisfy { !$0.hasWorkUnderWay }
+      let isQuiet = queues.allSatisfy { !$0.core.hasWorkUnderWay }
       for queue in queues { try await queue.waitUntilIdle() }
       // While one queue performs something, it may give work to another that was idle already.
       areIdle = isQuiet && count == workCount
@@ -373,7 +373,7 @@ extension TaskQueueGroup {
   /// abandoned, which may be done without an attempt.
   private var workCount: Int {
     queues.reduce(0) { count, queue in
-      let statistics = queue.observers.statistics.withLock { $0.statistics }
+      let statistics = queue.core.observers.statistics.withLock { $0.statistics }
       return count + statistics.attempts + statistics.abandoned
     }
   }
@@ -417,7 +417,7 @@ extension TaskQueueGroup {
   /// - Parameter limit: how long attempts may go on; by default until they end.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown(within: limit)
-    if limit == nil, queues.contains(where: { $0.callingTask != nil }) { return }
+    if limit == nil, queues.contains(where: { $0.core.dispatch.callingTask != nil }) { return }
     await forEach { await $0.shutDown(within: limit) }
   }
 
@@ -440,9 +440,9 @@ extension TaskQueueGroup {
   }
 }
 
-extension TaskQueue {
+extension QueueCore {
   /// Whether attempts, or what was asked of tasks, are under way, or their ends are not stored yet.
-  fileprivate nonisolated var hasWorkUnderWay: Bool {
-    machine.withLock { $0.performing > 0 || !$0.obeying.isEmpty || !$0.outbox.isEmpty }
+  fileprivate var hasWorkUnderWay: Bool {
+    dispatch.machine.withLock { $0.performing > 0 || !$0.obeying.isEmpty || !$0.outbox.isEmpty }
   }
 }

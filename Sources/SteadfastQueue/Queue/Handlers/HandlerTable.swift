@@ -10,6 +10,12 @@ import Foundation
 final class HandlerTable: Sendable {
   /// The time zones that schedules were given with.
   let zones = TimeZones()
+
+  /// The names by which tasks of a type are found: the current one and the former ones.
+  static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
+    [type.taskName] + type.formerTaskNames
+  }
+
   private struct State {
     var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
     /// The name that was looked up last, with its handler.

@@ -7,7 +7,7 @@ public import Foundation
 /// What a handler knows about the task that it performs, in addition to the payload.
 public struct TaskContext: Sendable {
   let record: TaskRecord
-  let queue: TaskQueue
+  let queue: QueueCore
   let worker: Int
   let number: AttemptNumber
   /// The token of the task's lease.
@@ -19,7 +19,7 @@ public struct TaskContext: Sendable {
 
   init(
     _ task: ClaimedTask,
-    _ queue: TaskQueue,
+    _ queue: QueueCore,
     _ worker: Int,
     _ number: AttemptNumber,
     _ memory: WorkerMemory
@@ -148,17 +148,15 @@ extension TaskContext {
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
     try checkIsNotSuspended()
-    return try await queue.enqueue(
-      payload,
+    let chosen = TaskOptions(
       availableDate: availableDate,
       delay: delay,
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
       priority: priority,
-      uniqueKey: uniqueKey,
-      onDuplicate: policy,
-      options: options
+      onDuplicate: policy
     )
+    return try await queue.enqueue(TaskDraft(payload, uniqueKey, chosen, options))
   }
 
   /// Adds several tasks of one type to the queue that performs this one, in one step.
@@ -179,7 +177,7 @@ extension TaskContext {
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
     try checkIsNotSuspended()
-    return try await queue.enqueue(contentsOf: payloads, options: options, uniqueKey: uniqueKey)
+    return try await queue.enqueue(payloads.map { TaskDraft($0, uniqueKey($0), options) })
   }
 
   /// Adds a task that has a name and any JSON to the queue that performs this one.
@@ -199,7 +197,9 @@ extension TaskContext {
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
     try checkIsNotSuspended()
-    return try await queue.enqueue(name: name, payload, uniqueKey: uniqueKey, options: options)
+    return try await queue.enqueue(
+      TaskDraft(name, try StoredPayload(payload), uniqueKey, options)
+    )
   }
 }
 

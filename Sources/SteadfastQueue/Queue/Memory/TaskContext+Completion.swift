@@ -226,7 +226,7 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   private func timeOut(_ outcome: String) async throws {
     let failure = try MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true))
     do {
-      _ = try await context.queue.complete(token, failure)
+      _ = try await context.queue.results.complete(token, failure)
     } catch let error as CancellationError {
       throw error
     } catch {

@@ -68,7 +68,7 @@ extension TaskContext {
 
   /// Throws if the attempt is over.
   private func checkIsUnderWay(_ name: String) throws {
-    guard !queue.machine.withLock({ $0.holds(number, worker) }) else { return }
+    guard !queue.dispatch.machine.withLock({ $0.holds(number, worker) }) else { return }
     throw StepError(
       .attemptIsOver,
       name,
@@ -120,13 +120,13 @@ extension TaskContext {
     let changes = values.map { TaskChange.remember(lease, named: $0.name, value: $0.bytes) }
     let outcomes: [ChangeOutcome]
     do {
-      outcomes = try await queue.persistInAttempt(changes, durability)
+      outcomes = try await queue.storage.persistInAttempt(changes, durability)
     } catch {
       throw release(error, "keep what a task remembers")
     }
     guard outcomes.allSatisfy(\.isDone) else {
       // Another queue has the task. What this attempt does is not stored any more.
-      queue.lost(lease)
+      queue.dispatch.lost(lease)
       throw CancellationError()
     }
     memory.with(number) { memory in
@@ -199,7 +199,7 @@ extension TaskContext {
 
   /// Has the task released when the attempt ends, because its store has failed.
   func release(_ error: any Error, _ operation: String) -> any Error {
-    queue.fail(error, to: operation)
+    queue.dispatch.fail(error, to: operation)
     memory.with(number) { $0.decide(.released) }
     return CancellationError()
   }

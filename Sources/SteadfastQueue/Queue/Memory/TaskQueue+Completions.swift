@@ -29,13 +29,7 @@ extension TaskQueue {
     _ token: TaskToken,
     with value: some Encodable & Sendable
   ) async throws -> Bool {
-    let outcome: [UInt8]
-    do {
-      outcome = try MemoryCoding.encode(CompletionOutcome.Value(value: value))
-    } catch let error as EncodingError {
-      throw error.withoutValue
-    }
-    return try await complete(token, outcome)
+    try await core.opened.results.complete(token, with: value)
   }
 
   /// Completes the wait of a task that waits for no value.
@@ -63,34 +57,7 @@ extension TaskQueue {
     _ token: TaskToken,
     failing error: any Error
   ) async throws -> Bool {
-    let failure = CompletionOutcome.Failure(error: judge.text(of: error))
-    return try await complete(token, try MemoryCoding.encode(failure))
-  }
-
-  /// Stores the outcome of a wait, if there is none.
-  nonisolated func complete(_ token: TaskToken, _ outcome: [UInt8]) async throws -> Bool {
-    guard outcome.count <= TaskQueueError.maxValueSize else {
-      throw TaskQueueError(
-        .invalidArgument,
-        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; give at "
-          + "most \(TaskQueueError.maxValueSize)"
-      )
-    }
-    try await open()
-    let id = token.taskID
-    try await observers.changes.beginCompletion(of: id)
-    defer { observers.changes.changesAreTold(of: [id]) }
-    let name = MemoryName.outcome(token)
-    let answer = try await send([.complete(id, named: name, value: outcome)])
-    if !answer.outcomes[0].isDone {
-      // The first sending may have been stored.
-      guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
-      await findLostConsequences()
-    }
-    observers.events.announce(id)
-    observers.events.post(.completionArrived(id))
-    lookForWork()
-    return true
+    try await core.opened.results.complete(token, failing: error)
   }
 
   /// Returns the completions that tasks wait for, in the order of the tasks' IDs.
@@ -100,32 +67,7 @@ extension TaskQueue {
   ///
   /// - Throws: the same errors as ``open()``; what the store throws.
   public nonisolated func pendingCompletions() async throws -> [PendingCompletion] {
-    try await open()
-    let filter = TaskFilter(states: TaskState.unfinished, remembers: true)
-    var pending: [PendingCompletion] = []
-    try await forEachPage(of: filter, after: nil) { page in
-      for record in page {
-        pending += PendingCompletion.all(of: record, try await store.memory(of: record.id))
-      }
-    }
-    return pending
-  }
-
-  /// Completes with an error what tasks await under a name, and no transfer brings any more.
-  ///
-  /// - Returns: how many were lost.
-  nonisolated func completeLostTransfers(
-    named name: String,
-    liveTokens: () async -> Set<TaskToken>
-  ) async throws -> Int {
-    // What is handed out after this look is not in it, whatever transfers there are then.
-    let pending = try await pendingCompletions().filter { $0.name == name && $0.isHandedOut }
-    let live = await liveTokens()
-    var count = 0
-    for pending in pending where !live.contains(pending.token) {
-      if try await complete(pending.token, failing: TransferLost()) { count += 1 }
-    }
-    return count
+    try await core.opened.pendingCompletions()
   }
 
   /// Returns what a task remembers: the values of its steps, its checkpoint, its sleeps and its
@@ -136,8 +78,7 @@ extension TaskQueue {
   ///   there.
   /// - Throws: the same errors as ``open()``; what the store throws.
   public nonisolated func memory(of id: TaskID) async throws -> TaskMemory {
-    try await open()
-    return try await store.memory(of: id)
+    try await core.opened.store.memory(of: id)
   }
 }
 
@@ -175,6 +116,6 @@ public struct PendingCompletion: Sendable, Hashable {
 }
 
 /// The error for a transfer that the system has no longer.
-private struct TransferLost: Error, CustomStringConvertible {
+struct TransferLost: Error, CustomStringConvertible {
   let description = "the system has no transfer for it any more"
 }

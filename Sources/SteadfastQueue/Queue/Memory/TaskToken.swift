@@ -104,7 +104,7 @@ extension TaskQueue {
     of session: URLSession,
     named name: String
   ) async throws -> Int {
-    try await completeLostTransfers(named: name) {
+    try await core.completeLostTransfers(named: name) {
       Set(await session.allTasks.compactMap(\.taskToken))
     }
   }

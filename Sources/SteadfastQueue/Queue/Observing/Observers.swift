@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// They learn it only after it is stored, and for each task in the order in which it was stored
 /// (``InFlightChanges``).
-struct Observers: ~Copyable, Sendable {
+final class Observers: Sendable {
   let events: EventHub
   let outcomes = OutcomeRegistry()
   let changes: InFlightChanges

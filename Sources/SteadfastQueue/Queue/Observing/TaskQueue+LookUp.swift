@@ -18,27 +18,21 @@ extension TaskQueue {
   ///
   /// - Throws: what the store throws.
   public nonisolated func count(matching filter: TaskFilter) async throws -> Int {
-    try await open()
-    return try await store.count(matching: filter)
+    try await core.opened.store.count(matching: filter)
   }
 
   /// Returns whether a task exists and has not ended.
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(_ id: TaskID) async throws -> Bool {
-    try await contains(TaskFilter(ids: [id], states: TaskState.unfinished))
+    try await core.opened.store.contains(TaskFilter(ids: [id], states: TaskState.unfinished))
   }
 
   /// Returns whether a task of this name exists and has not ended.
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(name: String) async throws -> Bool {
-    try await contains(TaskFilter(names: [name], states: TaskState.unfinished))
-  }
-
-  private nonisolated func contains(_ filter: TaskFilter) async throws -> Bool {
-    try await open()
-    return try await store.contains(filter)
+    try await core.opened.store.contains(TaskFilter(names: [name], states: TaskState.unfinished))
   }
 
   /// Returns the tasks that match a filter; by default those that have not ended.
@@ -54,11 +48,7 @@ extension TaskQueue {
     after id: TaskID? = nil,
     limit: Int? = nil
   ) async throws -> [TaskRecord] {
-    try await open()
-    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
-    var found: [TaskRecord] = []
-    try await forEachPage(of: filter, after: id) { found += $0 }
-    return found
+    try await core.opened.tasks(matching: filter, after: id, limit: limit)
   }
 
   /// Returns a task that was enqueued before, perhaps in an earlier process.
@@ -68,10 +58,7 @@ extension TaskQueue {
   /// - Returns: the task; `nil` if it does not exist any more.
   /// - Throws: what the store throws.
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
-    try await open()
-    let handle = observers.outcomes.handle(of: id)
-    guard try await store.contains(TaskFilter(ids: [id])) else { return nil }
-    return EnqueuedTask(handle: handle, isNew: false, queue: self)
+    try await core.opened.task(id)
   }
 }
 
@@ -243,17 +230,7 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   public nonisolated var statistics: QueueStatistics {
     get async throws {
-      try await open()
-      var statistics = observers.statistics.withLock { $0.statistics }
-      statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
-      statistics.storeRetries = backing.patientStore?.patience.retryCount ?? 0
-      for state in TaskState.allCases {
-        let count = try await store.count(matching: TaskFilter(states: [state]))
-        if count > 0 { statistics.counts[state] = count }
-      }
-      let seconds = time.stopwatch() / .seconds(1)
-      statistics.throughput = seconds > 0 ? Double(statistics.succeeded) / seconds : 0
-      return statistics
+      try await core.opened.statistics
     }
   }
 }

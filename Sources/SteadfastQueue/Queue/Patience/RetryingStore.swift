@@ -171,7 +171,7 @@ final class StoreRetryPolicy: Sendable {
   }
 
   /// Whether the calls of the current Swift task are looks, unless they are of another kind.
-  @TaskLocal fileprivate static var isLooking = false
+  @TaskLocal static var isLooking = false
 
   private let time: QueueTime
   private let events: EventHub
@@ -262,24 +262,6 @@ final class StoreRetryPolicy: Sendable {
       // Cancellation ends the loop.
       try? await stops.wait { ends(call) ? .success(()) : nil }
     }
-  }
-}
-
-extension TaskQueue {
-  /// Waits before something is done once more that has failed with a transient error.
-  ///
-  /// - Throws: The error, if it is not transient, or there is no time to wait.
-  nonisolated func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
-    guard let patience = backing.patientStore?.patience,
-      await patience.waits(after: error, retries: retries, .other)
-    else { throw error }
-    retries += 1
-  }
-
-  /// Performs the body, whose calls of the store are looks, which the queue can do without.
-  nonisolated func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
-    guard backing.patientStore != nil else { return try await body() }
-    return try await StoreRetryPolicy.$isLooking.withValue(true) { try await body() }
   }
 }
 

@@ -45,7 +45,7 @@ import Testing
         let error = await #expect(throws: JSONFileError.self) { try await insert(2, into: store) }
         #expect(error?.code == .changed)
         #expect(error?.message.contains("has \(changed.count) bytes") == true)
-        #expect(error?.message.contains("\(before.count) were written") == true)
+        #expect(error?.message.contains("bytes instead of \(before.count).") == true)
       }
       let request = ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
       let error = await #expect(throws: JSONFileError.self) { try await store.claim(request) }

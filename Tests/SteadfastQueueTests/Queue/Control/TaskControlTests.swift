@@ -90,7 +90,7 @@ import Foundation
       await queue.register(Note.self) { note, context in
         guard note.text == "first" else { return }
         // The task is cancelled, but the handler returns before the worker is interrupted.
-        let answer = queue.machine.withLock { $0.request(.cancel, of: context.id) }
+        let answer = queue.core.dispatch.machine.withLock { $0.request(.cancel, of: context.id) }
         if case .interrupt = answer { return }
         Issue.record("the command doesn't interrupt the attempt")
       }

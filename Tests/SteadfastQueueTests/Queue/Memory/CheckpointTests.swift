@@ -90,7 +90,7 @@ import Testing
     try await test.clock.sleep(for: .milliseconds(505))
     await queue.shutDown(within: .zero)
     try? await run
-    let record = try #require(try await queue.record(of: task.id))
+    let record = try #require(try await queue.core.storage.record(of: task.id))
     #expect(record.state == .waiting)
     #expect(record.retryCount == 0)
     #expect(
@@ -166,6 +166,6 @@ import Testing
     try await queue.runAvailable()
     test.clock.advance(by: .seconds(60))
     try await queue.runAvailable()
-    #expect(try await queue.record(of: task.id)?.state == .parked)
+    #expect(try await queue.core.storage.record(of: task.id)?.state == .parked)
   }
 }

@@ -65,7 +65,7 @@ import Testing
       let first = await waiter(store)
       let task = try await first.enqueue(Note("a"))
       try await first.runAvailable()
-      #expect(try await first.record(of: task.id)?.state == .suspended)
+      #expect(try await first.core.storage.record(of: task.id)?.state == .suspended)
       await first.shutDown()
       test.clock.advance(by: .seconds(86_400))
       let second = await waiter(store)
@@ -83,7 +83,7 @@ import Testing
       #expect(try await second.complete(token, with: "etag"))
       #expect(try await second.pendingCompletions().isEmpty)
       #expect(try await !second.complete(token, with: "again"))
-      #expect(try await second.record(of: task.id)?.state == .waiting)
+      #expect(try await second.core.storage.record(of: task.id)?.state == .waiting)
       #expect(try await second.runAvailable() == 1)
       #expect(test.log.entries == ["0 hand out", "86400 etag"])
       #expect(try await !second.complete(token, with: "too late"))
@@ -100,7 +100,7 @@ import Testing
     try await kind.withStore { store in
       let queue = await test.queue(store) { [test] note, context in
         let value = try await context.completion("upload", of: String.self) { token in
-          let isFirst = try await context.queue.complete(token, with: "at once")
+          let isFirst = try await context.queue.results.complete(token, with: "at once")
           #expect(isFirst)
         }
         test.note(value)
@@ -148,7 +148,7 @@ import Testing
     }
     let task = try await queue.enqueue(Note("a"), maxRetries: .alwaysRetry)
     try await VirtualTime.current?.drain(queue)
-    let record = try #require(try await queue.record(of: task.id))
+    let record = try #require(try await queue.core.storage.record(of: task.id))
     #expect(record.lastError == "the completion 'upload' has timed out")
     #expect(record.retryCount == 0)
   }

@@ -35,9 +35,9 @@ import Testing
       try await queue.runAvailable()
     }
     let live: Set = [tokens.entries[1]]
-    #expect(try await queue.completeLostTransfers(named: "download") { [] } == 0)
-    #expect(try await queue.completeLostTransfers(named: "upload") { live } == 1)
-    #expect(try await queue.completeLostTransfers(named: "upload") { live } == 0)
+    #expect(try await queue.core.completeLostTransfers(named: "download") { [] } == 0)
+    #expect(try await queue.core.completeLostTransfers(named: "upload") { live } == 1)
+    #expect(try await queue.core.completeLostTransfers(named: "upload") { live } == 0)
     try await queue.runAvailable()
     #expect(test.log.entries == ["0 a is lost"])
   }
@@ -45,7 +45,7 @@ import Testing
   @Test func `a transfer that starts while the system is being queried isn't lost`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
-    let count = try await queue.completeLostTransfers(named: "upload") {
+    let count = try await queue.core.completeLostTransfers(named: "upload") {
       _ = try? await queue.runAvailable()
       return []
     }
@@ -61,7 +61,7 @@ import Testing
     let queue = await queue()
     try await queue.enqueue(Note("offline"))
     try await queue.runAvailable()
-    #expect(try await queue.completeLostTransfers(named: "upload") { [] } == 0)
+    #expect(try await queue.core.completeLostTransfers(named: "upload") { [] } == 0)
     test.clock.advance(by: .seconds(60))
     try await queue.runAvailable()
     #expect(try await queue.complete(tokens.entries[0], with: "etag"))

@@ -39,7 +39,7 @@ import Testing
     try await queue.runAvailable()
     #expect(try await queue.complete(tokens.entries[1], with: 2))
     #expect(try await queue.runAvailable() == 1)
-    let record = try await queue.record(of: task.id)
+    let record = try await queue.core.storage.record(of: task.id)
     #expect(record?.state == .suspended && record?.retryCount == 0)
     #expect(record?.availableDate == test.clock.date + 100)
     #expect(try await queue.complete(tokens.entries[0], with: 1))
@@ -88,7 +88,7 @@ import Testing
     try await queue.runAvailable()
     try await queue.complete(tokens.entries[0], with: "three")
     try await queue.runAvailable()
-    let record = try #require(try await queue.record(of: task.id))
+    let record = try #require(try await queue.core.storage.record(of: task.id))
     #expect(record.state == .parked)
     #expect(
       record.lastError

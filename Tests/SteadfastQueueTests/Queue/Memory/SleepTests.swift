@@ -58,7 +58,7 @@ import Testing
       let events = queue.events
       let task = try await queue.enqueue(Note("a"))
       #expect(try await queue.runAvailable() == 1)
-      let record = try #require(try await queue.record(of: task.id))
+      let record = try #require(try await queue.core.storage.record(of: task.id))
       #expect(record.state == .suspended)
       #expect(record.availableDate == test.clock.date + 100)
       #expect(record.retryCount == 0)
@@ -91,7 +91,7 @@ import Testing
     let options = TaskOptions(expiryDate: expiry.map { test.clock.date + $0 })
     let task = try await queue.enqueue(Note("a"), options: options)
     #expect(try await queue.runAvailable() == 1)
-    #expect(try await queue.record(of: task.id)?.state == .suspended)
+    #expect(try await queue.core.storage.record(of: task.id)?.state == .suspended)
     test.clock.advance(by: .seconds(1))
     async let outcome = task.outcome()
     #expect(try await queue.runAvailable() == (expiry == nil ? 1 : 0))
@@ -165,16 +165,20 @@ import Testing
     let tasks = try await queue.enqueue(contentsOf: texts.map { Note($0) })
     try await queue.runAvailable()
     #expect(try await queue.cancel(tasks[0].id))
-    #expect(try await queue.record(of: tasks[0].id) == nil)
+    #expect(try await queue.core.storage.record(of: tasks[0].id) == nil)
     #expect(try await queue.pause(tasks[1].id))
-    #expect(try await queue.record(of: tasks[1].id)?.state == .paused)
+    #expect(try await queue.core.storage.record(of: tasks[1].id)?.state == .paused)
     test.clock.advance(by: .seconds(100))
     #expect(try await queue.performNow(tasks[2].id))
-    #expect(try await queue.record(of: tasks[2].id)?.state == .waiting)
+    #expect(try await queue.core.storage.record(of: tasks[2].id)?.state == .waiting)
     #expect(try await queue.retry(tasks[3].id, forgetting: true))
     #expect(try await queue.runAvailable() == 2)
-    #expect(try await queue.record(of: tasks[2].id)?.availableDate == test.clock.date + 900)
-    #expect(try await queue.record(of: tasks[3].id)?.availableDate == test.clock.date + 1000)
+    #expect(
+      try await queue.core.storage.record(of: tasks[2].id)?.availableDate == test.clock.date + 900
+    )
+    #expect(
+      try await queue.core.storage.record(of: tasks[3].id)?.availableDate == test.clock.date + 1000
+    )
     #expect(try await queue.resume(tasks[1].id))
     try await VirtualTime.current?.drain(queue)
     #expect(
@@ -191,7 +195,7 @@ import Testing
     let options = TaskOptions(expiryDate: test.clock.date + 50)
     let task = try await queue.enqueue(Note("a"), options: options)
     try await VirtualTime.current?.drain(queue)
-    #expect(try await queue.record(of: task.id)?.state == .abandoned)
+    #expect(try await queue.core.storage.record(of: task.id)?.state == .abandoned)
     #expect(test.clock.now.offset < .seconds(51))
   }
 

@@ -30,7 +30,7 @@ import Testing
     try? await run
     #expect(test.log.entries == ["5 slow"])
     #expect(try await queue.memory(of: task.id).steps == ["slow"])
-    #expect(try await queue.record(of: task.id)?.retryCount == 0)
+    #expect(try await queue.core.storage.record(of: task.id)?.retryCount == 0)
   }
 
   @Test
@@ -78,7 +78,7 @@ import Testing
       try? await group.waitForAll()
     }
     #expect(test.log.entries == ["5 slow"])
-    #expect(try await queue.record(of: task.id)?.retryCount == 0)
+    #expect(try await queue.core.storage.record(of: task.id)?.retryCount == 0)
   }
 
   @Test func `a restart continues where the task stopped, or starts from the beginning`()
@@ -110,7 +110,7 @@ import Testing
         abandonedRetention: .forever
       )
       let queue = await test.queue(InMemoryStore(), configuration) { [test] _, context in
-        let memory = try await context.queue.memory(of: context.id)
+        let memory = try await context.queue.store.memory(of: context.id)
         guard memory.steps.count < 5 else { return }
         _ = try await context.noted("step \(memory.steps.count)", test)
         throw Refusal()
@@ -150,7 +150,7 @@ import Testing
     try await queue.runAvailable()
     #expect(test.log.entries == ["0 cut short"])
     #expect(try await queue.memory(of: task.id).isEmpty)
-    #expect(try await queue.record(of: task.id)?.state == .running)
+    #expect(try await queue.core.storage.record(of: task.id)?.state == .running)
   }
 
   /// Returns whether work is ended by cancellation.

@@ -58,12 +58,12 @@ private struct Unencodable: Codable, Sendable {
     try await kind.withStore { store in
       let first = await test.queue(store) { [test] _, context in
         _ = try await context.noted("one", test)
-        #expect(try await context.queue.memory(of: context.id).steps == ["one"])
+        #expect(try await context.queue.store.memory(of: context.id).steps == ["one"])
         throw Refusal()
       }
       let id = try await first.enqueue(Note("a")).id
       try await first.runAvailable()
-      #expect(try await first.record(of: id)?.memorySize ?? 0 > 0)
+      #expect(try await first.core.storage.record(of: id)?.memorySize ?? 0 > 0)
       await first.shutDown()
       let second = await test.queue(store) { [test] _, context in
         _ = try await context.noted("one", test)
@@ -124,7 +124,7 @@ private struct Unencodable: Codable, Sendable {
         try await context.completion("approval") { token in
           test.note("ask")
           if test.log.count < 5 { throw Refusal() }
-          try await context.queue.complete(token, with: 7)
+          try await context.queue.results.complete(token, with: 7)
         }
       }
       test.note("\(value)")
@@ -175,7 +175,7 @@ private struct Unencodable: Codable, Sendable {
     for (text, reason) in expected {
       let task = try await queue.enqueue(Note(text))
       try await queue.runAvailable()
-      let record = try #require(try await queue.record(of: task.id))
+      let record = try #require(try await queue.core.storage.record(of: task.id))
       #expect(record.state == .abandoned, "\(text)")
       #expect(record.lastError?.contains(reason) == true, "\(record.lastError ?? "")")
       #expect(record.lastError?.contains("secret") == false)
@@ -205,7 +205,7 @@ private struct Unencodable: Codable, Sendable {
     }
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
-    let record = try #require(try await queue.record(of: task.id))
+    let record = try #require(try await queue.core.storage.record(of: task.id))
     #expect(record.lastError?.contains("maxMemorySize is 100") == true)
     #expect(try await queue.memory(of: task.id).steps == ["short"])
     let bad = TaskQueue(configuration: TaskQueueConfiguration(maxMemorySize: -1))
@@ -233,7 +233,7 @@ private struct Unencodable: Codable, Sendable {
         }
       }
       try await second.runAvailable()
-      let record = try #require(try await second.record(of: task.id))
+      let record = try #require(try await second.core.storage.record(of: task.id))
       #expect(record.state == .parked)
       #expect(record.lastError?.contains("not of the type Int") == true)
       #expect(record.lastError?.contains("text") == false)
@@ -262,8 +262,8 @@ private struct Unencodable: Codable, Sendable {
     let bad = try await queue.enqueue(Note("bad"), maxRetries: 5)
     try await VirtualTime.current?.drain(queue)
     #expect(test.log.entries == ["0 wire", "0 after", "0 wire", "60 after"])
-    #expect(try await queue.record(of: good.id)?.lastError == "later")
-    let record = try #require(try await queue.record(of: bad.id))
+    #expect(try await queue.core.storage.record(of: good.id)?.lastError == "later")
+    let record = try #require(try await queue.core.storage.record(of: bad.id))
     #expect(record.lastError?.contains("the step 'wire' was interrupted") == true)
     #expect(record.retryCount == 1)
   }

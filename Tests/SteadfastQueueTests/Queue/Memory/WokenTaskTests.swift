@@ -27,7 +27,7 @@ import Testing
         test.log.add(value)
       } catch let error as TaskSuspended {
         if cause == .completionBeforeSuspension, let token = tokens.entries.first {
-          _ = try await context.queue.complete(token, with: "etag")
+          _ = try await context.queue.results.complete(token, with: "etag")
         }
         throw error
       }

@@ -194,13 +194,13 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
-    queue.observers.events.willEnqueue(record)
-    #expect(queue.observers.events.announcementCount == 1)
+    queue.core.observers.events.willEnqueue(record)
+    #expect(queue.core.observers.events.announcementCount == 1)
     withExtendedLifetime(events) {}
     events = nil
-    queue.observers.events.post(.started(record))
-    queue.observers.events.announce(record.id)
-    #expect(queue.observers.events.announcementCount == 0)
+    queue.core.observers.events.post(.started(record))
+    queue.core.observers.events.announce(record.id)
+    #expect(queue.core.observers.events.announcementCount == 0)
   }
 
   @Test func `waiting for events can be cancelled`() async {
@@ -216,11 +216,11 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
-    queue.observers.events.willEnqueue(record)
+    queue.core.observers.events.willEnqueue(record)
     // Another caller found no observers just before this one arrived.
-    queue.observers.events.endObservation()
-    #expect(queue.observers.events.isObserved)
-    #expect(queue.observers.events.announcementCount == 1)
+    queue.core.observers.events.endObservation()
+    #expect(queue.core.observers.events.isObserved)
+    #expect(queue.core.observers.events.announcementCount == 1)
     withExtendedLifetime(events) {}
   }
 

@@ -124,9 +124,9 @@ import Testing
   @Test func `outcomes are stored only for tasks that a caller retains`() async throws {
     let queue = await queue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
-    #expect(queue.observers.outcomes.count == 0)
+    #expect(queue.core.observers.outcomes.count == 0)
     let task = try await queue.enqueue(Note("held"))
-    #expect(queue.observers.outcomes.count == 1)
+    #expect(queue.core.observers.outcomes.count == 1)
     withExtendedLifetime(task) {}
   }
 }

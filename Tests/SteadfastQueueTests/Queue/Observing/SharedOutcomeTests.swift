@@ -109,13 +109,13 @@ import Testing
     #expect(try await other.cancel(task.id))
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in
-      group.addTask { try await queue.tellWhatIsStored(of: [task.id]) }
+      group.addTask { try await queue.core.results.tellWhatIsStored(of: [task.id]) }
       try await slow.waitForHeldCalls()
       #expect(try await queue.retry(task.id))
       slow.letGo()
       try await group.waitForAll()
     }
-    #expect(queue.observers.outcomes.handle(of: task.id).outcome == nil)
+    #expect(queue.core.observers.outcomes.handle(of: task.id).outcome == nil)
   }
 
   @Test func `a lookup that started before a cancellation doesn't reset the outcome`() async throws
@@ -128,12 +128,12 @@ import Testing
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: clock.date)
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in
-      group.addTask { await queue.hear(Consequences(tasks: [task.id]), of: restart) }
+      group.addTask { await queue.core.results.hear(Consequences(tasks: [task.id]), of: restart) }
       try await slow.waitForHeldCalls()
       #expect(try await queue.cancel(task.id))
       slow.letGo()
       try await group.waitForAll()
     }
-    #expect(queue.observers.outcomes.handle(of: task.id).outcome == .cancelled)
+    #expect(queue.core.observers.outcomes.handle(of: task.id).outcome == .cancelled)
   }
 }

@@ -121,13 +121,16 @@ import Testing
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal
-    #expect(TaskQueue(persistence: InMemoryStore()).backing.patientStore == nil)
-    #expect(TaskQueue(persistence: file).backing.patientStore == nil)
-    #expect(TaskQueue(persistence: file.sealingPayloads(with: seal)).backing.patientStore == nil)
-    let faulty = FaultInjectingStore().sealingPayloads(with: seal)
-    #expect(TaskQueue(persistence: faulty).backing.patientStore != nil)
+    #expect(TaskQueue(persistence: InMemoryStore()).core.storage.patientStore == nil)
+    #expect(TaskQueue(persistence: file).core.storage.patientStore == nil)
     #expect(
-      TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).backing.patientStore == nil
+      TaskQueue(persistence: file.sealingPayloads(with: seal)).core.storage.patientStore == nil
+    )
+    let faulty = FaultInjectingStore().sealingPayloads(with: seal)
+    #expect(TaskQueue(persistence: faulty).core.storage.patientStore != nil)
+    #expect(
+      TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).core.storage.patientStore
+        == nil
     )
   }
 
@@ -179,7 +182,7 @@ import Testing
     async let run: Void = queue.run()
     try await clock.sleep(for: .seconds(5))
     store.cutOff(throwing: TransientFault())
-    queue.lookForWork()
+    queue.core.dispatch.lookForWork()
     try await clock.sleep(for: .seconds(5))
     await queue.shutDown()
     try await run
@@ -194,7 +197,7 @@ import Testing
       group.addTask { try await queue.run() }
       try? await clock.sleep(for: .seconds(5))
       store.cutOff(throwing: TransientFault())
-      queue.lookForWork()
+      queue.core.dispatch.lookForWork()
       try? await clock.sleep(for: .seconds(5))
       group.cancelAll()
       await #expect(throws: CancellationError.self) { try await group.waitForAll() }

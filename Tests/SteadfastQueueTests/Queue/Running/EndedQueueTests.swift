@@ -85,7 +85,7 @@ import Foundation
     try await queue.enqueue(Note("later"))
     for await event in events { Issue.record("\(event)") }
     #expect(try await queue.count == 1)
-    #expect(queue.observers.events.announcementCount == 0)
+    #expect(queue.core.observers.events.announcementCount == 0)
   }
 
   @Test func `a new queue can open the file after a shutdown releases the old queue's handlers`()

@@ -202,7 +202,7 @@ private struct Mail: TaskPayload { var text: String }
       TaskQueue(persistence: FaultInjectingStore(store.process()), clock: clock)
     }
     for queue in queues {
-      (queue.store as? FaultInjectingStore)?
+      (queue.core.store as? FaultInjectingStore)?
         .inject(.delay(.milliseconds(1), on: clock), .afterEffect, times: nil) { _ in true }
     }
     try await withThrowingTaskGroup(of: Void.self) { group in

@@ -7,10 +7,29 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// Claims tasks for workers, and extends the claims.
+final class Claimer: QueuePart {
+  let services: QueueServices
+  let upkeep: Upkeep
+  let occurrences: Occurrences
+  let results: Results
+  let schedules: Schedules
+  let gate: StartGate
+
+  init(_ gate: StartGate, _ schedules: Schedules) {
+    services = gate.services
+    upkeep = gate.upkeep
+    results = gate.results
+    self.gate = gate
+    self.schedules = schedules
+    occurrences = schedules.occurrences
+  }
+}
+
 /// Claims tasks for workers.
-extension TaskQueue {
+extension Claimer {
   /// Claims tasks, and returns the worker's next step.
-  nonisolated func claim(
+  func claim(
     _ limit: Int,
     unparking parked: WorkMachine.ParkedNames,
     by worker: Int
@@ -18,19 +37,19 @@ extension TaskQueue {
     let date = self.now
     let handled = handlers.room
     do {
-      let (isFirst, wentBack, conditions, isInDoubt) = upkeep.withLock {
+      let (isFirst, wentBack, conditions, isInDoubt) = upkeep.state.withLock {
         let isFirst = $0.dates.isUnused
-        let wentBack = $0.dates.wentBack(to: date, from: latestDate.value)
+        let wentBack = $0.dates.wentBack(to: date, from: dispatch.latestDate.value)
         return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt)
       }
       if wentBack {
-        latestDate.reset(to: date)
-        try await looking { try await rebase(to: date, isFirst: isFirst) }
+        dispatch.latestDate.reset(to: date)
+        try await storage.looking { try await rebase(to: date, isFirst: isFirst) }
       }
-      if !parked.isEmpty { try await looking { try await unpark(parked) } }
-      if isInDoubt { try await looking { try await endDoubt() } }
+      if !parked.isEmpty { try await storage.looking { try await unpark(parked) } }
+      if isInDoubt { try await storage.looking { try await results.endDoubt() } }
       try await extendLateLeases()
-      let (now, room) = machine.withLock { machine in
+      let (now, room) = dispatch.machine.withLock { machine in
         (
           machine.cutoff ?? date,
           machine.concurrencyLimits.room(in: handled.names, version: handled.version)
@@ -38,11 +57,11 @@ extension TaskQueue {
       }
       let request = ClaimRequest(
         limit: limit,
-        names: roomWithinBudget(room),
+        names: upkeep.roomWithinBudget(room),
         otherNames: handled.others,
         now: now,
         conditions: conditions,
-        leaseDuration: leaseDuration
+        leaseDuration: dispatch.leaseDuration
       )
       // The store begins to count after this.
       var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
@@ -56,64 +75,64 @@ extension TaskQueue {
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now {
-          signals.timer.set(date)
+          dispatch.signals.timer.set(date)
         } else if claim.tasks.isEmpty {
-          signals.timer.set(now + 1)
+          dispatch.signals.timer.set(now + 1)
         }
       }
       var (isAhead, tooMany) = (false, [ClaimedTask]())
-      let step = nextStep(of: worker) { machine in
+      let step = dispatch.nextStep(of: worker) { machine in
         let goesOn = machine.claimed(claim, now: now, until: end)
         tooMany = machine.takeTooMany()
         isAhead = machine.isAhead
         return goesOn
       }
-      signals.claimHasEnded()
-      if isAhead { signals.claimsAhead.signal() }
-      if !tooMany.isEmpty { await putBack(tooMany) }
+      dispatch.signals.claimHasEnded()
+      if isAhead { dispatch.signals.claimsAhead.signal() }
+      if !tooMany.isEmpty { await results.putBack(tooMany) }
       switch step {
       case .perform, .obey, .claim, .putBack: return step
       case .wait, .stop:
-        if claim.tasks.isEmpty { await looking { await foundNothing() } }
+        if claim.tasks.isEmpty { await storage.looking { await upkeep.foundNothing() } }
       }
       // A pause may keep the claimed tasks from being begun.
-      let unbegun = machine.withLock { $0.takeHeldBack() }
+      let unbegun = dispatch.machine.withLock { $0.takeHeldBack() }
       guard !unbegun.isEmpty else { return step }
-      await putBack(unbegun)
+      await results.putBack(unbegun)
     } catch {
-      fail(error, to: "hand out tasks")
-      machine.withLock { $0.claims.fail() }
-      signals.claimHasEnded()
+      dispatch.fail(error, to: "hand out tasks")
+      dispatch.machine.withLock { $0.claims.fail() }
+      dispatch.signals.claimHasEnded()
     }
-    return nextStep(of: worker)
+    return dispatch.nextStep(of: worker)
   }
 
   /// How many tasks a claim may hand out although fewer workers are idle.
-  nonisolated var claimBatch: Int {
+  var claimBatch: Int {
     // A limit on starts is for tasks that begin at once. If the process ends, all that is claimed
     // counts as interrupted, and the handlers of most of it were not called.
     rateLimiting == nil && judge.maxInterruptions.allows(retryCount: 2) ? store.claimBatch : 0
   }
 
   /// Releases tasks that were claimed ahead and that no worker begins soon, until cancelled.
-  nonisolated func watchClaimsAhead() async {
+  func watchClaimsAhead() async {
     while !Task.isCancelled {
-      await signals.claimsAhead.wait()
-      let claim = machine.withLock { $0.claims.count }
+      await dispatch.signals.claimsAhead.wait()
+      let claim = dispatch.machine.withLock { $0.claims.count }
       // Cancellation ends the loop. What is left then is released when the workers have ended.
       try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
-      await putBack(machine.withLock { $0.takeOverdue(ofClaim: claim) })
+      await results.putBack(dispatch.machine.withLock { $0.takeOverdue(ofClaim: claim) })
       // A pause may wait for the last of them to begin.
-      signals.pauseProgress.resumeAll(with: .success(()))
+      dispatch.signals.pauseProgress.resumeAll(with: .success(()))
     }
   }
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.
   ///
   /// Otherwise, what was to come after a while would wait until the clock reaches its old date.
-  private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
-    machine.withLock { $0.dateWentBack(to: now) }
+  private func rebase(to now: Date, isFirst: Bool) async throws {
+    dispatch.machine.withLock { $0.dateWentBack(to: now) }
     let hasOneClock = store.hasOneClock
     rateLimiting?.withLimits { $0.rebase(to: now.microseconds, hasOneClock: hasOneClock) }
     // Of several clocks, this one may be slow.
@@ -124,15 +143,15 @@ extension TaskQueue {
       if isFirst, try await !store.contains(TaskFilter()) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
       // Schedules may have gone on by the old date. When a run begins, they are looked at anyway.
-      if !isFirst { try await restoreSchedules() }
+      if !isFirst { try await schedules.restoreSchedules() }
     } catch {
       // The next run asks the store once more.
-      upkeep.withLock { $0.dates.forget() }
+      upkeep.state.withLock { $0.dates.forget() }
       throw error
     }
   }
 
-  private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
+  private func unpark(_ parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
@@ -147,7 +166,7 @@ extension TaskQueue {
   }
 
   /// Returns the names of parked tasks that have no handler of their own.
-  private nonisolated func parkedNamesOfOthers() async throws -> Set<ExactText> {
+  private func parkedNamesOfOthers() async throws -> Set<ExactText> {
     let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
     var names: Set<ExactText> = []
     try await forEachPage(of: filter, after: nil) { page in
@@ -163,13 +182,13 @@ extension TaskQueue {
 /// comparing and setting the values that hold them. Only when that is done do the attempts begin.
 /// If another process has changed a value, the present one is read, and tasks that it leaves no
 /// room for are released. If the process ends in between, starts were counted that never were.
-extension TaskQueue {
+extension Claimer {
   /// How often the claims of one step may hand out nothing that may begin.
   private static let mostVainClaims = 100
 
   /// Claims tasks that may begin now, and notes when they were claimed or extended, by the queue's
   /// stopwatch.
-  nonisolated func claim(
+  func claim(
     _ request: ClaimRequest,
     within limiting: RateLimiting,
     since begin: inout Duration
@@ -193,42 +212,42 @@ extension TaskQueue {
         claim.tasks = others.isEmpty ? [] : try await admit(others, limiting, since: &begin)
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
-        fail(error, to: "count the starts of tasks", losing: true)
+        dispatch.fail(error, to: "count the starts of tasks", losing: true)
         // They are released when the run ends.
-        machine.withLock { $0.hold(tasks) }
+        dispatch.machine.withLock { $0.hold(tasks) }
         throw error
       }
       if !claim.tasks.isEmpty { return claim }
-      if machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
+      if dispatch.machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
     }
     // There may be tasks behind those that were put off.
-    lookForWork()
+    dispatch.lookForWork()
     return Claim(tasks: [], nextDate: nil)
   }
 
   /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
-  private nonisolated func replacedOccurrences(
+  private func replacedOccurrences(
     among tasks: [ClaimedTask]
   ) async throws -> Set<TaskID> {
     var replaced: Set<TaskID> = []
     for task in tasks where task.record.id.isOccurrence {
-      if try await isReplaced(task.record, now: now) { replaced.insert(task.record.id) }
+      if try await occurrences.isReplaced(task.record, now: now) { replaced.insert(task.record.id) }
     }
     return replaced
   }
 
   /// Reads what other calls of this queue, or another queue before it, have stored.
-  private nonisolated func readLimits(_ limiting: RateLimiting) async throws {
+  private func readLimits(_ limiting: RateLimiting) async throws {
     for name in limiting.withLimits({ $0.missingValues }) {
-      try await looking { try await readLimit(name, limiting) }
+      try await storage.looking { try await readLimit(name, limiting) }
     }
   }
 
-  private nonisolated func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
+  private func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
     let bytes = try await store.value(named: name)
     let now = self.now.microseconds
     guard limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
-    try await setValue(named: name, .relaxed) { bytes in
+    try await storage.setValue(named: name, .relaxed) { bytes in
       limiting.withLimits { $0.mend(name, bytes, at: now) }
     }
   }
@@ -238,7 +257,7 @@ extension TaskQueue {
   /// It notes when it has extended the claims.
   ///
   /// - Returns: The tasks that may begin.
-  private nonisolated func admit(
+  private func admit(
     _ tasks: [ClaimedTask],
     _ limiting: RateLimiting,
     since begin: inout Duration
@@ -254,7 +273,7 @@ extension TaskQueue {
       case .decided(let admission):
         // While the store was gone, nothing has extended these claims.
         let time = time.stopwatch()
-        let isLate = leaseDuration.map { time - begin >= $0 / 3 } ?? false
+        let isLate = dispatch.leaseDuration.map { time - begin >= $0 / 3 } ?? false
         do {
           if let begun = try await store(
             admission,
@@ -272,7 +291,7 @@ extension TaskQueue {
           // All of it may be stored. If so, the starts count, although the tasks have not begun,
           // and those that were denied are not claimed any more: they must not begin.
           denied = admission.denials
-          try await waitToRepeat(after: error, &retries)
+          try await storage.waitToRepeat(after: error, &retries)
         }
         limiting.withLimits { $0.forget(admission.writes.map(\.valueName)) }
       }
@@ -285,7 +304,7 @@ extension TaskQueue {
   ///
   /// - Returns: The tasks that begin; `nil` if nothing is stored, because another process has
   ///   changed a value.
-  private nonisolated func store(
+  private func store(
     _ admission: RateLimits.Admission,
     decidedAt now: Int64,
     of tasks: [ClaimedTask],
@@ -304,10 +323,10 @@ extension TaskQueue {
       )
     }
     let admitted = admission.admitted.map { tasks[$0] }
-    if isLate, let leaseDuration {
+    if isLate, let leaseDuration = dispatch.leaseDuration {
       changes += admitted.map { .extend($0.lease, for: leaseDuration) }
     }
-    let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
+    let outcomes = changes.isEmpty ? [] : try await storage.persist(changes, .relaxed)
     if outcomes.contains(.valueDiffers) { return nil }
     let date = self.now.microseconds
     limiting.withLimits { $0.stored(admission, decidedAt: now, at: date) }
@@ -315,7 +334,7 @@ extension TaskQueue {
       let date = Date(microseconds: date)
       await observers.catchUp(with: tasks[index].record.id)
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
-      becomesAvailable(at: date)
+      dispatch.becomesAvailable(at: date)
     }
     guard isLate else { return admitted }
     return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
@@ -325,9 +344,9 @@ extension TaskQueue {
   ///
   /// They are those at the date for which it was decided what may begin: one that has room again
   /// since is looked at once more at once.
-  private nonisolated func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+  private func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
     guard !usedUpLimits.isEmpty else { return }
-    for limit in usedUpLimits { signals.timer.set(Date(microseconds: limit.until)) }
+    for limit in usedUpLimits { dispatch.signals.timer.set(Date(microseconds: limit.until)) }
     let new = limiting.notTold(usedUpLimits)
     guard observers.events.isObserved, !new.isEmpty else { return }
     let scopes = limiting.withLimits { $0.scopes }
@@ -341,10 +360,8 @@ extension TaskQueue {
     }
   }
 
-  // MARK: Pauses
-
   /// Pauses the limits of a task whose attempt says that it has met one.
-  nonisolated func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
+  func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
     guard let rateLimiting, case .threw(let error) = end,
       let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
     else { return }
@@ -352,7 +369,7 @@ extension TaskQueue {
     let until = now.storable(after: snooze.duration).microseconds
     do {
       for place in rateLimiting.withLimits({ $0.pausedPlaces(of: record) }) {
-        try await setValue(named: place.valueName, .relaxed) { bytes in
+        try await storage.setValue(named: place.valueName, .relaxed) { bytes in
           rateLimiting.withLimits {
             $0.pausing(place, bytes, from: now.microseconds, until: until)
           }
@@ -360,7 +377,7 @@ extension TaskQueue {
         rateLimiting.withLimits { $0.forget(CollectionOfOne(place.valueName)) }
       }
     } catch {
-      fail(error, to: "pause a rate limit")
+      dispatch.fail(error, to: "pause a rate limit")
     }
   }
 }
@@ -429,17 +446,12 @@ extension Date {
 }
 
 /// What a queue does on a store that others use at the same time.
-extension TaskQueue {
-  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
-  nonisolated var leaseDuration: Duration? {
-    store.sharing.map { min($0.leaseDuration, .longestStorable) }
-  }
-
+extension Claimer {
   /// Extends leases until the body has returned.
   ///
   /// It does so in a cancelled run, too: the run's handlers may take long to end, and no other
   /// queue may take over their tasks before that.
-  nonisolated func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
+  func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
     let executor = time.deadlineExecutor ?? RealWork.taskExecutor
     let extending = Task(executorPreference: executor) {
       await self.extendLeases(sharing)
@@ -450,15 +462,15 @@ extension TaskQueue {
   }
 
   /// Extends the leases of the queue's tasks, until cancelled.
-  private nonisolated func extendLeases(_ sharing: StoreSharing) async {
+  private func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
-      guard let duration = leaseDuration, !Task.isCancelled else { continue }
+      guard let duration = dispatch.leaseDuration, !Task.isCancelled else { continue }
       do {
         try await extendPresentLeases(for: duration)
       } catch {
-        fail(error, to: "extend its claims")
+        dispatch.fail(error, to: "extend its claims")
       }
     }
   }
@@ -467,58 +479,41 @@ extension TaskQueue {
   ///
   /// After a transient error, it extends those that the queue holds by then: while one task is
   /// locked, all calls that extend its lease may fail, and leases of later claims must not run out.
-  nonisolated func extendPresentLeases(for duration: Duration) async throws {
+  func extendPresentLeases(for duration: Duration) async throws {
     // What could not be extended in time has run out, so the first try counts.
     let start = time.stopwatch()
     var retries = 0
     while true {
-      let leases = machine.withLock { $0.leases }
+      let leases = dispatch.machine.withLock { $0.leases }
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
-        let results = try await extensions.isEmpty ? [] : persistOnce(extensions, .relaxed)
+        let results = try await extensions.isEmpty ? [] : storage.persistOnce(extensions, .relaxed)
         // An end of a task whose lease ran out is in doubt until it is stored: whose end is it?
-        if !results.contains(.stale) || !leasesMayHaveRunOut(by: start) {
-          machine.withLock { $0.leasesExtended = start }
+        if !results.contains(.stale) || !dispatch.leasesMayHaveRunOut(by: start) {
+          dispatch.machine.withLock { $0.leasesExtended = start }
         }
-        for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
+        for (lease, result) in zip(leases, results) where result == .stale { dispatch.lost(lease) }
         return
       } catch {
-        try await waitToRepeat(after: error, &retries)
+        try await storage.waitToRepeat(after: error, &retries)
       }
     }
-  }
-
-  /// Whether a claim of this queue may have run out, because it could not be extended.
-  nonisolated var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
-
-  private nonisolated func leasesMayHaveRunOut(by now: Duration) -> Bool {
-    guard let leaseDuration else { return false }
-    return machine.withLock { now >= $0.leasesExtended + leaseDuration }
   }
 
   /// Extends the leases of this process that may have run out, before a claim.
   ///
   /// The process may have been stopped, with the whole machine for example. A claim would take its
   /// tasks back from it, and count that as an interruption, while their handlers go on.
-  nonisolated func extendLateLeases() async throws {
-    guard let leaseDuration else { return }
-    for queue in queuesOfGroup where queue.leasesMayHaveRunOut {
-      try await looking { try await queue.extendPresentLeases(for: leaseDuration) }
+  func extendLateLeases() async throws {
+    guard let leaseDuration = dispatch.leaseDuration else { return }
+    let others = storage.group?.otherQueues.map(\.claimer) ?? []
+    for queue in [self] + others where queue.dispatch.leasesMayHaveRunOut {
+      try await storage.looking { try await queue.extendPresentLeases(for: leaseDuration) }
     }
   }
 
-  /// Handles a lease whose task another queue has taken over.
-  ///
-  /// The attempt in this queue is cut short, and its end is not stored.
-  nonisolated func lost(_ lease: Lease) {
-    let worker = machine.withLock { $0.lose(lease) }
-    // There may be nothing left that a pause waits for.
-    signals.pauseProgress.resumeAll(with: .success(()))
-    if let worker { signals.interrupts[worker].signal() }
-  }
-
   /// Looks at regular intervals for tasks that other queues have added, until cancelled.
-  nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
+  func lookForOthersTasks(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
@@ -530,67 +525,22 @@ extension TaskQueue {
   ///
   /// In a store that is not shared, no queue has added them, but a statement of another program
   /// (``insertStatement(for:uniqueKey:options:)``).
-  nonisolated func follow(_ hints: AsyncStream<Void>) async {
+  func follow(_ hints: AsyncStream<Void>) async {
     for await _ in hints {
-      if store.sharing == nil { lookForWork() } else { await lookAtStore() }
+      if store.sharing == nil { dispatch.lookForWork() } else { await lookAtStore() }
     }
   }
 
   /// Looks for what other queues on the store have changed.
-  private nonisolated func lookAtStore() async {
+  private func lookAtStore() async {
     // First, so that nothing begins that another queue has paused.
-    await followStoredPause()
-    lookForWork()
-    await tellOfOthersTasks()
+    await gate.followStoredPause()
+    dispatch.lookForWork()
+    await results.tellOfOthersTasks()
     do {
-      try await restoreSchedulesEachHour()
+      try await schedules.restoreSchedulesEachHour()
     } catch {
-      fail(error, to: "look after its schedules")
+      dispatch.fail(error, to: "look after its schedules")
     }
-  }
-
-  /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
-  private nonisolated func tellOfOthersTasks() async {
-    do {
-      try await tellWhatIsStored(of: observers.outcomes.awaited)
-    } catch {
-      fail(error, to: "look tasks up")
-    }
-  }
-
-  /// Tells waiting callers how tasks ended whose ends were not reported to this queue.
-  ///
-  /// - Throws: What the store throws.
-  nonisolated func tellWhatIsStored(of ids: [TaskID]) async throws {
-    for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
-  }
-
-  private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
-    let filter = TaskFilter(ids: Set(ids))
-    let versions = observers.outcomes.versions(of: ids)
-    let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
-    // If an end is on its way into the store, or was stored just now, it is reported, and a success
-    // with its value.
-    func isReported(_ id: TaskID) -> Bool {
-      machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
-    }
-    for record in records {
-      guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
-        continue
-      }
-      observers.outcomes.resolve(record.id, outcome, ifStill: versions[record.id])
-    }
-    let found = Set(records.map(\.id))
-    for id in ids where !found.contains(id) && !isReported(id) {
-      observers.outcomes.fail(id, Self.unknown(id), ifStill: versions[id])
-    }
-  }
-
-  static func unknown(_ id: TaskID) -> TaskQueueError {
-    TaskQueueError(
-      .unknownTask,
-      "the task \(id) is not there any more: it has ended, and its outcome was not kept; to learn "
-        + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
-    )
   }
 }

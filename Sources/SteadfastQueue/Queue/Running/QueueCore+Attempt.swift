@@ -7,12 +7,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-extension TaskQueue {
+/// Attempts.
+extension QueueCore {
   /// Makes an attempt, and settles its task.
   ///
   /// - Returns: Whether the attempt was to be cut short. If so, this Swift task is cancelled, or
   ///   will be.
-  nonisolated func perform(
+  func perform(
     _ task: ClaimedTask,
     _ worker: Int,
     _ number: AttemptNumber,
@@ -22,18 +23,18 @@ extension TaskQueue {
     var context = TaskContext(task, self, worker, number, memory)
     guard let handler = handlers[record.name] else {
       // The store has handed out a task that it was not asked for.
-      fail(UnaskedTask(name: record.name), to: "hand out tasks")
+      dispatch.fail(UnaskedTask(name: record.name), to: "hand out tasks")
       return await leaveOut(task, worker, .release(task.lease))
     }
     let begin = now
     if record.id.isOccurrence {
-      switch await start(record, at: begin) {
+      switch await occurrences.start(record, at: begin) {
       case .perform(let occurrence): context.setOccurrence(occurrence)
       case .leaveOut(let change): return await leaveOut(task, worker, change(task.lease))
       }
     }
     let ruling = record.interruptionCount > 0 ? ruling(on: record) : .attempt
-    defer { if record.interruptionCount > 0 { suspects.ended(record.id) } }
+    defer { if record.interruptionCount > 0 { services.suspects.ended(record.id) } }
     if case .postpone(let delay) = ruling {
       let moment = moment
       let change = TaskChange.reschedule(
@@ -44,7 +45,7 @@ extension TaskQueue {
       return await leaveOut(task, worker, change)
     }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
-      let (directive, isCutShort) = endAttempt(of: worker)
+      let (directive, isCutShort) = dispatch.endAttempt(of: worker)
       let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
       await settle(task, verdict, nil, handler, context, worker, nil)
       return isCutShort
@@ -55,21 +56,21 @@ extension TaskQueue {
     let end = await attempt(record, handler, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
     observers.attemptEnded(after: timing.ran)
-    noteRunTime(timing.ran, of: record.name)
-    if rateLimiting != nil { await pauseLimits(of: record, after: end) }
+    upkeep.noteRunTime(timing.ran, of: record.name)
+    if rateLimiting != nil { await claimer.pauseLimits(of: record, after: end) }
     let usedMemory = memory.isInUse
     if usedMemory { await storeLastCheckpoint(context, after: end) }
-    let (directive, isCutShort) = endAttempt(of: worker, after: timing.ran)
+    let (directive, isCutShort) = dispatch.endAttempt(of: worker, after: timing.ran)
     let verdict = verdict(on: record, after: end, directive, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing, usedMemory)
     return isCutShort
   }
 
   /// Decides about a task that was interrupted.
-  private nonisolated func ruling(on record: TaskRecord) -> Suspects.Ruling {
+  private func ruling(on record: TaskRecord) -> Suspects.Ruling {
     // A process that makes a pass may end after it, and would never abandon the task.
-    let isProven = machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
-    return suspects.ruling(
+    let isProven = dispatch.machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
+    return services.suspects.ruling(
       on: record,
       isTooOften: !judge.maxInterruptions.allows(retryCount: record.interruptionCount),
       isProven: isProven,
@@ -77,7 +78,7 @@ extension TaskQueue {
     )
   }
 
-  private nonisolated func verdict(
+  private func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
     _ directive: TaskCommand?,
@@ -99,27 +100,10 @@ extension TaskQueue {
   }
 
   /// Stores the checkpoint that was saved last, unless the task has succeeded.
-  private nonisolated func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async
-  {
+  private func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async {
     if case .returned = end, context.memory.with(context.number, { $0.ending }) == nil { return }
     // If the store fails, the queue stops, and the task is released.
     try? await context.writeCheckpoint(.relaxed, isDue: true)
-  }
-
-  /// Ends the worker's attempt.
-  ///
-  /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
-  nonisolated func endAttempt(
-    of worker: Int,
-    after duration: Duration? = nil
-  ) -> (TaskCommand?, Bool) {
-    let end = machine.withLock { machine in
-      let isCutShort = machine.isInterrupted(worker)
-      return (machine.endAttempt(of: worker, after: duration), isCutShort)
-    }
-    // The attempt may have ended before it could be cut short.
-    if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
-    return end
   }
 
   /// Settles a task that was claimed, and is not attempted.
@@ -127,23 +111,23 @@ extension TaskQueue {
   /// What was asked of the task in the meantime is done instead of a release.
   ///
   /// - Returns: Whether the attempt was to be cut short.
-  private nonisolated func leaveOut(
+  private func leaveOut(
     _ task: ClaimedTask,
     _ worker: Int,
     _ change: TaskChange
   ) async -> Bool {
-    let (directive, isCutShort) = endAttempt(of: worker)
+    let (directive, isCutShort) = dispatch.endAttempt(of: worker)
     var settlement = Settlement(change: change, record: task.record, wasBegun: false)
     if case .release = change, let directive, directive != .release {
       settlement = judge.settlement(.obey(directive), of: task, now: now)
     }
-    await finish(settlement, worker, isAttempt: false)
+    await results.finish(settlement, worker, isAttempt: false)
     return isCutShort
   }
 
-  private nonisolated var moment: AttemptJudge.Moment {
+  private var moment: AttemptJudge.Moment {
     let now = self.now
-    let cutoff = machine.withLock { machine in
+    let cutoff = dispatch.machine.withLock { machine in
       // No claim may have noticed yet that the clock was set back. A date after the old cutoff
       // would be late by that much.
       machine.dateWentBack(to: now)
@@ -153,7 +137,7 @@ extension TaskQueue {
   }
 
   /// Calls the handler, within the task's time limit if it has one.
-  private nonisolated func attempt(
+  private func attempt(
     _ record: TaskRecord,
     _ handler: AnyHandler,
     _ context: TaskContext
@@ -185,7 +169,7 @@ extension TaskQueue {
 
   /// Asks the handler's hooks, and passes on the settlement of the task.
   @inline(__always)
-  private nonisolated func settle(
+  private func settle(
     _ task: ClaimedTask,
     _ verdict: Verdict,
     _ end: AttemptEnd?,
@@ -214,10 +198,10 @@ extension TaskQueue {
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willEnd(task.record, context, outcome)
     }
-    await finish(settlement, worker, isAttempt: timing != nil)
+    await results.finish(settlement, worker, isAttempt: timing != nil)
   }
 
-  private nonisolated func ask(
+  private func ask(
     _ hooks: AnyHandler.Hooks,
     about verdict: Verdict,
     _ record: TaskRecord,
@@ -245,14 +229,14 @@ extension TaskQueue {
   }
 
   /// Records the progress that a handler reports.
-  nonisolated func report(
+  func report(
     _ fraction: Double,
     of record: TaskRecord,
     by worker: Int,
     _ number: AttemptNumber
   ) {
     guard !fraction.isNaN, !Task.isCancelled,
-      machine.withLock({ $0.isUnderWay(number, of: worker) })
+      dispatch.machine.withLock({ $0.isUnderWay(number, of: worker) })
     else { return }
     observers.progressed(record, to: min(max(fraction, 0), 1))
   }

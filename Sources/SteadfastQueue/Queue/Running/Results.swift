@@ -6,62 +6,75 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// Stores what becomes of tasks, and then reports it: how attempts ended, and what callers ask.
+final class Results: QueuePart {
+  let services: QueueServices
+  let upkeep: Upkeep
+  let occurrences: Occurrences
+
+  init(_ services: QueueServices, _ upkeep: Upkeep, _ occurrences: Occurrences) {
+    self.services = services
+    self.upkeep = upkeep
+    self.occurrences = occurrences
+  }
+}
+
 /// Stores how attempts ended, and then reports it.
-extension TaskQueue {
+extension Results {
   /// Stores how an attempt ended, or adds it to the outbox for the finisher.
   ///
   /// The finisher is the Swift task that runs `finishLoop()`.
-  nonisolated func finish(_ settlement: Settlement, _ worker: Int, isAttempt: Bool) async {
+  func finish(_ settlement: Settlement, _ worker: Int, isAttempt: Bool) async {
     if store.appliesAtOnce {
       await apply(CollectionOfOne(settlement))
-      let request = machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
+      let request = dispatch.machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
       if let request { await obey([request]) }
-    } else if machine.withLock({
+    } else if dispatch.machine.withLock({
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
       // The finisher of a cancelled run has ended, and other handlers may take long to end.
-      if Task.isCancelled { await settleAll() } else { signals.finisher.signal() }
+      if Task.isCancelled { await settleAll() } else { dispatch.signals.finisher.signal() }
     }
   }
 
-  nonisolated func finishLoop() async {
+  func finishLoop() async {
     while !Task.isCancelled {
       await settleAll()
-      await signals.finisher.wait()
+      await dispatch.signals.finisher.wait()
     }
     await settleAll(isLast: true)
     // The end of a run that was cancelled waits for no other caller's requests.
-    signals.settlement.resumeAll(with: .success(()))
+    dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
   /// Stores all settlements in the outbox, and carries out the requests that could not be before.
   ///
   /// - Parameter isLast: whether the run ends, so that nothing else does.
-  nonisolated func settleAll(isLast: Bool = false) async {
-    let unobeyed = machine.withLock { $0.takeUnobeyed() }
+  func settleAll(isLast: Bool = false) async {
+    let unobeyed = dispatch.machine.withLock { $0.takeUnobeyed() }
     if !unobeyed.isEmpty { await obey(unobeyed, isLast: isLast) }
-    while let settlements = machine.withLock({ $0.takeOutbox() }) {
+    while let settlements = dispatch.machine.withLock({ $0.takeOutbox() }) {
       let isLeft = await apply(settlements, isLast: isLast)
-      let (wakesWorkers, requests) = machine.withLock { $0.settled() }
-      if backing.patientStore != nil { signals.settlement.resumeAll(with: .success(())) }
-      if wakesWorkers { signals.workers.signalAll() }
+      let (wakesWorkers, requests) = dispatch.machine.withLock { $0.settled() }
+      if storage.patientStore != nil { dispatch.signals.settlement.resumeAll(with: .success(())) }
+      if wakesWorkers { dispatch.signals.workers.signalAll() }
       await obey(requests, isLast: isLast)
-      if isLeft { return signals.finisher.signal() }
+      if isLeft { return dispatch.signals.finisher.signal() }
     }
   }
 
   /// Stores the settlements, and carries out the requests, that are left when the workers of a run
   /// have ended.
-  nonisolated func settleRest() async {
+  func settleRest() async {
     await settleAll(isLast: true)
-    guard backing.patientStore != nil else { return }
+    guard storage.patientStore != nil else { return }
     // The finisher may be waiting for the store, and is cancelled after this.
     func isObeying() -> Bool {
-      !Task.isCancelled && machine.withLock { $0.failure == nil && !$0.obeying.isEmpty }
+      !Task.isCancelled && dispatch.machine.withLock { $0.failure == nil && !$0.obeying.isEmpty }
     }
-    while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isObeying() {
-      await signals.settlement.waitUncancelled {
-        isObeying() || machine.withLock { $0.outbox.isStoring } ? nil : ()
+    while dispatch.machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isObeying() {
+      await dispatch.signals.settlement.waitUncancelled {
+        isObeying() || dispatch.machine.withLock { $0.outbox.isStoring } ? nil : ()
       }
       await settleAll(isLast: true)
     }
@@ -72,19 +85,20 @@ extension TaskQueue {
   /// - Returns: Whether the finisher is to store them, because the store is gone for a while and
   ///   this Swift task can't wait.
   @discardableResult
-  private nonisolated func apply(
+  private func apply(
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
     isLast: Bool = false
   ) async -> Bool {
     var batch = settlements.map(\.change)
-    batch += prunings(after: settlements)
+    batch += upkeep.prunings(after: settlements)
     let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginEnds(of: shared) }
     defer { if !shared.isEmpty { observers.changes.endsAreTold(of: shared) } }
     do {
       // The call is asynchronous, so the usual way avoids it.
       let ends = OccurrenceEnd.all(in: settlements)
-      let answer = try await ends.isEmpty ? send(batch) : send(batch, ending: ends)
+      let answer =
+        try await ends.isEmpty ? storage.send(batch) : occurrences.send(batch, ending: ends)
       let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
       let results = try await isInDoubt ? withoutDoubt(answer, of: settlements) : answer.outcomes
       // Usually all are stored. Then no array of them is made.
@@ -101,17 +115,17 @@ extension TaskQueue {
       if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
       // An attempt that is cut short has a cancelled Swift task in a run that goes on.
-      let isLeft = machine.withLock { machine in
+      let isLeft = dispatch.machine.withLock { machine in
         machine.putBack(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
       if isLeft { return true }
-      fail(error, to: "keep how tasks ended", losing: true)
+      dispatch.fail(error, to: "keep how tasks ended", losing: true)
     }
     return false
   }
 
-  private nonisolated func wasSuperseded(_ settlement: Settlement, by successor: TaskID) async {
+  private func wasSuperseded(_ settlement: Settlement, by successor: TaskID) async {
     let isAwaited = observers.superseded(settlement, by: successor)
     follow(settlement)
     // It may have ended before its callers were linked to it. A store that fails stops the queue at
@@ -120,7 +134,7 @@ extension TaskQueue {
   }
 
   /// Returns what changes that were stored have meant for other tasks.
-  nonisolated func consequences(
+  func consequences(
     of settlements: some Collection<Settlement>,
     _ results: [ChangeOutcome]
   ) -> [(settlement: Settlement, meaning: Consequences)] {
@@ -129,35 +143,28 @@ extension TaskQueue {
     }
   }
 
-  /// Returns what to prune now that these tasks have ended.
-  nonisolated func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
-    // Usually no ended task is retained. Then don't take the lock.
-    guard settlements.contains(where: \.isKeptEnd) else { return [] }
-    return upkeep.withLock { $0.pruning.changes(after: settlements, now: now) }
-  }
-
   /// Returns the outcomes, with `done` for each change that is stale because it was stored before.
   ///
   /// The store has stored it although the store failed, or it was sent again.
-  private nonisolated func withoutDoubt(
+  private func withoutDoubt(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
     // up the outcome for waiting callers.
-    let isAlone = !leasesMayHaveRunOut
+    let isAlone = !dispatch.leasesMayHaveRunOut
     var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
     where answer.wasResent || settlement.isInDoubt {
       guard results[index] == .stale else { continue }
-      let record = try await record(of: settlement.record.id)
+      let record = try await storage.record(of: settlement.record.id)
       if settlement.change.wasStored(leaving: record, isAlone: isAlone) {
         results[index] = .done
       } else if isAlone, record == nil {
         if let successor = try await holder(ofKeyOf: settlement.record) {
           results[index] = .superseded(by: successor)
         } else {
-          observers.outcomes.fail(settlement.record.id, Self.unknown(settlement.record.id))
+          observers.outcomes.fail(settlement.record.id, Results.unknown(settlement.record.id))
         }
       }
     }
@@ -165,7 +172,7 @@ extension TaskQueue {
   }
 
   /// Returns the task that holds the unique key of another one, which is gone.
-  private nonisolated func holder(ofKeyOf record: TaskRecord) async throws -> TaskID? {
+  private func holder(ofKeyOf record: TaskRecord) async throws -> TaskID? {
     guard let key = record.uniqueKey else { return nil }
     let filter = TaskFilter(
       names: [record.name],
@@ -177,7 +184,7 @@ extension TaskQueue {
   }
 
   /// Releases tasks that were claimed but not begun.
-  nonisolated func putBack(_ tasks: [ClaimedTask], isLast: Bool = false) async {
+  func putBack(_ tasks: [ClaimedTask], isLast: Bool = false) async {
     guard !tasks.isEmpty else { return }
     let isLeft = await apply(
       tasks.map {
@@ -185,195 +192,77 @@ extension TaskQueue {
       },
       isLast: isLast
     )
-    if isLeft { signals.finisher.signal() }
-    let requests = machine.withLock { $0.wereReturned(tasks) }
+    if isLeft { dispatch.signals.finisher.signal() }
+    let requests = dispatch.machine.withLock { $0.wereReturned(tasks) }
     await obey(requests, isLast: isLast)
   }
 
   /// Tells what has been stored about tasks, and looks for those that can be performed now.
-  nonisolated func wereStored(_ settlements: some Collection<Settlement>) {
+  func wereStored(_ settlements: some Collection<Settlement>) {
     observers.tell(settlements)
     for settlement in settlements { follow(settlement) }
   }
 
-  private nonisolated func follow(_ settlement: Settlement) {
+  private func follow(_ settlement: Settlement) {
     // Another task with the key may be the head now.
-    if settlement.record.orderKey != nil { lookForWork() }
+    if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
-    case .retry(_, let date, _, _, _), .reschedule(_, let date, _): becomesAvailable(at: date)
+    case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
+      dispatch.becomesAvailable(at: date)
     case .restart(_, let date, _):
-      noteUnhandled(settlement.record)
-      becomesAvailable(at: date)
+      upkeep.noteUnhandled(settlement.record)
+      dispatch.becomesAvailable(at: date)
     case .resume:
-      noteUnhandled(settlement.record)
-      becomesAvailable(at: settlement.record.availableDate)
+      upkeep.noteUnhandled(settlement.record)
+      dispatch.becomesAvailable(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
       // The completion that it awaits may have come before.
-      becomesAvailable(at: names.isEmpty ? date : .distantPast)
-    case .complete: lookForWork()
-    case .release, .update: becomesAvailable(at: settlement.record.availableDate)
+      dispatch.becomesAvailable(at: names.isEmpty ? date : .distantPast)
+    case .complete: dispatch.lookForWork()
+    case .release, .update: dispatch.becomesAvailable(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was parked.
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
-      machine.withLock { $0.registered([name]) }
-      signals.workers.signal()
+      dispatch.machine.withLock { $0.registered([name]) }
+      dispatch.signals.workers.signal()
     case .succeed, .abandon, .cancel, .remove:
       // The task may have had a successor, which may be available now.
-      if settlement.record.uniqueKey != nil { lookForWork() }
+      if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
     case .pause, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: break
     }
   }
-
-  /// Makes a worker look for tasks when a task becomes available.
-  ///
-  /// If the date is not after `past`, this does not read the clock.
-  nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past { return lookForWork() }
-    let now = now
-    if date <= now { lookForWork() } else { signals.timer.set(date, from: now) }
-  }
-
-  /// Makes a worker look for available tasks.
-  nonisolated func lookForWork() {
-    // A run that is not a pass looks until it is stopped, and need not be notified.
-    if signals.isPassing.load(ordering: .sequentiallyConsistent) {
-      machine.withLock { $0.workArrived() }
-    }
-    signals.workers.signal()
-  }
-
-  /// Stops the run, because the store has failed.
-  ///
-  /// A run that is to end anyway does without a store that is gone for a while, unless something is
-  /// lost by that.
-  nonisolated func fail(_ error: any Error, to operation: String, losing: Bool = false) {
-    if !losing {
-      // It did not wait for another call while the store is gone.
-      if error is CancellationError, Task.isCancelled { return }
-      if error.isTransientFailure, Task.isCancelled || machine.withLock({ $0.isStopping }) {
-        return
-      }
-    }
-    let error = TaskQueueError(
-      .storeFailed,
-      "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). The queue has dropped nothing that was acknowledged. Do what the store's error "
-        + "says, and run the queue again when the fault is gone",
-      underlying: error
-    )
-    machine.withLock { $0.fail(error) }
-    stopMayHaveCome()
-  }
-
-  /// Wakes whatever waits for something that may not come any more.
-  nonisolated func stopMayHaveCome() {
-    tellPatience()
-    signals.stopMayHaveCome()
-  }
-
-  /// Tells the code that waits for the store what is about to end.
-  nonisolated func tellPatience() {
-    guard let patience = backing.patientStore?.patience else { return }
-    patience.note {
-      machine.withLock {
-        StoreRetryPolicy.Stop(
-          isStopping: $0.isStopping && $0.mode != nil,
-          isShutDown: $0.isShutDown,
-          isCutShort: $0.cutsShort
-        )
-      }
-    }
-  }
 }
 
-/// How a queue has its store apply changes.
-extension TaskQueue {
-  /// How often a store may refuse what the queue asks again before that counts as a fault of the
-  /// store.
+/// Claimed tasks that no attempt has begun.
+extension Results {
+  /// Puts back the claimed tasks that are meant and have not begun.
   ///
-  /// It may do so while another caller changes the same task, key or value.
-  static let mostRefusals = 1_000
-
-  /// Has the store apply changes, and checks that there is a result for each of them.
-  nonisolated func persist(
-    _ changes: [TaskChange],
-    _ durability: Durability = .durable
-  ) async throws -> [ChangeOutcome] {
-    try UnusableAnswer.check(
-      try await store.apply(changes, durability: durability),
-      to: changes.count
-    )
-  }
-
-  /// Does what ``persist(_:_:)`` does, and makes no second call after a transient error.
-  nonisolated func persistOnce(
-    _ changes: [TaskChange],
-    _ durability: Durability
-  ) async throws -> [ChangeOutcome] {
-    let store = backing.patientStore?.base ?? store
-    return try UnusableAnswer.check(
-      try await store.apply(changes, durability: durability),
-      to: changes.count
-    )
-  }
-
-  /// Does what ``persist(_:_:)`` does for changes that an attempt makes, and waits for a store that
-  /// is gone for a while even if the attempt is cancelled.
-  ///
-  /// What the attempt has done is not to be done again. It does not wait when the run is cancelled,
-  /// or cut short.
-  nonisolated func persistInAttempt(
-    _ changes: [TaskChange],
-    _ durability: Durability
-  ) async throws -> [ChangeOutcome] {
-    do {
-      return try await persist(changes, durability)
-    } catch {
-      guard error.isTransientFailure, Task.isCancelled, let store = backing.patientStore else {
-        throw error
-      }
-      let sending = Task(executorPreference: RealWork.taskExecutor) {
-        try await store.send(changes, durability, .attempt).outcomes
-      }
-      return try UnusableAnswer.check(try await sending.value, to: changes.count)
+  /// The claim in flight may hand out further ones, because it was asked for them before. This
+  /// waits for it and puts those back, too. If cancelled, it doesn't wait.
+  func putBackUnbegun(where isMeant: @Sendable (TaskRecord) -> Bool) async {
+    await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
+    if let claim = dispatch.machine.withLock({ $0.claims.inFlight }) {
+      await waitForEnd(ofClaim: claim)
     }
+    await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
   }
 
-  /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
-  /// once.
-  nonisolated func send(
-    _ changes: [TaskChange]
-  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    guard let patientStore = backing.patientStore else {
-      return (try await persist(changes), false)
+  /// Returns when this claim is not in flight any more, or when cancelled.
+  private func waitForEnd(ofClaim claim: Int) async {
+    while !Task.isCancelled, dispatch.machine.withLock({ $0.claims.inFlight == claim }) {
+      // Cancelled: the loop ends.
+      try? await dispatch.signals.claimEnd.wait {
+        dispatch.machine.withLock { $0.claims.inFlight == claim } ? nil : .success(())
+      }
     }
-    let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
-    return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
-  }
-}
-
-/// The error for a store whose results don't match the changes that it was given.
-struct UnusableAnswer: Error, CustomStringConvertible {
-  let results: [ChangeOutcome]
-  let to: Int
-
-  /// Returns the results if there is one for each change.
-  static func check(_ results: [ChangeOutcome], to count: Int) throws -> [ChangeOutcome] {
-    guard results.count == count else { throw UnusableAnswer(results: results, to: count) }
-    return results
-  }
-
-  var description: String {
-    "the store has answered \(to) changes with \(results), which is no answer to them; "
-      + "whether they were kept is not known"
   }
 }
 
 /// Reports what the changes to some tasks have meant for others, which waited for them.
-extension TaskQueue {
+extension Results {
   /// Reports consequences of changes that were stored.
-  nonisolated func tell(
+  func tell(
     _ consequences: some Sequence<(settlement: Settlement, meaning: Consequences)>
   ) async {
     var ids: [TaskID] = []
@@ -381,7 +270,7 @@ extension TaskQueue {
       tell(meaning, of: settlement)
       ids += meaning.tasks
       // A task that waited for this one may be available now.
-      lookForWork()
+      dispatch.lookForWork()
     }
     // The tasks may have changed again before this was told. A store that fails stops the queue at
     // the next claim.
@@ -391,7 +280,7 @@ extension TaskQueue {
   /// Learns what a change of another queue on the store has meant for tasks.
   ///
   /// They may be tasks of this queue, or of others. The other queue posts the events.
-  nonisolated func hear(_ meaning: Consequences, of change: TaskChange) async {
+  func hear(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
@@ -402,7 +291,7 @@ extension TaskQueue {
         break
       }
     }
-    lookForWork()
+    dispatch.lookForWork()
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
@@ -411,43 +300,43 @@ extension TaskQueue {
   ///
   /// Tasks that waited may be available, in the other queues of a group, too. Callers may wait for
   /// tasks that have ended along.
-  nonisolated func findLostConsequences() async {
-    for queue in queuesOfGroup {
-      queue.lookForWork()
+  func findLostConsequences() async {
+    for queue in ofGroup {
+      queue.dispatch.lookForWork()
       // A store that fails stops the queue at the next claim.
       try? await queue.tellWhatIsStored(of: queue.observers.outcomes.awaited)
     }
   }
 
-  /// This queue, and the others of its group.
-  nonisolated var queuesOfGroup: [TaskQueue] { [self] + (backing.group?.otherQueues ?? []) }
+  /// The results of this queue, and of the others of its group.
+  var ofGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
 
   /// Notes that a caller's changes may be stored, though its call has failed.
   ///
   /// What is stored nevertheless is told with the next claim of each queue. A claim may also have
   /// skipped the tasks.
-  nonisolated func noteLostAnswer() {
-    for queue in queuesOfGroup {
+  func noteLostAnswer() {
+    for queue in ofGroup {
       queue.observers.mayMissEnds.store(true, ordering: .releasing)
-      queue.upkeep.withLock { $0.isInDoubt = true }
-      queue.lookForWork()
+      queue.upkeep.state.withLock { $0.isInDoubt = true }
+      queue.dispatch.lookForWork()
     }
   }
 
   /// Tells waiting callers what the store has of their tasks, after a call that has failed.
   ///
   /// - Throws: What the store throws; the next claim looks again.
-  nonisolated func endDoubt() async throws {
-    upkeep.withLock { $0.isInDoubt = false }
+  func endDoubt() async throws {
+    upkeep.state.withLock { $0.isInDoubt = false }
     do {
       try await tellWhatIsStored(of: observers.outcomes.awaited)
     } catch {
-      upkeep.withLock { $0.isInDoubt = true }
+      upkeep.state.withLock { $0.isInDoubt = true }
       throw error
     }
   }
 
-  private nonisolated func tell(_ meaning: Consequences, of settlement: Settlement) {
+  private func tell(_ meaning: Consequences, of settlement: Settlement) {
     let cause = settlement.record.id
     if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {
       observers.events.post(.batchProgressed(followedBy: follower, batch))
@@ -457,7 +346,7 @@ extension TaskQueue {
       case .abandon, .cancel: observers.cancelledAlong(id, because: cause)
       case .restart:
         observers.restartedAlong(id)
-        upkeep.withLock { $0.notice.lookIsDue() }
+        upkeep.state.withLock { $0.notice.lookIsDue() }
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
@@ -469,7 +358,7 @@ extension TaskQueue {
   ///
   /// What is told of a task during a look may be newer than what the look has found. Such a task is
   /// looked at again.
-  private nonisolated func correctOutcomes(of ids: [TaskID]) async throws {
+  private func correctOutcomes(of ids: [TaskID]) async throws {
     var remaining = ids
     while !remaining.isEmpty {
       var outdated: [TaskID] = []
@@ -487,10 +376,58 @@ extension TaskQueue {
 
   /// Makes the known outcome of a task that of a record, unless another one was told since a look
   /// began, and returns whether none was.
-  private nonisolated func isCorrected(_ record: TaskRecord, ifStill version: Int?) -> Bool {
+  private func isCorrected(_ record: TaskRecord, ifStill version: Int?) -> Bool {
     guard let outcome = record.outcome else {
       return observers.outcomes.reopen(record.id, ifStill: version)
     }
     return observers.outcomes.resolve(record.id, outcome, ifStill: version)
+  }
+}
+
+/// Outcomes of tasks that other processes have ended.
+extension Results {
+  /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
+  func tellOfOthersTasks() async {
+    do {
+      try await tellWhatIsStored(of: observers.outcomes.awaited)
+    } catch {
+      dispatch.fail(error, to: "look tasks up")
+    }
+  }
+
+  /// Tells waiting callers how tasks ended whose ends were not reported to this queue.
+  ///
+  /// - Throws: What the store throws.
+  func tellWhatIsStored(of ids: [TaskID]) async throws {
+    for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
+  }
+
+  private func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
+    let filter = TaskFilter(ids: Set(ids))
+    let versions = observers.outcomes.versions(of: ids)
+    let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
+    // If an end is on its way into the store, or was stored just now, it is reported, and a success
+    // with its value.
+    func isReported(_ id: TaskID) -> Bool {
+      dispatch.machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
+    }
+    for record in records {
+      guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
+        continue
+      }
+      observers.outcomes.resolve(record.id, outcome, ifStill: versions[record.id])
+    }
+    let found = Set(records.map(\.id))
+    for id in ids where !found.contains(id) && !isReported(id) {
+      observers.outcomes.fail(id, Results.unknown(id), ifStill: versions[id])
+    }
+  }
+
+  static func unknown(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .unknownTask,
+      "the task \(id) is not there any more: it has ended, and its outcome was not kept; to learn "
+        + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
+    )
   }
 }

@@ -7,7 +7,7 @@ import Foundation
 #endif
 
 /// What a queue decides beside its attempts: when to look for what.
-struct Upkeep: Sendable {
+struct UpkeepState: Sendable {
   /// Decides when to remove ended tasks.
   var pruning: PruningSchedule
   /// Detects that the clock was set back.

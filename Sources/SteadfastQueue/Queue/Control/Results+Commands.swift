@@ -1,0 +1,641 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requests for all tasks that match a filter.
+extension Results {
+  /// Returns the results of the queue whose task a record is; `nil` if this process does not have
+  /// it.
+  private func owner(of record: TaskRecord) -> Results? {
+    guard let name = otherQueue(of: record) else { return self }
+    return queue(named: name)?.results
+  }
+
+  /// Asks something of all tasks that match a filter and exist now.
+  ///
+  /// - Returns: The number of tasks that it was done to.
+  func ask(_ directive: TaskCommand, of filter: TaskFilter) async throws -> Int {
+    var count = 0
+    try await forEachPage(of: filter, after: nil) { page in
+      count += try await ask(directive, of: page, matching: filter)
+    }
+    return count
+  }
+
+  /// Asks something of a page of tasks, and returns the number of tasks that it was done to.
+  private func ask(
+    _ directive: TaskCommand,
+    of page: some Sequence<TaskRecord>,
+    matching filter: TaskFilter
+  ) async throws -> Int {
+    let now = now
+    var records: [TaskRecord] = []
+    // What was asked of these before comes first. The others don't wait for it.
+    var others: [TaskRecord] = []
+    for record in page where !directive.isMet(by: record, now: now) {
+      if owner(of: record)?.hasRequest(for: record.id) == true {
+        others.append(record)
+      } else {
+        records.append(record)
+      }
+    }
+    var count = 0
+    let results = try await store(records.map { change(directive, of: $0) }, for: records)
+    for (record, result) in zip(records, results) {
+      if case .duplicate = result { continue }
+      if result.isDone { count += 1 } else { others.append(record) }
+    }
+    for record in others where try await askAgain(directive, of: record, matching: filter) {
+      count += 1
+    }
+    return count
+  }
+
+  private func hasRequest(for id: TaskID) -> Bool {
+    dispatch.machine.withLock { $0.hasRequest(for: id) }
+  }
+
+  /// Asks something of a task that has changed since it was listed, is being performed, or of which
+  /// something else was asked before.
+  ///
+  /// If the task is of another queue of the group, that queue asks it: it may perform the task.
+  ///
+  /// - Returns: Whether the task was there, matched the filter, and it was done to it.
+  private func askAgain(
+    _ directive: TaskCommand,
+    of listed: TaskRecord,
+    matching filter: TaskFilter
+  ) async throws -> Bool {
+    // The store knows which queue the filter means, and a task stays in its queue.
+    var filter = filter
+    filter.queue = nil
+    guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
+      filter.matches(record)
+    else { return false }
+    return try await owner.askUnlessKeyIsHeld(directive, of: record.id)
+  }
+
+  /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
+  private func askUnlessKeyIsHeld(
+    _ directive: TaskCommand,
+    of id: TaskID
+  ) async throws -> Bool {
+    do {
+      return try await ask(directive, of: id)
+    } catch let error as TaskQueueError where error.code == .duplicate {
+      return false
+    }
+  }
+}
+
+/// Carries out requests that concern tasks.
+extension Results {
+  /// Carries out a request for a task that is in a handler, on its way, or in the store.
+  ///
+  /// It waits until earlier requests for the task are carried out. If `isObeying`, the request was
+  /// kept until now, and waits for no other one.
+  ///
+  /// - Returns: Whether the task was there, and in a state to which the request applies.
+  /// - Throws: `CancellationError` when the caller is cancelled while it waits, and the store is
+  ///   gone; what the store throws.
+  func ask(
+    _ directive: TaskCommand,
+    of id: TaskID,
+    isObeying: Bool = false
+  ) async throws -> Bool {
+    var claimsInVain = 0
+    // A store refuses a change to a task while another change to it is being stored.
+    for _ in 0..<QueueStore.mostRefusals {
+      let (answer, claims) = dispatch.machine.withLock { machine in
+        (
+          machine.request(directive, of: id, isObeying: isObeying),
+          machine.claims.finishedCount
+        )
+      }
+      switch answer {
+      case .interrupt(let worker, let number):
+        dispatch.signals.interrupts[worker].signal()
+        await waitForInterruption(of: number, by: worker)
+        return true
+      case .kept:
+        return true
+      case .refused:
+        return false
+      case .claimedAhead:
+        await putBackUnbegun { $0.id == id }
+        continue
+      case .afterAnother:
+        try await waitUntilObeyed(id)
+        continue
+      case .insteadOf(let earlier):
+        return try await ask(directive, of: id, insteadOf: earlier)
+      case .notHeld: break
+      }
+      guard let record = try await storage.record(of: id), directive.applies(to: record.state)
+      else {
+        return false
+      }
+      if directive.isMet(by: record, now: now) { return true }
+      let change = change(directive, of: record)
+      let obeyed = isObeying ? directive : nil
+      let result = try await store([change], for: [record], obeying: obeyed)[0]
+      if result.isDone { return true }
+      if case .duplicate(let other) = result { throw Self.keyIsHeld(record, by: other) }
+      guard record.state == .running else { continue }
+      // If a claim under way has taken the task, the queue holds it when that claim has returned.
+      if claims != nil, claims == dispatch.machine.withLock({ $0.claims.finishedCount }) {
+        // Another process performs it.
+        if store.sharing != nil { return false }
+        break
+      }
+      // In a shared store, claims may follow each other without a break, for other queues' tasks.
+      // So wait for two claims at most.
+      if store.sharing != nil, claimsInVain == 2 { return false }
+      claimsInVain += 1
+      try await waitForClaim()
+    }
+    throw isHeldElsewhere(id)
+  }
+
+  private func isHeldElsewhere(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) says that the task \(id) is being performed or changed, which the queue "
+        + "'\(name)' does not do; it may serve another queue at the same time, or have lost the "
+        + "answer to a claim"
+    )
+  }
+
+  /// Waits until an attempt is cut short, or ends by itself.
+  ///
+  /// If a handler makes such a request for its own attempt, it is cancelled when this returns. If
+  /// the caller is cancelled while it waits, the wait ends.
+  private func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
+    while !Task.isCancelled,
+      dispatch.machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
+    {
+      // Cancellation ends the loop.
+      try? await dispatch.signals.interruption.wait {
+        dispatch.machine.withLock { $0.isWaitingForInterruption(number, of: worker) }
+          ? nil : .success(())
+      }
+    }
+  }
+
+  /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
+  ///
+  /// Other changes, of schedules, may be stored along with them. Without such, occurrences that end
+  /// are followed by the next ones.
+  ///
+  /// With a `directive`, the only change carries out a request that was kept until now. If the
+  /// store fails, the machine notes the doubt.
+  ///
+  /// - Returns: The outcome of each change.
+  func store(
+    _ batch: [TaskChange],
+    for records: [TaskRecord],
+    along others: [TaskChange] = [],
+    obeying directive: TaskCommand? = nil
+  ) async throws -> [ChangeOutcome] {
+    let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
+    if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
+    defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
+    try await observers.changes.beginChanges(of: ids)
+    var isFailed = false
+    defer {
+      observers.changes.changesAreTold(of: ids)
+      if isFailed { noteLostAnswer() }
+    }
+    let (results, isAnswerLost): ([ChangeOutcome], Bool)
+    do {
+      let ends = occurrenceEnds(in: batch, of: records)
+      let answer =
+        try await others.isEmpty
+        ? occurrences.send(batch, ending: ends) : storage.send(batch + others)
+      let outcomes = try await withoutDoubt(answer, batch)
+      (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
+    } catch {
+      if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
+      isFailed = true
+      throw error
+    }
+    var settlements: [Settlement] = []
+    var consequences: [(settlement: Settlement, meaning: Consequences)] = []
+    for (index, record) in records.enumerated() where results[index].isDone {
+      let settlement = Settlement(change: batch[index], record: record)
+      await wasStored(settlement)
+      settlements.append(settlement)
+      if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
+    }
+    if !consequences.isEmpty { await tell(consequences) }
+    if isAnswerLost { await findLostConsequences() }
+    await tellOwners(of: settlements)
+    await prune(after: settlements)
+    return results
+  }
+
+  private func prune(after settlements: [Settlement]) async {
+    let prunings = upkeep.prunings(after: settlements)
+    // The tasks are changed, whatever becomes of this: a run prunes, too.
+    if !prunings.isEmpty { _ = try? await store.apply(prunings, durability: .relaxed) }
+  }
+
+  /// Tells what has been stored about a task, after what was stored before.
+  func wasStored(_ settlement: Settlement) async {
+    await observers.changes.waitUncancelled(until: .endIsTold, of: settlement.record.id)
+    observers.events.announce(settlement.record.id)
+    wereStored(CollectionOfOne(settlement))
+  }
+
+  private func occurrenceEnds(
+    in batch: [TaskChange],
+    of records: [TaskRecord]
+  ) -> [OccurrenceEnd] {
+    batch.enumerated().compactMap { index, change in
+      OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
+    }
+  }
+
+  /// Lets other queues of the group learn what was done to their tasks.
+  private func tellOwners(of settlements: [Settlement]) async {
+    guard let group = storage.group else { return }
+    let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
+    for name in others.keys.compactMap(\.self).sorted() {
+      guard let owner = group.members.queue(named: name)?.results, let settlements = others[name]
+      else {
+        continue
+      }
+      // One request removes tasks that have ended, and cancels the others.
+      for isRemoval in [false, true] {
+        let same = settlements.filter { $0.change.isRemoval == isRemoval }
+        guard let change = same.first?.change else { continue }
+        await owner.hear(Consequences(tasks: same.map(\.record.id)), of: change)
+      }
+    }
+  }
+
+  /// Returns the outcomes, with `done` for each change that is stale because it was sent before.
+  private func withoutDoubt(
+    _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
+    _ batch: [TaskChange]
+  ) async throws -> [ChangeOutcome] {
+    guard answer.wasResent else { return answer.outcomes }
+    var results = answer.outcomes
+    for (index, change) in batch.enumerated() where results[index] == .stale {
+      guard let id = change.unclaimedID else { continue }
+      let record = try await storage.record(of: id)
+      guard change.wasStored(leaving: record, isAlone: store.sharing == nil) else { continue }
+      results[index] = .done
+    }
+    return results
+  }
+
+  private static func keyIsHeld(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .duplicate,
+      "the task \(record.id) can't be retried: the task \(other) has its unique key "
+        + "'\(record.uniqueKey ?? "")'; wait until that one has ended, or cancel it"
+    )
+  }
+
+  /// Returns the change that carries out a request for a task that no queue has claimed.
+  func change(_ directive: TaskCommand, of record: TaskRecord) -> TaskChange {
+    judge.change(directive, of: record, .unclaimed(record.id), now: now)
+  }
+
+  /// Waits for the claim in flight, if there is one.
+  ///
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  func waitForClaim() async throws {
+    guard let claim = dispatch.machine.withLock({ $0.claims.inFlight }) else { return }
+    try await dispatch.signals.claimEnd.wait(
+      until: { dispatch.machine.withLock { $0.claims.inFlight != claim } },
+      orGone: dispatch.signals.absence
+    )
+  }
+}
+
+extension TaskChange {
+  /// The task that the change concerns, if no queue has claimed it.
+  fileprivate var unclaimedID: TaskID? {
+    switch self {
+    case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
+      .restart(.unclaimed(let id), _, _), .reschedule(.unclaimed(let id), _, _), .remove(let id):
+      id
+    default: nil
+    }
+  }
+}
+
+extension TaskCommand {
+  fileprivate func applies(to state: TaskState) -> Bool {
+    switch self {
+    case .cancel, .reschedule: !state.isFinished
+    case .pause: !state.isFinished && state != .paused
+    case .restart, .remove: true
+    case .release: state == .paused
+    }
+  }
+
+  /// Returns whether the request is to make a task available now, and the task already is.
+  ///
+  /// Such a task keeps its place in line.
+  func isMet(by record: TaskRecord, now: Date) -> Bool {
+    self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
+  }
+}
+
+extension TaskChange {
+  fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
+}
+
+/// Carries out requests that were kept until the queue has let go of their tasks.
+extension Results {
+  /// Carries out requests that came while their tasks were being settled or released.
+  ///
+  /// A request stays if the store fails, and the next run carries it out. The finisher does so if
+  /// the store is gone for a while and this Swift task can't wait. At the end this signals
+  /// `idleWatch`, even if there were no requests, because the queue may be idle.
+  ///
+  /// - Parameters:
+  ///   - requests: the requests.
+  ///   - isLast: whether the run ends, so that no finisher carries them out.
+  func obey(_ requests: [PendingCommand], isLast: Bool = false) async {
+    for request in requests {
+      do {
+        _ = try await carryOut(request.directive, of: request.id)
+        obeyed(request.id)
+      } catch let error as TaskQueueError where error.code == .duplicate {
+        // The task stays as it is: another one stands for its key.
+        obeyed(request.id)
+      } catch {
+        // A cancelled caller waits for no other call while the store is gone.
+        let isGone = error.isTransientFailure || error is CancellationError
+        let isLeft =
+          !isLast && isGone && Task.isCancelled && dispatch.machine.withLock { $0.finisherCanWait }
+        // First, so that the run does not end without the error.
+        if !isLeft {
+          let isWait =
+            error is CancellationError && Task.isCancelled && dispatch.signals.absence.isGone
+          let error = isWait ? OtherCallWaits() : error
+          dispatch.fail(error, to: "do what was asked of a task", losing: true)
+        }
+        // After an error of the queue itself, the next run could not do it, either.
+        obeyed(request.id, puttingBack: error is TaskQueueError ? nil : request.directive)
+        if isLeft { dispatch.signals.finisher.signal() }
+      }
+    }
+    dispatch.signals.idleWatch.step()
+  }
+
+  /// Carries out a request in place of an earlier one, which no run does now.
+  ///
+  /// If it is not carried out, the earlier one stays.
+  func ask(
+    _ directive: TaskCommand,
+    of id: TaskID,
+    insteadOf earlier: TaskCommand
+  ) async throws -> Bool {
+    var isDone = false
+    defer {
+      obeyed(id, puttingBack: isDone ? nil : earlier)
+      // A run may have begun.
+      dispatch.signals.finisher.signal()
+      dispatch.signals.idleWatch.step()
+    }
+    isDone = try await carryOut(directive, of: id)
+    return isDone
+  }
+
+  /// Waits until no request for a task is being carried out that was kept.
+  ///
+  /// What is carried out waits for the store, and for no handler. So a handler can wait for it.
+  ///
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  func waitUntilObeyed(_ id: TaskID) async throws {
+    try await dispatch.signals.settlement.wait(
+      until: { dispatch.machine.withLock { !$0.isObeying(id) } },
+      orGone: dispatch.signals.absence
+    )
+  }
+
+  /// Ends the carrying out of a request, or keeps one for the next run.
+  private func obeyed(_ id: TaskID, puttingBack directive: TaskCommand? = nil) {
+    dispatch.machine.withLock { machine in
+      if let directive { machine.putBack(directive, of: id) }
+      machine.obeyed(id)
+    }
+    dispatch.signals.settlement.resumeAll(with: .success(()))
+  }
+
+  /// Carries out a request that is not to be carried out by anything else now.
+  ///
+  /// - Returns: Whether the task was there, and in a state to which the request applies.
+  private func carryOut(_ directive: TaskCommand, of id: TaskID) async throws -> Bool {
+    if try await wasCarriedOut(directive, of: id) { return true }
+    return try await ask(directive, of: id, isObeying: true)
+  }
+
+  /// Tells what was asked of a task before, if the store has done it though it failed.
+  ///
+  /// - Returns: Whether that was the same as is asked now.
+  private func wasCarriedOut(
+    _ directive: TaskCommand,
+    of id: TaskID
+  ) async throws -> Bool {
+    guard let doubt = dispatch.machine.withLock({ $0.doubt(about: id) }) else { return false }
+    try await observers.changes.beginChanges(of: [id])
+    defer { observers.changes.changesAreTold(of: [id]) }
+    let record = try await storage.record(of: id)
+    dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
+    let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
+    // If the task was like that before, a look can't tell.
+    guard change.wasStored(leaving: record, isAlone: isAlone),
+      !change.wasStored(leaving: doubt.settlement.record, isAlone: isAlone)
+    else { return false }
+    await wasStored(doubt.settlement)
+    await findLostConsequences()
+    return doubt.directive == directive
+  }
+
+  /// Notes that the store has failed to store what was asked of a task, and may have stored it.
+  func noteDoubt(_ directive: TaskCommand, _ settlement: Settlement) {
+    let doubt = PendingCommand.Doubt(directive: directive, settlement: settlement)
+    dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
+  }
+}
+
+/// The error of a request that waits for another call, which waits for the store.
+private struct OtherCallWaits: Error, CustomStringConvertible {
+  var description: String { "it is gone, and another call for the task waits for it" }
+}
+
+/// Changes of tasks that wait.
+extension Results {
+  /// Changes a task, whose payload is replaced by one of a type.
+  func update<Payload: TaskPayload>(
+    _ id: TaskID,
+    _ given: TaskUpdate,
+    as type: Payload.Type
+  ) async throws -> Bool {
+    let names = HandlerTable.names(of: type)
+    return try await update(id, given) { (record) throws(TaskQueueError) in
+      guard !names.contains(record.name) else { return }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the task \(id) is a '\(record.name)', and the payload is of '\(Payload.taskName)'; give one "
+          + "of the task's type"
+      )
+    }
+  }
+
+  func update(
+    _ id: TaskID,
+    _ given: TaskUpdate,
+    check: (TaskRecord) throws(TaskQueueError) -> Void
+  ) async throws -> Bool {
+    try given.check(.storable)
+    if let tags = given.tags { try TaskQueueError.check(tags, "tags") }
+    var update = given
+    if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }
+    update.expiryDate = given.expiryDate?.storable
+    if configuration.prohibitsBackoff { update.usesBackoff = given.usesBackoff.map { _ in false } }
+    var hasWaited = false
+    while let record = try await storage.record(of: id), !record.state.isFinished,
+      !record.isDisplaced
+    {
+      try check(record)
+      try update.check(against: record)
+      if record.state == .running {
+        guard !hasWaited else { throw Self.running(id) }
+        // Its attempt may have ended, and its end may be on its way into the store.
+        hasWaited = true
+        try await observers.changes.wait(until: .endIsTold, of: id)
+      } else if try await store([.update(id, update)], for: [record])[0].isDone {
+        return true
+      }
+      try Task.checkCancellation()
+    }
+    return false
+  }
+
+  private static func running(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .isRunning,
+      "the task \(id) is being performed; change it when it waits again, or pause it, and change it "
+        + "when its handler has ended"
+    )
+  }
+}
+
+extension TaskUpdate {
+  /// Throws if the task could never be performed afterwards.
+  fileprivate func check(against record: TaskRecord) throws(TaskQueueError) {
+    guard let expiryDate, record.availableDate >= expiryDate else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)): it "
+        + "could never be performed"
+    )
+  }
+}
+
+/// Completions that tasks wait for.
+extension Results {
+  func complete(_ token: TaskToken, with value: some Encodable & Sendable) async throws -> Bool {
+    let outcome: [UInt8]
+    do {
+      outcome = try MemoryCoding.encode(CompletionOutcome.Value(value: value))
+    } catch let error as EncodingError {
+      throw error.withoutValue
+    }
+    return try await complete(token, outcome)
+  }
+
+  func complete(_ token: TaskToken, failing error: any Error) async throws -> Bool {
+    let failure = CompletionOutcome.Failure(error: judge.text(of: error))
+    return try await complete(token, try MemoryCoding.encode(failure))
+  }
+
+  /// Stores the outcome of a wait, if there is none.
+  func complete(_ token: TaskToken, _ outcome: [UInt8]) async throws -> Bool {
+    guard outcome.count <= TaskQueueError.maxValueSize else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; give at "
+          + "most \(TaskQueueError.maxValueSize)"
+      )
+    }
+    let id = token.taskID
+    try await observers.changes.beginCompletion(of: id)
+    defer { observers.changes.changesAreTold(of: [id]) }
+    let name = MemoryName.outcome(token)
+    let answer = try await storage.send([.complete(id, named: name, value: outcome)])
+    if !answer.outcomes[0].isDone {
+      // The first sending may have been stored.
+      guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
+      await findLostConsequences()
+    }
+    observers.events.announce(id)
+    observers.events.post(.completionArrived(id))
+    dispatch.lookForWork()
+    return true
+  }
+}
+
+/// Resuming and rescheduling.
+extension Results {
+  /// Resumes a paused task.
+  func resume(_ id: TaskID) async throws -> Bool {
+    var withdrawn: PendingCommand?
+    do {
+      return try await resume(id, withdrawing: &withdrawn)
+    } catch {
+      if let withdrawn {
+        dispatch.machine.withLock { $0.putBack(withdrawn) }
+        // A run may have begun.
+        dispatch.signals.finisher.signal()
+      }
+      throw error
+    }
+  }
+
+  /// Resumes a task, and sets the request to pause it that was withdrawn, though the store may have
+  /// done it.
+  private func resume(
+    _ id: TaskID,
+    withdrawing request: inout PendingCommand?
+  ) async throws -> Bool {
+    while true {
+      switch dispatch.machine.withLock({ $0.withdrawPause(of: id) }) {
+      case .done: return true
+      case .inDoubt(let withdrawn): request = withdrawn
+      case .afterAnother:
+        try await waitUntilObeyed(id)
+        continue
+      case .notAsked: break
+      }
+      guard let record = try await storage.record(of: id), record.state == .paused else {
+        return request != nil
+      }
+      if try await store([.resume(id)], for: [record])[0].isDone { return true }
+    }
+  }
+
+  /// Sets the date of a task.
+  func reschedule(_ id: TaskID, to date: Date) async throws -> Bool {
+    try TaskQueueError.check(storable: date, "the date to reschedule a task to")
+    return try await ask(.reschedule(to: date.storable), of: id)
+  }
+
+  /// Sets the date of the tasks that match a filter.
+  func reschedule(matching filter: TaskFilter, to date: Date) async throws -> Int {
+    try TaskQueueError.check(storable: date, "the date to reschedule tasks to")
+    let filter = filter.narrowed(to: TaskState.unfinished)
+    return try await ask(.reschedule(to: date.storable), of: filter)
+  }
+}

@@ -1,0 +1,141 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What all parts of a queue use.
+final class QueueServices: Sendable {
+  let name: String
+  let configuration: TaskQueueConfiguration
+  let time: QueueTime
+  let storage: QueueStore
+  let observers: Observers
+  let dispatch: Dispatcher
+  let handlers = HandlerTable()
+  let generators: Generators
+  /// Decides how attempts settle their tasks.
+  let judge: AttemptJudge
+  /// Decides about tasks that were interrupted.
+  let suspects: Suspects
+  /// The rate limits; `nil` if there are none.
+  let rateLimiting: RateLimiting?
+
+  init(
+    _ name: String,
+    _ persistence: some Persistence,
+    _ configuration: TaskQueueConfiguration,
+    _ clock: some WallClock
+  ) {
+    let members = (persistence as? GroupStore)?.members
+    let availability = members?.absence ?? StoreAvailability()
+    let time = QueueTime(clock)
+    let observers = Observers(
+      eventCapacity: configuration.eventBufferSize,
+      statistics: QueueStatistics.Tally(since: clock.date),
+      availability
+    )
+    let storage = QueueStore(
+      persistence,
+      ofQueue: name,
+      configuration,
+      patience: StoreRetryPolicy(configuration, time, observers.events, availability)
+    )
+    self.name = name
+    self.configuration = configuration
+    self.time = time
+    self.storage = storage
+    self.observers = observers
+    dispatch = Dispatcher(name, time, storage, workers: configuration.workerCount, availability)
+    generators = Generators(configuration.randomness)
+    judge = AttemptJudge(configuration)
+    suspects = members?.suspects ?? Suspects()
+    rateLimiting = RateLimiting(configuration.rateLimits, hasOneClock: persistence.hasOneClock)
+  }
+}
+
+/// A part of a queue, with one job.
+protocol QueuePart: Sendable {
+  var services: QueueServices { get }
+}
+
+extension QueuePart {
+  var name: String { services.name }
+  var configuration: TaskQueueConfiguration { services.configuration }
+  var time: QueueTime { services.time }
+  var storage: QueueStore { services.storage }
+  var store: any Persistence { services.storage.front }
+  var observers: Observers { services.observers }
+  var dispatch: Dispatcher { services.dispatch }
+  var handlers: HandlerTable { services.handlers }
+  var generators: Generators { services.generators }
+  var judge: AttemptJudge { services.judge }
+  var rateLimiting: RateLimiting? { services.rateLimiting }
+  var now: Date { services.dispatch.now }
+
+  /// Calls the body with the tasks that match a filter and exist now, a page at a time.
+  ///
+  /// Callers that add tasks all the time can't make it go on for ever.
+  func forEachPage(
+    of filter: TaskFilter,
+    after id: TaskID?,
+    _ body: ([TaskRecord]) async throws -> Void
+  ) async throws {
+    let own = generators.latestID(before: now)
+    try await store.forEachPage(of: filter, after: id, tasksUpTo: own, body)
+  }
+
+  /// Returns the queue of the group with a name; `nil` if this process does not have it.
+  func queue(named name: String) -> QueueCore? { storage.group?.members.queue(named: name) }
+
+  /// Returns the name of the queue whose task a record is, if that is another one.
+  func otherQueue(of record: TaskRecord) -> String? {
+    guard record.queue != storage.group?.queue ?? "" else { return nil }
+    return TaskQueueGroup.name(ofStoredName: record.queue)
+  }
+}
+
+/// A queue's clock, and the time on it since the queue was made.
+struct QueueTime: Sendable {
+  let clock: any WallClock
+  /// The time since the queue was made, as the clock measures durations.
+  let stopwatch: @Sendable () -> Duration
+  /// The thread that keeps deadlines; `nil` on a clock that is not the system's.
+  let deadlineThread: DeadlineThread?
+
+  init(_ clock: some WallClock) {
+    self.clock = clock
+    deadlineThread = clock is ContinuousClock ? .shared : nil
+    // Most queues have this clock, and read it twice for each attempt: without a generic call.
+    if clock is ContinuousClock {
+      let start = ContinuousClock.now
+      stopwatch = { start.duration(to: .now) }
+    } else {
+      let start = clock.now
+      stopwatch = { start.duration(to: clock.now) }
+    }
+  }
+
+  /// Returns when a budget is used up, by the stopwatch; one below zero is so at once.
+  func deadline(after budget: Duration) -> Duration {
+    stopwatch() + min(max(budget, .zero), .longestStorable)
+  }
+
+  /// The executor of code that keeps a deadline while handlers may occupy all of Swift's threads.
+  ///
+  /// It is `nil` where the caller's own executor does: on another clock, and in virtual time.
+  var deadlineExecutor: (any TaskExecutor)? { RealWork.observer == nil ? deadlineThread : nil }
+
+  /// Suspends for the delay; on the system's clock, busy handlers do not prolong it.
+  /// - Throws: `CancellationError` as soon as the task is cancelled.
+  nonisolated(nonsending) func wait(for delay: Duration) async throws {
+    guard let deadlineThread else { return try await clock.wait(for: delay) }
+    try await deadlineThread.sleep(for: delay)
+  }
+
+  /// The date, as stores keep dates.
+  var now: Date { clock.date.storable }
+}

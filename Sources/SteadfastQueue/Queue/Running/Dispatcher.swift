@@ -1,0 +1,220 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a queue performs, and what it does next.
+///
+/// It owns the machine that decides, and wakes the workers and the callers that wait for its steps.
+final class Dispatcher: Sendable {
+  let name: String
+  let time: QueueTime
+  let storage: QueueStore
+  /// What runs, what it holds, and what each worker does next.
+  let machine: Mutex<WorkMachine>
+  /// Swift tasks suspended until the queue takes a step.
+  let signals: Signals
+  let latestDate = LatestDate()
+
+  init(
+    _ name: String,
+    _ time: QueueTime,
+    _ storage: QueueStore,
+    workers: Int,
+    _ availability: StoreAvailability
+  ) {
+    self.name = name
+    self.time = time
+    self.storage = storage
+    machine = Mutex(WorkMachine(workers: workers))
+    signals = Signals(workers: workers, availability)
+  }
+
+  var store: any Persistence { storage.front }
+
+  var now: Date {
+    let now = time.now
+    latestDate.note(now)
+    return now
+  }
+}
+
+/// Steps of workers.
+extension Dispatcher {
+  /// Applies an event to the machine, and returns what the worker does next.
+  ///
+  /// The event returns whether there is a next step at once. If not, the worker waits.
+  func nextStep(
+    of worker: Int,
+    wasWoken: Bool = false,
+    after event: (inout WorkMachine) -> Bool = { _ in true }
+  ) -> WorkMachine.Step {
+    let isCancelled = Task.isCancelled
+    let (step, isPaused) = machine.withLock { machine in
+      let goesOn = event(&machine)
+      if isCancelled { machine.cancel() }
+      let step: WorkMachine.Step =
+        goesOn ? machine.next(for: worker, wasWoken: wasWoken, at: time.stopwatch) : .wait
+      return (step, machine.isPaused)
+    }
+    if isPaused { signals.pausedWorkerHasStepped() }
+    return step
+  }
+
+  /// Ends the worker's attempt.
+  ///
+  /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
+  func endAttempt(
+    of worker: Int,
+    after duration: Duration? = nil
+  ) -> (TaskCommand?, Bool) {
+    let end = machine.withLock { machine in
+      let isCutShort = machine.isInterrupted(worker)
+      return (machine.endAttempt(of: worker, after: duration), isCutShort)
+    }
+    // The attempt may have ended before it could be cut short.
+    if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
+    return end
+  }
+}
+
+/// What makes workers look for tasks, and what stops them.
+extension Dispatcher {
+  /// Makes a worker look for tasks when a task becomes available.
+  ///
+  /// If the date is not after `past`, this does not read the clock.
+  func becomesAvailable(at date: Date, after past: Date = .distantPast) {
+    if date <= past { return lookForWork() }
+    let now = now
+    if date <= now { lookForWork() } else { signals.timer.set(date, from: now) }
+  }
+
+  /// Makes a worker look for available tasks.
+  func lookForWork() {
+    // A run that is not a pass looks until it is stopped, and need not be notified.
+    if signals.isPassing.load(ordering: .sequentiallyConsistent) {
+      machine.withLock { $0.workArrived() }
+    }
+    signals.workers.signal()
+  }
+
+  /// Stops the run, because the store has failed.
+  ///
+  /// A run that is to end anyway does without a store that is gone for a while, unless something is
+  /// lost by that.
+  func fail(_ error: any Error, to operation: String, losing: Bool = false) {
+    if !losing {
+      // It did not wait for another call while the store is gone.
+      if error is CancellationError, Task.isCancelled { return }
+      if error.isTransientFailure, Task.isCancelled || machine.withLock({ $0.isStopping }) {
+        return
+      }
+    }
+    let error = TaskQueueError(
+      .storeFailed,
+      "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
+        + "\(error). The queue has dropped nothing that was acknowledged. Do what the store's error "
+        + "says, and run the queue again when the fault is gone",
+      underlying: error
+    )
+    machine.withLock { $0.fail(error) }
+    stopMayHaveCome()
+  }
+
+  /// Wakes whatever waits for something that may not come any more.
+  func stopMayHaveCome() {
+    tellPatience()
+    signals.stopMayHaveCome()
+  }
+
+  /// Tells the code that waits for the store what is about to end.
+  func tellPatience() {
+    guard let patience = storage.patientStore?.patience else { return }
+    patience.note {
+      machine.withLock {
+        StoreRetryPolicy.Stop(
+          isStopping: $0.isStopping && $0.mode != nil,
+          isShutDown: $0.isShutDown,
+          isCutShort: $0.cutsShort
+        )
+      }
+    }
+  }
+
+  var isToEnd: Bool { machine.withLock { $0.isStopping } }
+
+  func cutShort() {
+    machine.withLock { $0.cutShort() }
+    stopMayHaveCome()
+    for interrupt in signals.interrupts { interrupt.signal() }
+  }
+
+  /// Whether no task will be performed any more.
+  var hasEnded: Bool { machine.withLock { $0.hasEnded } }
+}
+
+/// Leases.
+extension Dispatcher {
+  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
+  var leaseDuration: Duration? {
+    store.sharing.map { min($0.leaseDuration, .longestStorable) }
+  }
+
+  /// Whether a claim of this queue may have run out, because it could not be extended.
+  var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
+
+  func leasesMayHaveRunOut(by now: Duration) -> Bool {
+    guard let leaseDuration else { return false }
+    return machine.withLock { now >= $0.leasesExtended + leaseDuration }
+  }
+
+  /// Handles a lease whose task another queue has taken over.
+  ///
+  /// The attempt in this queue is cut short, and its end is not stored.
+  func lost(_ lease: Lease) {
+    let worker = machine.withLock { $0.lose(lease) }
+    // There may be nothing left that a pause waits for.
+    signals.pauseProgress.resumeAll(with: .success(()))
+    if let worker { signals.interrupts[worker].signal() }
+  }
+}
+
+/// Marks a Swift task as a worker, or as a child of a worker.
+///
+/// There is one mark for each worker, not for each attempt. The machine knows what a worker
+/// performs.
+struct WorkerMark: Sendable {
+  private let dispatch: ObjectIdentifier
+  private let worker: Int
+
+  /// The workers around the current Swift task; several if a handler runs another queue.
+  @TaskLocal private static var current: [WorkerMark] = []
+
+  static func around<Result>(
+    _ dispatch: Dispatcher,
+    _ worker: Int,
+    _ body: () async -> Result
+  ) async -> Result {
+    let mark = WorkerMark(dispatch: ObjectIdentifier(dispatch), worker: worker)
+    return await $current.withValue(current + [mark]) { await body() }
+  }
+
+  /// Returns the worker of a queue that the current Swift task belongs to, if there is one.
+  static func worker(of dispatch: Dispatcher) -> Int? {
+    current.last { $0.dispatch == ObjectIdentifier(dispatch) }?.worker
+  }
+}
+
+extension Dispatcher {
+  /// The task of this queue whose handler is the caller, or has called or started the caller.
+  ///
+  /// Such a caller would wait forever for the end of its own task, or for the end of the run.
+  var callingTask: TaskID? {
+    guard let worker = WorkerMark.worker(of: self) else { return nil }
+    return machine.withLock { $0.attempts[worker]?.id }
+  }
+}

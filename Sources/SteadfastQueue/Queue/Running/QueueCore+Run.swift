@@ -1,0 +1,571 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Runs.
+extension QueueCore {
+  /// Performs the tasks that are available now.
+  func runPass() async throws -> Int {
+    let cutoff = dispatch.machine.withLock { $0.nextCutoff(now: now) }
+    return try await run(.pass(cutoff: cutoff))
+  }
+
+  /// Performs tasks as the mode says, and returns the number of attempts.
+  @discardableResult
+  func run(
+    _ mode: WorkMachine.Mode,
+    within budget: RunBudget? = nil
+  ) async throws -> Int {
+    // A run with limited time has opened the store within that time.
+    if budget == nil {
+      try checkCanRun()
+      try await opening { try await store.open() }
+    }
+    let use = store.useIfKnown
+    guard try begins(mode, use, claimBatch: budget == nil ? claimer.claimBatch : 0) else {
+      return 0
+    }
+    if let budget { upkeep.state.withLock { $0.budget = budget } }
+    dispatch.tellPatience()
+    await keepingToLimits(budget) {
+      await beginRun()
+      await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+      if budget != nil { await keepRunTimes() }
+    }
+    let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
+      machine.end()
+      // A caller that is notified of the end may run another queue on the store at once.
+      use?.end()
+      return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
+    }
+    dispatch.tellPatience()
+    dispatch.signals.runHasEnded()
+    if hasEnded { end() }
+    if let failure { throw failure }
+    if wasCancelled { throw CancellationError() }
+    return attemptCount
+  }
+
+  /// Checks that a run may open the store, and begin.
+  func checkCanRun() throws {
+    try RealWork.checkRun(of: name, on: time.clock)
+    try checkCanOpen()
+    try dispatch.machine.withLock { machine throws(TaskQueueError) in
+      try machine.checkCanBegin()
+    }
+  }
+
+  /// Begins a run, unless the queue was shut down while the store was opened.
+  private func begins(
+    _ mode: WorkMachine.Mode,
+    _ use: (any StoreUse)?,
+    claimBatch: Int
+  ) throws -> Bool {
+    let names = handlers.names
+    return try dispatch.machine.withLock { machine in
+      if machine.isShutDown { return false }
+      try machine.checkCanBegin()
+      try use?.begin(name, on: store)
+      machine.begin(mode, names: names, claimBatch: claimBatch)
+      dispatch.signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
+      return true
+    }
+  }
+
+  /// Performs the body, which opens the store for a run.
+  ///
+  /// - Returns: What the body returns; `nil` if the queue was shut down, and the store not opened.
+  func opening<Result>(_ body: () async throws -> Result?) async throws -> Result? {
+    do {
+      return try await body()
+    } catch {
+      // Nothing is performed any more, so the store is not needed.
+      if dispatch.machine.withLock({ $0.isShutDown }) { return nil }
+      if error.isTransientFailure { try Task.checkCancellation() }
+      throw error
+    }
+  }
+
+  /// Performs the body, which is all of a run, and cuts it short when the time to shut down is up,
+  /// or the time of the run, if it is limited.
+  private func keepingToLimits(
+    _ budget: RunBudget?,
+    _ body: () async -> Void
+  ) async {
+    await withDiscardingTaskGroup { group in
+      // A child to whom no executor is given, instead, does not even have its parent's.
+      await withTaskExecutorPreference(time.deadlineExecutor) {
+        group.addTask { await self.keepToShutDownLimit() }
+        if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
+      }
+      await body()
+      group.cancelAll()
+    }
+  }
+
+  /// Stores what a failed run left over, and looks after what the queue keeps.
+  private func beginRun() async {
+    upkeep.state.withLock { $0.conditions.beginRun() }
+    await results.settleAll()
+    await storage.looking { await lookAfterTasks() }
+  }
+
+  /// Follows the stored pause, prunes ended tasks, puts missing occurrences back, and reports tasks
+  /// without a handler.
+  private func lookAfterTasks() async {
+    // Another queue may have changed it since this one has last looked.
+    await gate.followStoredPause()
+    do {
+      for change in upkeep.state.withLock({ $0.pruning.changes(now: now) }) {
+        guard case .prune(let state, _, _, _, _) = change, !dispatch.isToEnd,
+          try await store.contains(TaskFilter(states: [state]))
+        else { continue }
+        _ = try await store.apply([change], durability: .relaxed)
+      }
+      // A run whose time is up leaves the rest to the next one.
+      if dispatch.isToEnd { return }
+      try await schedules.restoreSchedules()
+      if dispatch.isToEnd { return }
+      try await upkeep.tellUnhandledAtBeginning()
+    } catch {
+      dispatch.fail(error, to: "look after the tasks it keeps")
+    }
+  }
+
+  private func work(_ mode: WorkMachine.Mode) async {
+    let patience = storage.patientStore?.patience
+    patience?.beginRun()
+    await withTaskCancellationHandler {
+      guard let sharing = store.sharing else { return await workAndServe(mode) }
+      dispatch.machine.withLock { $0.leasesExtended = time.stopwatch() }
+      await claimer.extendingLeases(sharing) { await workAndServe(mode) }
+    } onCancel: {
+      patience?.runWasCancelled()
+    }
+  }
+
+  private func workAndServe(_ mode: WorkMachine.Mode) async {
+    await withDiscardingTaskGroup { services in
+      if mode == .untilStopped {
+        services.addTask {
+          await self.dispatch.signals.timer.run(on: self.time.clock) {
+            self.dispatch.signals.workers.signal()
+          }
+        }
+      }
+      if !store.appliesAtOnce { services.addTask { await self.results.finishLoop() } }
+      if claimer.claimBatch > 0 { services.addTask { await self.claimer.watchClaimsAhead() } }
+      if let sharing = store.sharing {
+        services.addTask { await self.claimer.lookForOthersTasks(sharing) }
+      }
+      if let hints = store.hints { services.addTask { await self.claimer.follow(hints) } }
+      services.addTask { await self.gate.followMonitors() }
+      await gate.waitForMonitors()
+      // No worker throws: a child that throws would cancel its siblings' handlers.
+      await withDiscardingTaskGroup { workers in
+        for worker in dispatch.signals.interrupts.indices {
+          workers.addTask { await self.work(worker) }
+        }
+      }
+      await results.settleRest()
+      await results.putBack(dispatch.machine.withLock { $0.takeUnbegun() }, isLast: true)
+      services.cancelAll()
+    }
+  }
+}
+
+/// Workers.
+extension QueueCore {
+  /// Runs a worker until there is nothing left to do.
+  ///
+  /// A Swift task that was cancelled stays cancelled. So a child whose attempt is cut short ends
+  /// with the attempt, and another child takes its place.
+  private func work(_ worker: Int) async {
+    let memory = WorkerMemory()
+    var goesOn = true
+    while goesOn {
+      goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
+        group.addTask {
+          await WorkerMark.around(self.dispatch, worker) { await self.workLoop(worker, memory) }
+        }
+        // The attempt is cut short even if handlers occupy all of Swift's threads.
+        return await withTaskExecutorPreference(time.deadlineExecutor) {
+          group.addTask {
+            await self.waitForInterrupt(of: worker)
+            return nil
+          }
+          var end: WorkerEnd?
+          for await result in group {
+            end = end ?? result
+            group.cancelAll()
+            if result == nil { wasInterrupted(worker) }
+          }
+          return end == .interrupted
+        }
+      }
+    }
+  }
+
+  private enum WorkerEnd { case done, interrupted }
+
+  private static let attemptsBeforeYielding = 256
+
+  /// Waits until the worker's attempt is to be cut short, or until cancelled.
+  private func waitForInterrupt(of worker: Int) async {
+    while !Task.isCancelled {
+      await dispatch.signals.interrupts[worker].wait()
+      if dispatch.machine.withLock({ $0.isInterrupted(worker) }) { return }
+    }
+  }
+
+  /// Notifies the callers that wait for it that the worker's attempt is cut short.
+  private func wasInterrupted(_ worker: Int) {
+    dispatch.machine.withLock { $0.wasInterrupted(worker) }
+    dispatch.signals.interruption.resumeAll(with: .success(()))
+  }
+
+  private func workLoop(_ worker: Int, _ memory: WorkerMemory) async -> WorkerEnd {
+    var attempts = 0
+    var step = dispatch.nextStep(of: worker)
+    while true {
+      switch step {
+      case .stop:
+        dispatch.signals.workers.signalAll()
+        return .done
+      case .wait:
+        await dispatch.signals.workers.wait()
+        step = dispatch.nextStep(of: worker, wasWoken: true)
+        continue
+      case .claim(let limit, let names):
+        step = await claimer.claim(limit, unparking: names, by: worker)
+        continue
+      case .putBack(let tasks):
+        await results.putBack(tasks)
+        dispatch.machine.withLock { $0.hasPutBack() }
+      case .perform(let task, let number, let wakesAnother):
+        if wakesAnother { dispatch.signals.workers.signal() }
+        await observers.catchUp(withClaimed: task.record)
+        if await perform(task, worker, number, memory) { return .interrupted }
+        attempts += 1
+        // A store in memory and a handler may never suspend; others need the thread, too.
+        if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
+      case .obey(let directive, let task, let wakesAnother):
+        if wakesAnother { dispatch.signals.workers.signal() }
+        await observers.catchUp(withClaimed: task.record)
+        let settlement = judge.settlement(.obey(directive), of: task, now: now)
+        await results.finish(settlement, worker, isAttempt: false)
+      }
+      step = dispatch.nextStep(of: worker)
+    }
+  }
+}
+
+/// Runs that have a limited time, as a process has that the system has woken for a while.
+extension QueueCore {
+  /// Performs the tasks that are available now and can be expected to end in time.
+  func run(within budget: Duration) async throws -> Int {
+    let deadline = time.deadline(after: budget)
+    try checkCanRun()
+    guard let times = try await opening({ try await runTimes(until: deadline) }),
+      time.stopwatch() < deadline
+    else {
+      return 0
+    }
+    let cutoff = dispatch.machine.withLock { $0.nextCutoff(now: now) }
+    return try await run(
+      .pass(cutoff: cutoff),
+      within: RunBudget(deadline: deadline, times: times)
+    )
+  }
+
+  /// Opens the store, and reads how long attempts took; `nil` if the time is up before that.
+  private func runTimes(until deadline: Duration) async throws -> RunTimes? {
+    do {
+      return try await withTimeout(deadline - time.stopwatch(), clock: time.clock) {
+        try await store.open()
+        return RunTimes(try await store.value(named: RunTimes.valueName))
+      }
+    } catch is TimeoutError where time.stopwatch() >= deadline {
+      return nil
+    }
+  }
+
+  /// Ends the run when its time is up.
+  func keepToBudget(_ deadline: Duration) async {
+    let left = deadline - time.stopwatch()
+    // If this is cancelled, the run has ended before.
+    try? await time.wait(for: max(left, .nanoseconds(1)))
+    guard !Task.isCancelled else { return }
+    dispatch.machine.withLock { $0.endPass() }
+    dispatch.stopMayHaveCome()
+    for interrupt in dispatch.signals.interrupts { interrupt.signal() }
+  }
+
+  /// Stores what a run with limited time has learned about how long attempts take.
+  func keepRunTimes() async {
+    guard let budget = upkeep.state.withLock({ $0.budget.take() }) else { return }
+    do {
+      var waiting: Set<String> = []
+      for name in budget.tooLong
+      where try await store.contains(TaskFilter(names: [name], states: [.waiting])) {
+        waiting.insert(name)
+      }
+      guard !waiting.isEmpty || !budget.measured.isEmpty else { return }
+      try await storage.setValue(named: RunTimes.valueName, .relaxed) { bytes in
+        var times = RunTimes(bytes)
+        budget.update(&times, waiting: waiting)
+        return try times.bytes()
+      }
+    } catch {
+      dispatch.fail(error, to: "keep how long attempts took")
+    }
+  }
+}
+
+/// How a queue ends.
+extension QueueCore {
+  func shutDown(within limit: Duration?) async {
+    beginShutDown(within: limit)
+    if limit == nil, dispatch.callingTask != nil { return }
+    do {
+      try await dispatch.signals.runEnd.wait {
+        dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
+      }
+    } catch {
+      // The waiting is cancelled.
+      if limit != nil { dispatch.cutShort() }
+    }
+  }
+
+  func beginShutDown(within limit: Duration? = nil) {
+    // A longer limit makes no difference.
+    if let limit {
+      dispatch.signals.shutDownLimit.set(
+        time.stopwatch() + min(max(limit, .zero), .seconds(Int64(1) << 32))
+      )
+    }
+    let hasEnded = dispatch.machine.withLock { machine in
+      machine.shutDown()
+      return machine.hasEnded
+    }
+    dispatch.stopMayHaveCome()
+    if hasEnded { end() }
+  }
+
+  func destroy() async throws {
+    try checkCanBeDestroyed()
+    if let group = storage.group { throw group.isDestroyedAsAWhole }
+    try await Self.destroying([self]) {
+      await shutDown(within: .zero)
+      try await waitToBeDestroyed()
+      try await store.destroy()
+    }
+  }
+
+  /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
+  func keepToShutDownLimit() async {
+    if await dispatch.signals.shutDownLimit.hasPassed(by: time) { dispatch.cutShort() }
+  }
+
+  /// Ends the queue: fails waiting callers, ends the events, and drops the handlers.
+  ///
+  /// It is called when nothing is performed any more.
+  func end() {
+    // A handler may hold its queue, which would then never be freed.
+    handlers.close()
+    failWaiters()
+    observers.events.end()
+  }
+
+  /// Fails waiting callers, if it is known what becomes of the tasks.
+  private func failWaiters() {
+    guard let error = dispatch.machine.withLock({ $0.reasonToFailWaiters }) else { return }
+    observers.outcomes.failWaiters(error)
+    dispatch.signals.idleWatch.step()
+  }
+
+  /// Performs the body, which destroys queues, and tells waiting callers then what has become of
+  /// their tasks.
+  static func destroying(
+    _ queues: [QueueCore],
+    _ body: () async throws -> Void
+  ) async throws {
+    func tell(_ destruction: WorkMachine.Destruction) {
+      for queue in queues {
+        // A later call can't bring the tasks back.
+        queue.dispatch.machine.withLock {
+          if $0.destruction != .done { $0.destruction = destruction }
+        }
+        queue.failWaiters()
+      }
+    }
+    tell(.underWay)
+    do {
+      try await body()
+    } catch {
+      tell(.none)
+      throw error
+    }
+    tell(.done)
+  }
+
+  /// Refuses a call of a handler, which would wait for itself.
+  func checkCanBeDestroyed() throws(TaskQueueError) {
+    guard let task = dispatch.callingTask else { return }
+    throw TaskQueueError(
+      .waitsForItself,
+      "the handler of the task \(task) has called destroy() of its queue '\(name)', or of its group, "
+        + "which waits until the handlers have ended; call it when run() has returned"
+    )
+  }
+
+  /// Waits until a queue that is shut down uses its store no more.
+  func waitToBeDestroyed() async throws {
+    try await dispatch.signals.runEnd.wait {
+      dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
+    }
+  }
+}
+
+/// Waiting until a queue is idle.
+extension QueueCore {
+  func waitUntilIdle() async throws {
+    try checkCanWaitUntilIdle()
+    let date = now
+    // A claim in flight may have looked at the store before the call.
+    let claim = dispatch.machine.withLock { $0.claims.count }
+    try await RealWork.waiting({ _ in self.whyNotIdle }) {
+      while try await !isIdle(afterClaim: claim, at: date) {}
+    }
+  }
+
+  /// Refuses a call of a handler, which would wait for itself.
+  func checkCanWaitUntilIdle() throws(TaskQueueError) {
+    guard let task = dispatch.callingTask else { return }
+    throw TaskQueueError(
+      .waitsForItself,
+      "the handler of the task \(task) waits until its queue '\(name)' is idle, which it is when "
+        + "the handler has ended"
+    )
+  }
+
+  /// Waits for a step that may have made the queue idle, or until nothing is under way.
+  ///
+  /// - Returns: Whether the queue is idle. If not, the caller calls again.
+  private func isIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
+    try await dispatch.signals.idleWatch.wait {
+      switch dispatch.machine.withLock({ $0.idleness(afterClaim: claim, at: date) }) {
+      case .busy: nil
+      case .unknown, .idle, .ended, .failed: .success(())
+      }
+    }
+    let (idleness, claimCount) = dispatch.machine.withLock { machine in
+      (machine.idleness(afterClaim: claim, at: date), machine.claims.count)
+    }
+    switch idleness {
+    case .busy: return false
+    case .idle: return true
+    case .ended(let error), .failed(let error): throw error
+    case .unknown: break
+    }
+    // A worker claims now; if the queue does not run, a worker of the next run does.
+    dispatch.signals.workers.signal()
+    try await dispatch.signals.idleWatch.wait {
+      dispatch.machine.withLock { machine in
+        guard machine.claims.count == claimCount,
+          case .unknown = machine.idleness(afterClaim: claim, at: date)
+        else { return .success(()) }
+        return nil
+      }
+    }
+    return false
+  }
+
+  private var whyNotIdle: String {
+    let performing = dispatch.machine.withLock { $0.performing }
+    return performing > 0
+      ? "that the queue '\(name)' is idle, which performs tasks whose handlers have not ended"
+      : "that the queue '\(name)' is idle, which does not run"
+  }
+}
+
+/// Describes to a test what it waits for, when the wait may never end.
+extension QueueCore {
+  /// Describes the task whose outcome is awaited, and what keeps it from ending.
+  func whyIsAwaited(_ id: TaskID, _ clock: any WallClock) async -> String {
+    // Only a store in memory answers regardless of what else waits.
+    let isInMemory = store is InMemoryStore
+    let record = isInMemory ? try? await storage.record(of: id) : nil
+    let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"
+    return
+      "the outcome of the task \(task) in the queue '\(name)'\(obstacle(to: id, record, clock))"
+  }
+
+  private func obstacle(
+    to id: TaskID,
+    _ record: TaskRecord?,
+    _ clock: any WallClock
+  ) -> String {
+    let (mode, pause, isPerformed, performing) = dispatch.machine.withLock { machine in
+      (machine.mode, machine.pause, machine.isUnsettled(id), machine.performing)
+    }
+    if mode == nil { return ", which does not run: call run(), runAvailable() or drain(_:)" }
+    if let pause { return ", which is \(pause)" }
+    if let record {
+      if record.state == .parked { return ", which is parked: \(record.lastError ?? "")" }
+      if record.state == .paused { return ", which is paused: call resume(_:) with its ID" }
+      if handlers[record.name] == nil {
+        return ": no handler is registered for '\(record.name)'"
+      }
+      if record.availableDate > now {
+        let isSame = (clock as AnyObject) === (self.time.clock as AnyObject)
+        return isSame
+          ? ", which waits for its date"
+          : ", which waits for its date on another clock: give the queue the virtual time's"
+      }
+    }
+    if isPerformed {
+      return ", whose handler has not ended: it waits for itself, or for what never comes"
+    }
+    guard performing >= configuration.workerCount else { return "" }
+    return """
+      , which can't begin: the queue performs \(performing), as many as it may \
+      (maxConcurrentTasks), and one of them may be waiting for it
+      """
+  }
+
+  /// Describes what keeps a run from ending.
+  var whyRunGoesOn: String {
+    let (pause, hasEnded, performing) = dispatch.machine.withLock { machine in
+      (machine.pause, machine.hasEnded, machine.performing)
+    }
+    let tasks =
+      performing == 1 ? "a task whose handler has" : "\(performing) tasks whose handlers have"
+    if hasEnded, performing > 0 {
+      return """
+        the end of the queue '\(name)', which is being shut down and performs \(tasks) not ended
+        """
+    }
+    if performing > 0 {
+      return "the end of the run of the queue '\(name)', which performs \(tasks) not ended"
+    }
+    return """
+      the end of the run of the queue '\(name)', which is \(pause == nil ? "idle" : "paused"): call \
+      shutDown(), or cancel the task that runs it
+      """
+  }
+}
+
+extension WorkMachine {
+  /// How the queue is paused, and how that ends; `nil` if it is not paused.
+  fileprivate var pause: String? {
+    guard isPaused else { return nil }
+    return isPausedByStore
+      ? "paused in its store: call resume(durability:)" : "paused: call resume()"
+  }
+}

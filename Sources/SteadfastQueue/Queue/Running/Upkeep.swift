@@ -1,0 +1,203 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a queue looks after beside its attempts: conditions, retention, and tasks that nothing
+/// performs.
+final class Upkeep: QueuePart {
+  let services: QueueServices
+  let state: Mutex<UpkeepState>
+
+  init(_ services: QueueServices) {
+    self.services = services
+    state = Mutex(UpkeepState(services.configuration))
+  }
+}
+
+/// Reports tasks without a handler.
+extension Upkeep {
+  /// Reports waiting tasks that have no handler.
+  ///
+  /// Observers get an event for each task. Without observers, the configuration's notice is called
+  /// once for each name.
+  ///
+  /// - Throws: What the store throws.
+  func tellUnhandled() async throws {
+    guard observers.events.isObserved || givesNotices else { return }
+    try await tellUnknownConditions()
+    guard handlers.room.others == 0 else { return }
+    // Names that were reported before would fill the page and hide others.
+    let said = observers.events.isObserved ? [] : state.withLock { $0.notice.saidNames }
+    let unhandled = try await store.tasks(
+      matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
+      after: nil,
+      limit: 100
+    )
+    if observers.events.isObserved {
+      for record in unhandled { postUnhandled(record) }
+    } else if let say = configuration.unhandledNotice {
+      let found = Set(unhandled.map(\.name)).sorted()
+      for name in state.withLock({ $0.notice.namesToSay(of: found) }) {
+        say(
+          "the queue '\(self.name)' holds tasks that wait: \(handlers.reasonForNone(named: name))"
+        )
+      }
+    }
+  }
+
+  /// Reports waiting tasks with a condition about which the queue was told nothing.
+  ///
+  /// Observers get an event for each task. Without observers, the configuration's notice is called
+  /// once for each condition.
+  private func tellUnknownConditions() async throws {
+    // Conditions that were reported before would fill the page and hide others.
+    let isObserved = observers.events.isObserved
+    let known = state.withLock { upkeep in
+      isObserved
+        ? upkeep.conditions.known : upkeep.conditions.known.union(upkeep.conditions.reported)
+    }
+    let waiting = try await store.tasks(
+      matching: TaskFilter(states: [.waiting], unmetBy: known),
+      after: nil,
+      limit: 100
+    )
+    if isObserved {
+      // The others are reported for their names.
+      for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
+    } else if let say = configuration.unhandledNotice {
+      let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
+      let toReport = state.withLock { upkeep in
+        upkeep.conditions.toReport(of: upkeep.conditions.unknown(in: conditions))
+      }
+      for condition in toReport {
+        say("the queue '\(name)' holds tasks that wait: \(Self.reason(forWaitingFor: condition))")
+      }
+    }
+  }
+
+  static func reason(forWaitingFor condition: TaskCondition) -> String {
+    "the queue was not told whether the condition '\(condition)' holds; register a monitor for it, or "
+      + "call setCondition(_:holds:)"
+  }
+
+  /// Reports tasks without a handler when a run begins.
+  ///
+  /// - Throws: What the store throws, if the queue's events are observed.
+  func tellUnhandledAtBeginning() async throws {
+    if observers.events.isObserved { return try await tellUnhandled() }
+    // Later, a worker that finds nothing to do looks for them. A notice must not stop a run.
+    guard givesNotices, state.withLock({ $0.notice.isFirstRun() }) else { return }
+    tellUselessLimits()
+    try? await tellUnhandled()
+  }
+
+  /// Calls the configuration's notice about each rate limit for names without a handler.
+  private func tellUselessLimits() {
+    for case let names? in configuration.rateLimits.map(\.names)
+    where !names.contains(where: handlers.canPerform) {
+      let reason = handlers.reasonForNone(named: names[0])
+      configuration.unhandledNotice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
+    }
+  }
+
+  /// Whether to call the configuration's notice about tasks without a handler.
+  ///
+  /// The tasks of a shared store may be performed by another process.
+  private var givesNotices: Bool {
+    configuration.unhandledNotice != nil && store.sharing == nil
+  }
+
+  /// Looks for tasks without a handler, if that is due, after a claim that returned no task.
+  func foundNothing() async {
+    // Observers get an event for each task when it is added.
+    guard givesNotices, !observers.events.isObserved else { return }
+    guard state.withLock({ $0.notice.takeDue() }) else { return }
+    // A store that fails throws when it is asked for tasks, too.
+    try? await tellUnhandled()
+  }
+
+  /// Reports a new task that has no handler to observers; without them, notes it for the notice.
+  func reportIfUnhandled(_ record: TaskRecord) {
+    guard observers.events.isObserved else { return noteUnhandled(record) }
+    if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
+  }
+
+  /// Notes for the notice that a task waits from now on, if it has no handler.
+  ///
+  /// Workers must be woken after this: the next one that finds nothing to do makes the look.
+  func noteUnhandled(_ record: TaskRecord) {
+    guard givesNotices else { return }
+    if !handlers.canPerform(record.name) { state.withLock { $0.notice.waits(record.name) } }
+    guard !record.conditions.isEmpty else { return }
+    state.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.lookIsDue() } }
+  }
+
+  private func hasUnknownConditions(_ record: TaskRecord) -> Bool {
+    !record.conditions.isEmpty
+      && state.withLock { !$0.conditions.unknown(in: record.conditions).isEmpty }
+  }
+
+  private func postUnhandled(_ record: TaskRecord) {
+    observers.events.announce(record.id)
+    let unknown = state.withLock { $0.conditions.unknown(in: record.conditions) }
+    let reason =
+      handlers.canPerform(record.name)
+      ? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
+      : handlers.reasonForNone(named: record.name)
+    observers.events.post(.unhandled(record, reason: reason))
+  }
+
+  /// Why the queue performs no attempt of a task that has not ended, and what to do about it.
+  ///
+  /// It is `nil` for a task that waits for a date that comes, for other tasks, or for a worker.
+  func obstacle(to record: TaskRecord) -> String? {
+    if record.state == .paused { return "a task is paused; resume it" }
+    if record.state == .suspended { return "a task waits for a completion; complete it" }
+    guard handlers.canPerform(record.name) else {
+      return handlers.reasonForNone(named: record.name)
+    }
+    if record.state == .parked {
+      return "a payload can't be decoded; register a handler that reads it"
+    }
+    if handlers.pausedNames.contains(record.name) {
+      return "the name '\(record.name)' is paused; resume it"
+    }
+    let unmet = state.withLock { upkeep in
+      let conditions = upkeep.conditions
+      return record.conditions.subtracting(conditions.holding).sorted().map {
+        conditions.known.contains($0)
+          ? "the condition '\($0)' does not hold; call setCondition(_:holds:)"
+          : Self.reason(forWaitingFor: $0)
+      }
+    }
+    return unmet.isEmpty ? nil : unmet.joined(separator: "; ")
+  }
+}
+
+/// Retention, and the time of a run that is limited.
+extension Upkeep {
+  /// Returns what to prune now that these tasks have ended.
+  func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
+    // Usually no ended task is retained. Then don't take the lock.
+    guard settlements.contains(where: \.isKeptEnd) else { return [] }
+    return state.withLock { $0.pruning.changes(after: settlements, now: now) }
+  }
+
+  /// Returns how many tasks of each name may be claimed within the run's time, if it is limited.
+  func roomWithinBudget(_ room: [String: Int]) -> [String: Int] {
+    guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return room }
+    let now = time.stopwatch()
+    return state.withLock { $0.budget?.room(in: room, at: now) ?? room }
+  }
+
+  /// Notes how long an attempt took, if the run's time is limited.
+  func noteRunTime(_ time: Duration, of name: String) {
+    guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return }
+    let (now, wasCutShort) = (self.time.stopwatch(), Task.isCancelled)
+    state.withLock { $0.budget?.note(time, of: name, wasCutShort: wasCutShort, at: now) }
+  }
+}

@@ -1,0 +1,522 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Stores the schedules that the application makes, and restores their occurrences.
+final class Schedules: QueuePart {
+  let services: QueueServices
+  let upkeep: Upkeep
+  let occurrences: Occurrences
+  let results: Results
+
+  init(
+    _ services: QueueServices,
+    _ upkeep: Upkeep,
+    _ occurrences: Occurrences,
+    _ results: Results
+  ) {
+    self.services = services
+    self.upkeep = upkeep
+    self.occurrences = occurrences
+    self.results = results
+  }
+}
+
+/// What callers ask about schedules.
+extension Schedules {
+  func schedule<Payload: TaskPayload>(
+    _ name: String,
+    _ rule: ScheduleRule,
+    _ payload: Payload,
+    _ missed: MissedOccurrences,
+    _ spread: Duration,
+    overlaps: Bool,
+    _ options: TaskOptions
+  ) async throws {
+    try Self.check(schedule: name)
+    try missed.check()
+    try TaskQueueError.check(delay: spread, "spread")
+    let task = try TaskTemplate(
+      Payload.taskName,
+      StoredPayload(payload),
+      recurringOptions(of: payload, options)
+    )
+    let definition = StoredSchedule.Definition(
+      rule,
+      missed,
+      spread: spread,
+      overlaps: overlaps,
+      task
+    )
+    handlers.zones.add(rule.zone)
+    let delay = try await delay(of: name, within: spread)
+    try Self.check(StoredSchedule(name, definition, delay: delay, made: now))
+    try await repeating(name) { attempt in
+      try await put(name, definition, rule, delay, attempt)
+    }
+  }
+
+  func unschedule(_ name: String) async throws -> Bool {
+    try Self.check(schedule: name)
+    let key = ScheduleKey(name)
+    var wasThere = false
+    try await repeating(name) { _ in
+      let old: [UInt8]
+      let waiting: [TaskRecord]
+      switch try await occurrences.scheduleValue(key) {
+      case .schedule(let schedule, let bytes):
+        guard schedule.name == name else { return true }
+        old = bytes
+        waiting = try await waitingOccurrences(of: schedule)
+      case .unreadable(let bytes, _):
+        old = bytes
+        waiting = try await waitingOccurrences(of: key)
+      case nil: return true
+      }
+      wasThere = true
+      var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
+      changes += try await indexChanges(removing: key)
+      return try await store(changes, cancelling: waiting)
+    }
+    return wasThere
+  }
+
+  /// Returns the schedules, in the order of their names.
+  func all() async throws -> [TaskSchedule] {
+    let schedules = try await storedSchedules().map { TaskSchedule($0.schedule) }
+    return schedules.sorted { $0.name < $1.name }
+  }
+
+  /// Returns the next dates of a schedule.
+  func dates(of name: String, count: Int) async throws -> [Date] {
+    let key = ScheduleKey(name)
+    guard count > 0, let schedule = try await occurrences.storedSchedule(key)?.schedule,
+      schedule.name == name, schedule.id != nil,
+      case .success(let rule) = handlers.zones.rule(of: schedule.definition)
+    else { return [] }
+    var dates = [schedule.date]
+    while dates.count < count, let date = dates.last.flatMap(rule.next) { dates.append(date) }
+    return dates
+  }
+}
+
+/// Looks at schedules, and puts back what is missing.
+extension Schedules {
+  /// Makes a change of a schedule again until no other process changes it in between.
+  ///
+  /// The body is called once more after a transient error of the store, too, and looks again.
+  func repeating(
+    _ name: String,
+    _ body: (_ attempt: Int) async throws -> Bool
+  ) async throws {
+    var retries = 0
+    for attempt in 0..<QueueStore.mostRefusals {
+      do {
+        guard try await body(attempt) else { continue }
+        // The answer that said what was added may have been lost.
+        if retries > 0 { dispatch.lookForWork() }
+        return
+      } catch {
+        try await storage.waitToRepeat(after: error, &retries)
+      }
+    }
+    throw TaskQueueError.comparesWrongly(
+      store,
+      "the schedule '\(name)'",
+      changedBy: "other processes"
+    )
+  }
+
+  /// Puts back occurrences that are missing, and goes on with schedules that were parked.
+  ///
+  /// It does so when a run of the queue begins.
+  /// - Throws: What the store throws.
+  func restoreSchedules() async throws {
+    let now = self.now
+    upkeep.state.withLock { $0.schedulesDate = now }
+    for (schedule, bytes) in try await storedSchedules() {
+      let key = ScheduleKey(schedule.name)
+      var (schedule, bytes) = (schedule, bytes)
+      for attempt in 0..<Occurrences.mostLooks {
+        if try await restore(schedule, bytes, key, attempt) { break }
+        guard let changed = try await occurrences.storedSchedule(key) else { break }
+        (schedule, bytes) = changed
+      }
+    }
+  }
+
+  /// Does so again if it was last done an hour ago: another process may have parked a schedule with
+  /// which this one can go on.
+  /// - Throws: What the store throws.
+  func restoreSchedulesEachHour() async throws {
+    guard let last = upkeep.state.withLock({ $0.schedulesDate }),
+      abs(now.timeIntervalSince(last)) >= 3_600
+    else { return }
+    try await restoreSchedules()
+  }
+
+  func storedSchedules() async throws -> [(
+    schedule: StoredSchedule, bytes: [UInt8]
+  )] {
+    guard let root = try await store.value(named: ScheduleIndex.rootName) else { return [] }
+    var found: [(schedule: StoredSchedule, bytes: [UInt8])] = []
+    for part in try ScheduleIndex.parts(of: root) {
+      let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
+      for key in try ScheduleIndex.keys(of: value, part) {
+        // It may have been removed since.
+        if let schedule = try await occurrences.storedSchedule(key) { found.append(schedule) }
+      }
+    }
+    return found
+  }
+}
+
+/// The index of the schedules that a store has, and their spread.
+extension Schedules {
+  func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
+    let root = try await store.value(named: ScheduleIndex.rootName)
+    let parts = try root.map { try ScheduleIndex.parts(of: $0) } ?? []
+    let name = ScheduleIndex.name(ofPart: key.part)
+    let part = try await store.value(named: name)
+    let keys = try ScheduleIndex.keys(of: part, key.part)
+    var changes: [TaskChange] = []
+    if !keys.contains(key) {
+      changes.append(.setValue(named: name, from: part, to: ScheduleIndex.part(of: keys + [key])))
+    }
+    if !parts.contains(key.part) {
+      changes.append(
+        .setValue(
+          named: ScheduleIndex.rootName,
+          from: root,
+          to: ScheduleIndex.root(of: parts + [key.part])
+        )
+      )
+    }
+    return changes
+  }
+
+  func indexChanges(removing key: ScheduleKey) async throws -> [TaskChange] {
+    let name = ScheduleIndex.name(ofPart: key.part)
+    let part = try await store.value(named: name)
+    let keys = try ScheduleIndex.keys(of: part, key.part)
+    guard keys.contains(key) else { return [] }
+    return [
+      .setValue(named: name, from: part, to: ScheduleIndex.part(of: keys.filter { $0 != key }))
+    ]
+  }
+
+  /// Returns how many seconds after its date a schedule begins.
+  ///
+  /// It depends on its name and on the installation, which is the store.
+  func delay(of name: String, within spread: Duration) async throws -> Int {
+    let seconds = UInt64(spread.components.seconds)
+    guard seconds > 0 else { return 0 }
+    let installation = try await installation()
+    return Int((installation + Array(name.utf8)).stableHash % (seconds + 1))
+  }
+
+  /// Returns what tells this store from others; the first call draws it.
+  private func installation() async throws -> [UInt8] {
+    let name = Self.installationName
+    if let present = try await store.value(named: name) { return present }
+    var generator = generators.makeGenerator()
+    let drawn = Array(Hexadecimal.text(generator.next(), digits: 16).utf8)
+    // Another process may have drawn one since.
+    try await storage.setValue(named: name, .durable) { $0 ?? drawn }
+    return try await store.value(named: name) ?? drawn
+  }
+
+  private static let installationName = "steadfast.installation"
+}
+
+/// Stores schedules that the application makes, and puts occurrences back.
+extension Schedules {
+  /// Stores a schedule, unless it is stored already.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  func put(
+    _ name: String,
+    _ definition: StoredSchedule.Definition,
+    _ rule: ScheduleRule,
+    _ delay: Int,
+    _ attempt: Int
+  ) async throws -> Bool {
+    let key = ScheduleKey(name)
+    let now = self.now
+    let value = try await occurrences.scheduleValue(key)
+    guard case .schedule(let schedule, let old)? = value else {
+      var unread: (bytes: [UInt8], occurrences: [TaskRecord])?
+      if case .unreadable(let bytes, _)? = value {
+        unread = (bytes, try await waitingOccurrences(of: key))
+      }
+      var new = StoredSchedule(name, definition, delay: delay, made: now)
+      new.begin(now: now, rule)
+      var step = try occurrences.step(
+        of: key,
+        from: unread?.bytes,
+        to: new,
+        now: now,
+        attempt: attempt
+      )
+      step.changes += try await indexChanges(adding: key)
+      return try await store(step, cancelling: unread?.occurrences ?? [])
+    }
+    guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
+    if schedule.delay ?? 0 == delay, try schedule.definition.isSame(as: definition) {
+      return try await restore(schedule, old, key, attempt)
+    }
+    var changed = schedule
+    changed.definition = definition
+    changed.delay = delay == 0 ? nil : delay
+    return try await replace(schedule, old, by: changed, rule, now: now, attempt)
+  }
+
+  /// Stores a schedule that has changed, and replaces its occurrence if that waits.
+  ///
+  /// The occurrence keeps its date if the dates of the schedule are the same.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  private func replace(
+    _ before: StoredSchedule,
+    _ old: [UInt8],
+    by changed: StoredSchedule,
+    _ rule: ScheduleRule,
+    now: Date,
+    _ attempt: Int
+  ) async throws -> Bool {
+    let key = ScheduleKey(changed.name)
+    let current = try await currentOccurrence(of: changed)
+    if let current, current.hasBegun || current.state == .running || current.state == .paused {
+      let bytes = try changed.bytes
+      let change = TaskChange.setValue(named: key.valueName, from: old, to: bytes)
+      return try await store([change], cancelling: [])
+    }
+    var schedule = changed
+    let keepsDate = before.hasDates(of: changed) && !isAhead(before, current, of: now)
+    let keptDate = keepsDate ? current?.availableDate : nil
+    if keptDate == nil { schedule.begin(now: now, rule) }
+    var step = try occurrences.step(
+      of: key,
+      from: old,
+      to: schedule,
+      now: now,
+      attempt: attempt,
+      availableDate: keptDate
+    )
+    step.before = before
+    if current != nil, keptDate == nil {
+      let count = before.droppedCount(now: now, handlers.zones.rule(of: before.definition))
+      step.catchUp = CatchUp(next: schedule.date, skippedCount: count)
+    }
+    return try await store(step, cancelling: current.map { [$0] } ?? [])
+  }
+
+  /// Returns whether a schedule has gone on by a clock that was far ahead and was set right since,
+  /// and its occurrence, if there is one, has the date that followed from that.
+  ///
+  /// Of several clocks, this one may be slow.
+  private func isAhead(
+    _ schedule: StoredSchedule,
+    _ current: TaskRecord?,
+    of now: Date
+  ) -> Bool {
+    guard store.hasOneClock, schedule.isAhead(of: now) else { return false }
+    guard let current else { return true }
+    return current.state == .waiting
+      && occurrences.isUntouched(current, since: schedule.availableDate)
+  }
+
+  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked,
+  /// or by a clock that was ahead.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  func restore(
+    _ schedule: StoredSchedule,
+    _ old: [UInt8],
+    _ key: ScheduleKey,
+    _ attempt: Int
+  ) async throws -> Bool {
+    let now = self.now
+    let current = try await currentOccurrence(of: schedule)
+    if isAhead(schedule, current, of: now),
+      case .success(let rule) = handlers.zones.rule(of: schedule.definition)
+    {
+      return try await replace(schedule, old, by: schedule, rule, now: now, attempt)
+    }
+    guard current == nil else { return true }
+    let isParked = schedule.parkedReason != nil
+    if isParked, case .failure = handlers.zones.rule(of: schedule.definition) {
+      observers.events.post(
+        .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
+      )
+      return true
+    }
+    if schedule.availableDate > now, !isParked {
+      return try await store(
+        occurrences.step(of: key, from: old, to: schedule, now: now, attempt: attempt),
+        cancelling: []
+      )
+    }
+    return try await store(
+      occurrences.step(of: key, from: old, schedule, wasHandled: true, attempt: attempt),
+      cancelling: []
+    )
+  }
+
+  /// Returns the current occurrence, if it is in the store and has not ended.
+  private func currentOccurrence(
+    of schedule: StoredSchedule
+  ) async throws -> TaskRecord? {
+    guard let id = schedule.id, let record = try await storage.record(of: id),
+      !record.state.isFinished
+    else { return nil }
+    return record
+  }
+
+  /// Returns the current occurrence, if it has not begun.
+  func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
+    guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
+      return []
+    }
+    return [record]
+  }
+
+  /// Returns the occurrences that have not begun of a schedule that can't be read.
+  func waitingOccurrences(of key: ScheduleKey) async throws -> [TaskRecord] {
+    var found: [TaskRecord] = []
+    try await forEachPage(of: .unfinished, after: nil) { page in
+      found += page.filter {
+        $0.id.isOccurrence && $0.id.scheduleKey == key && $0.isWaitingOccurrence
+      }
+    }
+    return found
+  }
+
+  private func store(
+    _ step: ScheduleStep,
+    cancelling records: [TaskRecord]
+  ) async throws -> Bool {
+    var step = step
+    step.endIndex = records.isEmpty ? nil : 0
+    let answer = try await occurrences.announcing([step]) {
+      (try await send(step.changes, cancelling: records), false)
+    }
+    guard let answer else { return false }
+    // An occurrence that was claimed in between goes on as it is.
+    return !answer.outcomes.prefix(records.count).contains(.stale)
+  }
+
+  func store(
+    _ changes: [TaskChange],
+    cancelling records: [TaskRecord]
+  ) async throws -> Bool {
+    try await !send(changes, cancelling: records).contains(where: \.refusesStep)
+  }
+
+  /// Sends changes that also cancel waiting occurrences, without a trace of them.
+  private func send(
+    _ changes: [TaskChange],
+    cancelling records: [TaskRecord]
+  ) async throws -> [ChangeOutcome] {
+    if records.isEmpty { return try await storage.send(changes).outcomes }
+    let now = now
+    let cancellations = records.map {
+      TaskChange.cancel(.unclaimed($0.id), at: now, retains: false)
+    }
+    return try await results.store(cancellations, for: records, along: changes)
+  }
+}
+
+extension TaskRecord {
+  /// Whether the occurrence has not begun.
+  fileprivate var isWaitingOccurrence: Bool { !hasBegun && state != .running }
+}
+
+/// What makes no sense for a schedule, and the errors that say so.
+extension Schedules {
+  /// Returns the options of a schedule's tasks, filled in from the payload and the queue.
+  func recurringOptions<Payload: TaskPayload>(
+    of payload: Payload,
+    _ options: TaskOptions
+  ) throws(TaskQueueError) -> TaskOptions {
+    try options.checkForSchedule()
+    var chosen = options
+    chosen.fill(from: payload.options)
+    chosen.fill(from: configuration.taskDefaults)
+    let recurring = chosen.recurring
+    try recurring.check(path: "")
+    return recurring
+  }
+
+  static func check(schedule name: String) throws(TaskQueueError) {
+    guard name.isEmpty || name.utf8.count > 255 || name.utf8.contains(where: { $0 < 0x20 }) else {
+      return
+    }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the name of a schedule has \(name.utf8.count) bytes, or a control character; give it 1 to "
+        + "255, and none of those"
+    )
+  }
+
+  /// Throws if a schedule is so large that a later step of it might not fit in a value.
+  ///
+  /// A step adds the ID of an occurrence, a count of missed dates, or why the schedule is parked,
+  /// and a seal adds what it needs.
+  static func check(_ schedule: StoredSchedule) throws {
+    let count = try schedule.bytes.count
+    guard count > 64_500 else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the schedule '\(schedule.name)' has \(count) bytes with its payload in JSON; at most 64,500 fit"
+    )
+  }
+
+  static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
+    TaskQueueError(
+      .nameTaken,
+      "the schedule '\(name)' can't be told from the schedule '\(other)' in this store: both names "
+        + "have the same 36-bit hash; give it another name"
+    )
+  }
+}
+
+extension TaskOptions {
+  /// Throws if a schedule can't do what an option asks.
+  fileprivate func checkForSchedule() throws(TaskQueueError) {
+    let names = [
+      availableDate == nil ? nil : "availableDate",
+      delay == nil ? nil : "delay",
+      expiryDate == nil ? nil : "expiryDate",
+      onDuplicate == nil ? nil : "onDuplicate",
+      uniqueFor == nil ? nil : "uniqueFor",
+      maxDelay == nil ? nil : "maxDelay",
+      dependencies.isEmpty ? nil : "dependencies",
+      dependencyRule == nil ? nil : "dependencyRule",
+    ]
+    guard let name = names.compactMap(\.self).first else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the option '\(name)' makes no sense for a schedule, whose tasks have the dates of its rule and "
+        + "no unique key; leave it out"
+    )
+  }
+
+  /// The options that count for the tasks of a schedule.
+  fileprivate var recurring: TaskOptions {
+    TaskOptions(
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      timeLimit: timeLimit,
+      priority: priority,
+      orderKey: orderKey,
+      blocksOrderOnFailure: blocksOrderOnFailure,
+      conditions: conditions,
+      tags: tags
+    )
+  }
+}
