@@ -28,23 +28,24 @@ let package = Package(
     ),
   ],
   targets: [
-    // The C library, which has another name on each system.
+    // The C library and the small Foundation, which have another name on each system.
     .target(name: "SystemC", swiftSettings: settings),
+    .target(name: "SystemFoundation", swiftSettings: settings),
     .target(name: "SteadfastRetry", swiftSettings: settings),
     .target(
       name: "SteadfastQueue",
-      dependencies: ["SteadfastRetry", "SystemC"],
+      dependencies: ["SteadfastRetry", "SystemC", "SystemFoundation"],
       swiftSettings: settings
     ),
     .target(
       name: "SteadfastTesting",
-      dependencies: ["SteadfastQueue", "SystemC"],
+      dependencies: ["SteadfastQueue", "SystemC", "SystemFoundation"],
       swiftSettings: settings
     ),
     // What the stores in databases have in common.
     .target(
       name: "SteadfastDatabases",
-      dependencies: ["SteadfastQueue"],
+      dependencies: ["SteadfastQueue", "SystemFoundation"],
       swiftSettings: settings
     ),
     // Without its trait, the targets of a database are empty, and need no library.
@@ -52,7 +53,7 @@ let package = Package(
     .target(
       name: "SteadfastSQLite",
       dependencies: [
-        "SteadfastQueue", "SteadfastDatabases", "SystemC",
+        "SteadfastQueue", "SteadfastDatabases", "SystemC", "SystemFoundation",
         .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
       ],
       swiftSettings: settings
@@ -61,7 +62,7 @@ let package = Package(
     .target(
       name: "SteadfastPostgreSQL",
       dependencies: [
-        "SteadfastQueue", "SteadfastDatabases", "SystemC",
+        "SteadfastQueue", "SteadfastDatabases", "SystemC", "SystemFoundation",
         .target(name: "SystemPostgreSQL", condition: .when(traits: ["PostgreSQL"])),
       ],
       swiftSettings: settings

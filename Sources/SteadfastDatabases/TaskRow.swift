@@ -1,10 +1,5 @@
 package import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
+package import SystemFoundation
 
 /// A row that a statement returned.
 ///

@@ -1,10 +1,5 @@
 package import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
+package import SystemFoundation
 
 /// The tables within a transaction, with a method for each kind of change.
 package protocol TaskTables: AnyObject {

@@ -1,10 +1,5 @@
 public import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 // These conformances are here, because SteadfastRetry does not use Foundation.
 

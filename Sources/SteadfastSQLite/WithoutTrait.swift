@@ -1,11 +1,6 @@
 #if !SQLite
 public import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 // Without the trait, these names exist only to report the missing trait.
 

@@ -1,11 +1,6 @@
 #if PostgreSQL
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The positions from which the claims of one queue read, in a table with many dead rows.
 ///

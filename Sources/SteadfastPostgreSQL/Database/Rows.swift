@@ -2,12 +2,7 @@
 import SteadfastDatabases
 import SteadfastQueue
 import SystemPostgreSQL
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The rows that a statement returned, in binary form.
 @safe final class Rows {

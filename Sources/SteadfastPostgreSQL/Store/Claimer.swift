@@ -2,12 +2,7 @@
 import Dispatch
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Makes claims on a session; one thread uses both.
 ///

@@ -1,12 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The location of the tables, how they are used, and the errors that name the location.
 struct DatabaseLocation: Sendable {

@@ -4,12 +4,7 @@ import SteadfastDatabases
 import SteadfastQueue
 import Synchronization
 import SystemC
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A thread that notifies other processes of changes, and receives their notifications.
 ///

@@ -1,11 +1,6 @@
 #if PostgreSQL
 public import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// An error of a PostgreSQL store: what failed, why, and what to do about it.
 ///

@@ -1,12 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 public import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A store in a PostgreSQL database, which many machines can share.
 ///

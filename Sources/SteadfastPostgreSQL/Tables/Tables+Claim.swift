@@ -1,12 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Claims.
 ///

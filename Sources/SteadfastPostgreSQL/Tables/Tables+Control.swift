@@ -1,12 +1,7 @@
 #if PostgreSQL
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Changes to tasks that are not claimed.
 extension Tables {

@@ -1,10 +1,5 @@
 import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A clock for sleeping that also has a date.
 ///

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A queue's request to a store for tasks to perform.
 public struct ClaimRequest: Sendable {

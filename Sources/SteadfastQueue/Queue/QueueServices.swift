@@ -1,11 +1,6 @@
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// What all parts of a queue use.
 final class QueueServices: Sendable {

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Decides which date of a schedule comes next, and what happens to those that have passed.
 struct CatchUp: Equatable {

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// The occurrence of a schedule for which a handler performs a recurring task.
 public struct TaskOccurrence: Sendable, Hashable {

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// All tasks of one store, indexed by ID, by unique key and by order key; ready tasks by rank,
 /// waiting tasks by date, and dependent tasks by the tasks that they wait for.

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// An error that says what a queue could not do, why, and what to do about it.
 public struct TaskQueueError: Error, CustomStringConvertible {

@@ -2,12 +2,7 @@
 import SteadfastDatabases
 import SteadfastQueue
 import SystemSQLite
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A connection to the database; one thread uses it.
 @safe final class Connection {

@@ -3,12 +3,7 @@ import SteadfastDatabases
 import SteadfastQueue
 import Synchronization
 import SystemSQLite
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The location of the tables, and the errors that name it.
 struct DatabaseLocation: Sendable {

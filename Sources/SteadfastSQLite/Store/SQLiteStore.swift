@@ -2,12 +2,7 @@
 import SteadfastDatabases
 public import SteadfastQueue
 import SystemSQLite
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A store in a SQLite database, which may be your application's own.
 ///

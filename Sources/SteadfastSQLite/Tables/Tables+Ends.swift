@@ -1,12 +1,7 @@
 #if SQLite
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The ends of attempts and of tasks.
 extension Tables {

@@ -1,12 +1,7 @@
 #if SQLite
 import SteadfastDatabases
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The tables within a transaction of the writer thread.
 final class Tables: TaskTables {

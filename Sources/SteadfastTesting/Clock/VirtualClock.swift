@@ -1,12 +1,7 @@
 import SteadfastQueue
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A clock whose time moves only when a test moves it.
 ///

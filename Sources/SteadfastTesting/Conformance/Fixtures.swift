@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 extension TaskID {
   /// Makes an ID that has the form of a real one; IDs sort like their numbers.

@@ -1,12 +1,7 @@
 import SteadfastQueue
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A wrapper of the store under test that records each call and its answer as a step.
 struct StoreProbe: Sendable {

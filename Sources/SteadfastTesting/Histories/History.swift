@@ -1,10 +1,5 @@
 public import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// The calls of several processes to one store, with the store's answers.
 ///

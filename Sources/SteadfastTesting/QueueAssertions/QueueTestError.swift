@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// Why a test could not inspect or run a queue.
 public struct QueueTestError: Error, Sendable, CustomStringConvertible {

@@ -1,11 +1,6 @@
 public import SteadfastQueue
 public import Testing
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 extension TaskQueue {
   /// Returns the tasks with payloads of this type that were enqueued and have not ended.

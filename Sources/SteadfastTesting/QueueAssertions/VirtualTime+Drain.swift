@@ -1,10 +1,5 @@
 public import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 extension VirtualTime {
   /// Performs all tasks in a queue, advancing the time from date to date, until the queue is empty.

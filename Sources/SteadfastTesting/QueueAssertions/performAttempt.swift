@@ -1,11 +1,6 @@
 public import SteadfastQueue
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// Performs a task once, in this call, and returns what a queue would do next.
 ///

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// The reason why a virtual time could not continue, or did not end as it should.
 public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {

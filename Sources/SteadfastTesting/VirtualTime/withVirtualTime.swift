@@ -1,10 +1,5 @@
 public import Testing
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// Runs `body` in a virtual time of its own, with tasks that run in a fixed order.
 ///

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The reason that a line with a correct checksum can't be understood.
 enum JournalDecodingError: Error, Equatable {

@@ -1,9 +1,5 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
 import SystemC
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Rewrites a file without its obsolete lines, in steps between which other work is done.
 ///

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// Statistics about a queue's file.
 public struct JSONFileStatistics: Sendable, Hashable {

@@ -1,11 +1,6 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
 import SystemC
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 // The first and the last job on the I/O thread: opening and closing the file.
 extension JSONFileCore {

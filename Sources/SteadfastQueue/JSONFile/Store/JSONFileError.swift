@@ -1,9 +1,5 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
 import SystemC
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// An error of a queue's file: what failed, why, and what to do about it.
 ///

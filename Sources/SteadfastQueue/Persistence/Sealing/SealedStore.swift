@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 extension Persistence {
   /// Returns this store with payloads that are sealed when stored, and opened when used.

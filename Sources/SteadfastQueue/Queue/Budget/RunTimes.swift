@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The time that a run has, and what it learns about how long attempts take.
 struct RunBudget: Sendable {

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Decides what may begin: pauses, in memory and in the store, and conditions.
 final class StartGate: QueuePart {

@@ -1,10 +1,5 @@
 import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Decides what happens to a task when its attempt ends.
 struct AttemptJudge: Sendable {

@@ -1,11 +1,6 @@
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Makes what a queue draws at random.
 ///

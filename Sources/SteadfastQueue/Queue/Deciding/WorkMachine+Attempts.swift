@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A number that identifies one attempt of a queue in this process.
 typealias AttemptNumber = UInt64

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// An enqueued task: its ID, its progress, and a way to wait for its outcome.
 public struct EnqueuedTask: Sendable, Identifiable {

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The handlers of a queue, each under the names of the tasks that it performs.
 final class HandlerTable: Sendable {

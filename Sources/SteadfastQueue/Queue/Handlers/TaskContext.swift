@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// What a handler knows about the task that it performs, in addition to the payload.
 public struct TaskContext: Sendable {

@@ -1,10 +1,5 @@
 public import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A handler with hooks: it performs the tasks of one type, and is asked when they fail or end.
 ///

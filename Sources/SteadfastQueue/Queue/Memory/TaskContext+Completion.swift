@@ -1,10 +1,5 @@
 public import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 extension TaskContext {
   /// Suspends the task until the wait is completed with a value.

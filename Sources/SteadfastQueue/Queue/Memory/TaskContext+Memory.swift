@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// How steps, checkpoints, sleeps and completions read and change what the task remembers.
 extension TaskContext {

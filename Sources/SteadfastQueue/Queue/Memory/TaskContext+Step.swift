@@ -1,10 +1,5 @@
 public import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 extension TaskContext {
   /// Performs a step once: a later attempt gets its value without performing it again.

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 extension TaskQueue {
   /// The number of tasks that have not ended: waiting, running, suspended, parked or paused.

@@ -1,11 +1,6 @@
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A store that makes calls again whose errors are transient, in front of another store.
 final class RetryingStore: StoreWrapper {

@@ -1,11 +1,6 @@
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Runs.
 extension QueueCore {

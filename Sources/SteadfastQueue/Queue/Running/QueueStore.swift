@@ -1,11 +1,6 @@
 import SteadfastRetry
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// The store of a queue, and the layers that the queue may have put in front of it.
 struct QueueStore: Sendable {

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Stores what becomes of tasks, and then reports it: how attempts ended, and what callers ask.
 final class Results: QueuePart {

@@ -1,10 +1,5 @@
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// What a queue looks after beside its attempts: conditions, retention, and tasks that nothing
 /// performs.

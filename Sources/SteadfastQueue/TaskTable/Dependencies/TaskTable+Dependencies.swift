@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Tasks that wait for others: joining and leaving the graph, and the end of waiting.
 extension TaskTable {

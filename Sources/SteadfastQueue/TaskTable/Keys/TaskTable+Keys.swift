@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Unique keys: the holder, the successor, and their effect on a new task.
 extension TaskTable {

@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Any JSON value: the payload of a task that has a name and no payload type.
 ///

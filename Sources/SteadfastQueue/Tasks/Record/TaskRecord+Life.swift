@@ -1,8 +1,4 @@
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 extension TaskRecord {
   /// Resets the task to how it was when it was enqueued, but with another available date.

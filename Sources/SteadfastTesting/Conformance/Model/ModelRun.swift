@@ -1,11 +1,6 @@
 import SteadfastQueue
 import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Performs random steps on a store and on a reference, and compares the answers.
 struct ModelRun {

@@ -1,11 +1,6 @@
 import SteadfastQueue
 import SteadfastRetry
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// A random step in the check of a store against a reference.
 ///

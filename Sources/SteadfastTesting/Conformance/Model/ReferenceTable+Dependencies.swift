@@ -1,10 +1,5 @@
 package import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Dependencies in the reference.
 extension ReferenceTable {

@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Unique keys in the reference.
 extension ReferenceTable {

@@ -1,10 +1,5 @@
 package import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-package import FoundationEssentials
-#else
-package import Foundation
-#endif
+package import SystemFoundation
 
 /// A reference implementation of a store, as simple as possible: one list, searched linearly.
 package struct ReferenceTable: Sendable {

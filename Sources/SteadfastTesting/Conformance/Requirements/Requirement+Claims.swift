@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Requirements about the tasks that a claim returns, and its date for the next claim.
 extension PersistenceConformance.Requirement {

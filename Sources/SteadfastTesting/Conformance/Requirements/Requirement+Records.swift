@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Requirements about records: look-ups and claims return tasks as they were enqueued.
 extension PersistenceConformance.Requirement {

@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Requirements about tasks that outlive their store.
 extension PersistenceConformance.Requirement {

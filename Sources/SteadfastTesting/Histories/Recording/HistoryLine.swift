@@ -1,12 +1,7 @@
 package import SteadfastQueue
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
 import SystemC
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A line of a history: a request, an answer or an observation of a process.
 package struct HistoryLine: Sendable, Codable {

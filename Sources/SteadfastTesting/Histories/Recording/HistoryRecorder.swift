@@ -1,11 +1,6 @@
 public import SteadfastQueue
 import Synchronization
-
-#if canImport(FoundationEssentials)
-public import FoundationEssentials
-#else
-public import Foundation
-#endif
+public import SystemFoundation
 
 /// A store that wraps another one, and writes all requests and answers to a file.
 ///

@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Requirements about successors: tasks that wait for another one with their unique key.
 extension PersistenceConformance.Requirement {

@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 /// Requirements about when a task forgets what it remembers, and when it does not.
 extension PersistenceConformance.Requirement {

@@ -1,10 +1,5 @@
 import SteadfastQueue
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
+import SystemFoundation
 
 extension TaskMemory {
   /// Makes a memory of these values, each under a name.
