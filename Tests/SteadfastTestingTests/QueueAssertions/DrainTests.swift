@@ -151,7 +151,7 @@ import Testing
     let unknown = try await error(TaskOptions(conditions: ["network"])) { _, _ in }
     #expect(
       unknown.hasSuffix(
-        "the queue was not told whether the condition 'network' holds; register a monitor for it, "
+        "the queue does not know whether the condition 'network' holds; register a monitor for it, "
           + "or call setCondition(_:holds:)"
       )
     )

@@ -61,7 +61,7 @@ import Testing
       _ = try await queue.enqueue(Work()).outcome()
       try await run
     }
-    #expect(text.contains("which can't begin: the queue performs 1, as many as it may"))
+    #expect(text.contains("which can't start: the queue performs 1, the maximum"))
   }
 
   @Test func `the error names a paused queue`() async {

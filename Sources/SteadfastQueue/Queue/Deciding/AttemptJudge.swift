@@ -3,13 +3,13 @@ import SystemFoundation
 
 /// Decides what happens to a task when its attempt ends.
 struct AttemptJudge: Sendable {
-  /// The length of the longest reason, in bytes of UTF-8.
+  /// The maximum length of a reason, in bytes of UTF-8.
   static let longestReason = 4096
 
   /// The date of a decision.
   struct Moment {
     var now: Date
-    /// In a pass, the date that retries and ends of sleeps must come after, so that the pass ends.
+    /// In a pass, the cutoff, after which retries and snoozes must end, so that the pass ends.
     var cutoff: Date?
 
     /// Returns the date after a delay; in a pass, a date after the cutoff.
@@ -60,9 +60,9 @@ struct AttemptJudge: Sendable {
     return TaskFailure(reason: storable("it expired before it was done\(last)"), date: now)
   }
 
-  /// Decides what happens to a task.
+  /// Decides what happens to a task after an attempt.
   ///
-  /// It calls the user's code: for the texts of errors, for their decisions, and for a custom
+  /// It calls the user's code: for the texts of errors, for retry decisions, and for a custom
   /// backoff.
   func verdict(
     on record: TaskRecord,
@@ -82,7 +82,7 @@ struct AttemptJudge: Sendable {
     }
   }
 
-  /// Decides what happens to a task whose attempt has decided that itself.
+  /// Decides what happens to a task whose attempt has chosen its own ending.
   func verdict(
     on record: TaskRecord,
     after ending: AttemptMemory.Ending,
@@ -92,10 +92,10 @@ struct AttemptJudge: Sendable {
     if let directive { return .obey(directive) }
     switch ending {
     case .suspended(let date, let names, let origin):
-      // It is abandoned when it expires, and not only when it wakes.
+      // Wake the task when it expires, so that it is abandoned then.
       let end = min(date, record.expiryDate ?? .distantFuture).storable
-      // When the clock was set back by less than a second, the pass's cutoff stays. A date before
-      // it would let the same pass perform the task again, and again, until the date has come.
+      // If the clock was set back by less than a second, the pass keeps its cutoff. A date before
+      // the cutoff would make the pass perform the task repeatedly until that date.
       return .suspend(
         until: moment.notBeforeCutoff(end),
         awaiting: names,
@@ -107,7 +107,7 @@ struct AttemptJudge: Sendable {
     }
   }
 
-  /// Returns the task with the number of retries that counts after an attempt that got further.
+  /// Returns the task with its retries reset, as they are after an attempt that made progress.
   func renewed(_ record: TaskRecord) -> TaskRecord {
     guard progressRenewsRetries, record.retryCount > 0 else { return record }
     var record = record
@@ -181,10 +181,10 @@ struct AttemptJudge: Sendable {
     TaskFailure(reason: text(of: error), date: moment.now)
   }
 
-  /// The text of an error, as stores hold it.
+  /// The text of an error, in the form that is stored.
   func text(of error: any Error) -> String { storable(errorText(error)) }
 
-  /// Returns the text as stores hold it: without NULs, and no longer than the longest reason.
+  /// Returns the text in the form that is stored: without NULs, and cut to the longest reason.
   private func storable(_ text: String) -> String {
     var text = text.withoutNUL
     guard text.utf8.count > Self.longestReason else { return text }
@@ -245,15 +245,15 @@ struct AttemptJudge: Sendable {
 
   /// Returns whether a task that has succeeded is retained.
   ///
-  /// It is if new tasks with its unique key count as this one for a while.
+  /// It also is if its unique key continues to deduplicate new tasks for a while.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
     retainsSucceeded || record.standsForOthers(on: now)
   }
 
-  /// Returns the change that a directive asks for.
+  /// Returns the change that carries out a directive.
   ///
-  /// To remove a task that has not ended is to cancel it without retaining it. Only the removal of
-  /// a task that has already ended is not reported.
+  /// Removing a task that has not ended cancels it without retaining it. Only the removal of a task
+  /// that has already ended is not reported.
   func change(
     _ directive: TaskCommand,
     of record: TaskRecord,
@@ -277,9 +277,9 @@ struct AttemptJudge: Sendable {
 
 /// How an attempt ended.
 enum AttemptEnd: Sendable {
-  /// The handler returned this.
+  /// The handler returned this value.
   case returned(any Sendable)
-  /// The handler threw.
+  /// The handler threw this error.
   case threw(any Error)
   /// The handler threw because it was cancelled.
   case cancelled

@@ -1,36 +1,35 @@
 import SystemFoundation
 
-/// What a queue knows of its claims, of which at most one is in flight.
+/// The state of a queue's claims, of which at most one is in flight.
 ///
-/// Tasks may become available while a claim is in flight that it has not seen. Then another claim
-/// follows it.
+/// If tasks become available too late for the claim in flight, another claim follows it.
 struct ClaimState: Sendable {
-  /// A look at the store that found nothing to perform.
+  /// A claim that found nothing to perform.
   struct Look: Sendable {
     /// The number of the claim.
     let claim: Int
-    /// In a pass, the date up to which it looked.
+    /// In a pass, the cutoff of the claim.
     let cutoff: Date?
   }
 
   private(set) var isInFlight = false
-  /// How many claims have been made, including the one in flight.
+  /// The number of claims, including the one in flight.
   private(set) var count = 0
-  /// Whether the store may have more tasks than the last claim has returned.
+  /// Whether the store may have more tasks than the last claim returned.
   private(set) var storeHasMore = false
-  /// The last look at the store, if it found nothing and nothing is known to have changed since.
+  /// The last claim, if it found nothing and no change is known since.
   private(set) var emptyLook: Look?
   /// Whether a task may have become available too late for the claim in flight.
   private var hasNews = false
-  /// Whether the result of the claim in flight may not be true any more when it returns.
+  /// Whether the result of the claim in flight may be outdated when it returns.
   private var isStale = false
 
   /// The number of the claim in flight.
   var inFlight: Int? { isInFlight ? count : nil }
 
-  /// How many claims have been made; `nil` while one is in flight.
+  /// The number of claims; `nil` while one is in flight.
   ///
-  /// As long as it stays the same, the queue does not hold any further task.
+  /// As long as it stays the same, the queue claims no further task.
   var finishedCount: Int? { isInFlight ? nil : count }
 
   mutating func begin() {
@@ -39,17 +38,17 @@ struct ClaimState: Sendable {
     count += 1
   }
 
-  /// Notes that a worker has found nothing to do while the claim is in flight.
+  /// Records that a worker found nothing to do while the claim is in flight.
   ///
-  /// It may have been woken for a task that came too late for the claim.
+  /// The worker may have been woken for a task that arrived too late for the claim.
   mutating func workerWaits() { hasNews = true }
 
   /// Ends the claim in flight.
   ///
   /// - Parameters:
-  ///   - hasTasks: Whether it has returned tasks.
-  ///   - hasMore: Whether the store says that it has more of them.
-  ///   - cutoff: In a pass, the date up to which it looked.
+  ///   - hasTasks: Whether the claim returned tasks.
+  ///   - hasMore: Whether the store has more tasks.
+  ///   - cutoff: In a pass, the cutoff of the claim.
   mutating func end(hasTasks: Bool, hasMore: Bool, cutoff: Date?) {
     storeHasMore = hasNews || hasMore
     isInFlight = false
@@ -64,65 +63,65 @@ struct ClaimState: Sendable {
     hasNews = false
   }
 
-  /// Counts a claim that need not be made, because nothing that it found could be performed.
+  /// Counts a claim that is skipped, because nothing could be performed anyway.
   mutating func skip() {
     count += 1
     emptyLook = Look(claim: count, cutoff: nil)
   }
 
-  /// Notes that a task may have become available.
+  /// Records that a task may have become available.
   mutating func workArrived() {
     emptyLook = nil
     hasNews = isInFlight
   }
 
-  /// Notes that the result of the last claim, or of the one in flight, may not be true any more.
+  /// Marks the result of the last claim, or of the one in flight, as possibly outdated.
   mutating func forgetLook() {
     emptyLook = nil
     isStale = isInFlight
   }
 }
 
-/// How many tasks a queue claims beyond those for idle workers.
+/// Decides how many tasks a queue prefetches: claims beyond those for idle workers.
 ///
-/// While a task that is claimed ahead waits for a worker, no other process performs it, and a task
-/// with a higher priority comes after it. So the queue claims ahead only as much as it
-/// performs in ``longestExpectedWait``, by how long its last attempts took.
+/// While a prefetched task waits for a worker, no other process performs it, and it stays ahead of
+/// new tasks with a higher priority. So the queue prefetches only as many tasks as it performs in
+/// ``longestExpectedWait``, judging by its last attempts.
 struct Prefetch: Sendable {
-  /// How long tasks that are claimed ahead may be expected to wait for a worker.
+  /// How long prefetched tasks may be expected to wait for a worker.
   static let longestExpectedWait = Duration.milliseconds(10)
-  /// How long they may wait at least before they are released.
+  /// The minimum time that prefetched tasks wait before they are released.
   static let longestWait = Duration.milliseconds(100)
 
-  /// How many tasks a claim may hand out; with 0, the queue does not claim ahead.
+  /// The maximum number of tasks per claim; with 0, the queue does not prefetch.
   private let batch: Int
-  /// How long attempts take: an average in which each counts less than the next one.
+  /// The average duration of attempts, in which later attempts count more.
   private var average: Duration?
-  /// Whether the last claim has handed out a task whose attempt was interrupted.
+  /// Whether the last claim returned a task whose attempt was interrupted.
   ///
-  /// Such a task may end the process again, and all tasks that are claimed then count as
-  /// interrupted. So none is claimed ahead beside it.
+  /// Such a task may end the process again, and every claimed task then counts as interrupted. So
+  /// no task is prefetched beside it.
   private(set) var isCareful = false
 
   init(batch: Int) { self.batch = batch }
 
-  /// Notes how long an attempt took.
+  /// Records how long an attempt took.
   mutating func note(_ duration: Duration) {
     guard batch > 0 else { return }
     guard let average else { return self.average = duration }
     self.average = average + (duration - average) / 8
   }
 
-  /// Notes that tasks that were claimed ahead have waited too long.
+  /// Records that prefetched tasks have waited too long.
   mutating func waitedTooLong() { average = Self.longestExpectedWait * 2 }
 
-  /// Notes the tasks of a claim.
+  /// Checks whether a claim returned an interrupted task.
   mutating func claimed(_ tasks: [ClaimedTask]) {
     guard batch > 0, !tasks.isEmpty else { return }
     isCareful = tasks.contains { $0.record.interruptionCount > 0 }
   }
 
-  /// Returns how many tasks a claim asks for.
+  /// Returns the number of tasks to ask for in a claim.
   func limit(idle: Int, workers: Int) -> Int {
     guard batch > idle && !isCareful, let average else { return idle }
     let each = Self.longestExpectedWait / max(average, .microseconds(1))

@@ -2,9 +2,9 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// Makes what a queue draws at random.
+/// Generates a queue's random values: jitter, IDs and tokens.
 ///
-/// It draws everything from the configuration's randomness, so that a seed repeats it.
+/// All of them come from the configuration's randomness, so a seed reproduces them.
 final class Generators: Sendable {
   private let jitter: Mutex<SplitMix64>
   private let ids: Mutex<TaskIDGenerator>
@@ -16,7 +16,7 @@ final class Generators: Sendable {
     self.randomness = randomness
   }
 
-  /// Makes a generator for one verdict, so that no lock is held while the user's backoff draws.
+  /// Makes a generator for one verdict, so that no lock is held while the user's backoff uses it.
   func makeGenerator() -> SplitMix64 { SplitMix64(seed: jitter.withLock { $0.next() }) }
 
   /// Makes a token that can't be guessed, unless the randomness is seeded.
@@ -33,13 +33,13 @@ final class Generators: Sendable {
 
   func nextID(at date: Date) -> TaskID { ids.withLock { $0.next(at: date) } }
 
-  /// Returns an upper limit for the IDs made here, and for all that are made before a date.
+  /// Returns an upper bound of the IDs generated here, and of all IDs generated before a date.
   func latestID(before date: Date) -> TaskID { ids.withLock { $0.latest(before: date) } }
 }
 
-/// Makes identifiers that sort in the order in which they are made.
+/// Generates identifiers that sort in the order of their generation.
 ///
-/// They do so even within a millisecond, and when the clock steps back.
+/// They do so even within a millisecond, and if the clock was set back.
 ///
 /// The layout is RFC 9562's version 7 with its "fixed bit-length dedicated counter" (section 6.2,
 /// method 1): 48 bits of milliseconds, 12 bits of counter, and 62 random bits. When the counter is
@@ -68,15 +68,15 @@ struct TaskIDGenerator: Sendable {
     return TaskID(high: high, low: low)
   }
 
-  /// Returns an upper limit for IDs that were made here, and for any made before a date.
+  /// Returns an upper bound of the IDs generated here, and of all IDs generated before a date.
   ///
-  /// It is the greater of the two: the greatest ID that this generator may have made, and the
-  /// greatest ID that any generator can make before the date.
+  /// It is the greater of two IDs: the greatest that this generator may have generated, and the
+  /// greatest that any generator can generate before the date.
   func latest(before date: Date) -> TaskID {
     max(TaskID(high: Self.high(milliseconds, counter), low: .max), Self.latest(before: date))
   }
 
-  /// Returns the greatest ID that any generator can make before a date.
+  /// Returns the greatest ID that any generator can generate before a date.
   static func latest(before date: Date) -> TaskID {
     TaskID(high: high(milliseconds(of: date), 0) - 1, low: .max)
   }

@@ -2,21 +2,21 @@ import SystemFoundation
 
 /// The change that settles a task, and the task's record before the change.
 ///
-/// It is an object because it has many parts to copy, and many readers.
+/// It is a class because it is large to copy, and read in many places.
 final class Settlement: Sendable {
   let change: TaskChange
   let record: TaskRecord
-  /// What the handler returned.
+  /// The handler's return value.
   let value: (any Sendable)?
   /// How long the attempt took; `nil` if none was made.
   let timing: TaskTiming?
-  /// The handler that could not decode the payload, if the task is parked for that.
+  /// The handler that could not decode the payload, if the task is parked for that reason.
   let handler: AnyHandler?
   /// Whether an attempt was begun; if not, the task was only claimed.
   let wasBegun: Bool
-  /// Whether the attempt has used what the task remembers.
+  /// Whether the attempt used the task's memory.
   let usedMemory: Bool
-  /// Whether the store failed to store the change, and may have stored it all the same.
+  /// Whether the store failed, but may have stored the change all the same.
   let isInDoubt: Bool
 
   init(
@@ -64,10 +64,10 @@ final class Settlement: Sendable {
     }
   }
 
-  /// Whether something else may be told of the task at the same time.
+  /// Whether other reports about the task may arrive at the same time.
   ///
-  /// The task is still there afterwards, so that more may happen to it; or a completion may come
-  /// before, which needs a token that the task remembers.
+  /// Either the task stays in the store, where more can happen to it; or a completion, which needs
+  /// a token in the task's memory, may arrive first.
   var mayMeetOthers: Bool {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
@@ -115,15 +115,15 @@ final class Settlement: Sendable {
 
 /// The settlements that are not stored yet.
 ///
-/// What gathers is stored as one batch. So no settlement sets a value: a value that differs would
-/// leave the settlements of other attempts unstored, too.
+/// They are stored as one batch. So no settlement sets a value: if the value's comparison failed,
+/// the settlements of other attempts would not be stored either.
 struct PendingResults: Sendable {
   private let capacity: Int
-  /// The settlements that have gathered since the last ones were taken.
+  /// The settlements that were added since the last ``take()``.
   private var waiting: [Settlement] = []
-  /// The settlements that were taken, and are being stored.
+  /// The settlements that are being stored.
   private var settling: [Settlement] = []
-  /// Whether a worker waits for room.
+  /// Whether a worker waits for capacity.
   private var isHeldBack = false
 
   init(capacity: Int) { self.capacity = capacity }
@@ -134,10 +134,10 @@ struct PendingResults: Sendable {
   /// Whether a caller is storing settlements.
   var isStoring: Bool { !settling.isEmpty }
 
-  /// All settlements that are not stored yet, beginning with those that were taken.
+  /// All settlements that are not stored yet; first those that are being stored.
   var all: [Settlement] { settling + waiting }
 
-  /// Returns whether a settlement of the task waits to be taken.
+  /// Returns whether the storing of the task's settlement has not started.
   func isWaiting(_ id: TaskID) -> Bool { waiting.contains { $0.record.id == id } }
 
   /// Returns whether a settlement of the task is not stored yet.
@@ -145,7 +145,7 @@ struct PendingResults: Sendable {
     isWaiting(id) || settling.contains { $0.record.id == id }
   }
 
-  /// Returns whether there is room for another settlement.
+  /// Returns whether there is capacity for another settlement.
   ///
   /// If not, the worker waits.
   mutating func letsGoOn() -> Bool {
@@ -170,10 +170,10 @@ struct PendingResults: Sendable {
     return settling.isEmpty
   }
 
-  /// Takes the settlements that have gathered.
+  /// Starts storing the waiting settlements.
   ///
   /// - Returns: The settlements; `nil` if there are none, or if another caller is still storing
-  ///   some. That caller then takes the rest.
+  ///   some. That caller then stores the rest.
   mutating func take() -> [Settlement]? {
     guard settling.isEmpty, !waiting.isEmpty else { return nil }
     settling = waiting
@@ -181,9 +181,9 @@ struct PendingResults: Sendable {
     return settling
   }
 
-  /// Ends the storing of the settlements that were taken: they are stored, or back in the outbox.
+  /// Ends the storing of settlements: they are stored, or back in the outbox.
   ///
-  /// - Returns: The settlements that are stored, and whether a worker waited for room.
+  /// - Returns: The settlements that are stored, and whether a worker waited for capacity.
   mutating func settled() -> (settlements: [Settlement], wakesWorkers: Bool) {
     defer {
       settling = []
@@ -192,9 +192,9 @@ struct PendingResults: Sendable {
     return (settling, isHeldBack)
   }
 
-  /// Returns settlements to the outbox that could not be stored.
+  /// Puts settlements that could not be stored back into the outbox.
   mutating func putBack(_ settlements: [Settlement]) {
-    // Settlements that another caller has taken are still being stored.
+    // Another caller may still be storing its settlements.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
     waiting = settlements.map(\.inDoubt) + waiting

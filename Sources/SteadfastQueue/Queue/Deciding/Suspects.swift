@@ -1,14 +1,14 @@
 import Synchronization
 import SystemFoundation
 
-/// Decides about tasks that were under way when their process ended, and may be the reason for it.
+/// Decides about tasks that were under way when their process ended, and may have caused that.
 ///
-/// A task may also have been beside the one that ends the process, or the program may end whatever
-/// it performs, as after a bad deployment. So a task that was interrupted twice is a *suspect*, and
-/// a queue performs one suspect at a time: none is interrupted by another one. And a process that
-/// abandons a task has performed another one before, or has lived for a while without it.
+/// The cause may also be another task, or the program itself, for example after a bad deployment.
+/// So a task that was interrupted twice is a *suspect*, and a queue performs one suspect at a time:
+/// suspects can't interrupt each other. A process abandons a task only after it has performed
+/// another one, or has survived for a while without it.
 ///
-/// The queues of a group share this object, as they are in one process.
+/// The queues of a group share this object, because they are in one process.
 final class Suspects: Sendable {
   enum Ruling: Equatable {
     /// Perform it; ``Suspects/ended(_:)`` follows.
@@ -19,27 +19,27 @@ final class Suspects: Sendable {
   }
 
   private struct State {
-    /// The suspect that is performed, and since when.
+    /// The suspect that is being performed, and its start.
     var current: (id: TaskID, since: Duration)?
-    /// When the process has first met a task that was interrupted too often.
+    /// When the process first claimed a task that was interrupted too often.
     var probationBegin: Duration?
   }
 
   static let interruptionCount = 2
-  /// How long a process that has performed nothing lives before it abandons a task.
+  /// How long a process that has performed nothing must survive before it abandons a task.
   static let probation = Duration.seconds(10)
   private static let delays = Duration.milliseconds(100)...Duration.seconds(60)
 
   private let state = Mutex(State())
 
-  /// Decides about a task that was interrupted.
+  /// Decides whether to attempt a task that was interrupted.
   ///
   /// - Parameters:
   ///   - record: The task.
   ///   - isTooOften: Whether it was interrupted more often than the configuration allows.
-  ///   - isProven: Whether the process has performed other tasks, or may not live for long.
+  ///   - isProven: Whether the process has performed other tasks, or may end soon.
   ///   - now: The time on the queue's stopwatch.
-  /// - Returns: What to do with it.
+  /// - Returns: The decision.
   func ruling(
     on record: TaskRecord,
     isTooOften: Bool,
@@ -55,7 +55,7 @@ final class Suspects: Sendable {
       }
       guard record.interruptionCount >= Self.interruptionCount else { return .attempt }
       if let current = state.current {
-        // The longer the other one takes, the less often this one looks again.
+        // The longer the current suspect takes, the longer this one waits for its next try.
         let delay = max(now - current.since, Self.delays.lowerBound)
         return .postpone(min(delay, Self.delays.upperBound))
       }
@@ -64,7 +64,7 @@ final class Suspects: Sendable {
     }
   }
 
-  /// The attempt of a task that was interrupted has ended.
+  /// Ends the attempt of a task that was interrupted.
   func ended(_ id: TaskID) {
     state.withLock { if $0.current?.id == id { $0.current = nil } }
   }

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// What a queue decides beside its attempts: when to look for what.
+/// The state of a queue's upkeep, which decides what is due and when.
 struct UpkeepState: Sendable {
   /// Decides when to remove ended tasks.
   var pruning: PruningSchedule
@@ -9,33 +9,33 @@ struct UpkeepState: Sendable {
   var dates = ClockStepDetector()
   /// Decides when to look for tasks without a handler.
   var notice = MissingHandlerWarning()
-  /// Knows which conditions hold.
+  /// Stores which conditions hold.
   var conditions = ConditionState()
-  /// When the occurrences of schedules were last looked for.
+  /// When the occurrences of schedules were last checked.
   var schedulesDate: Date?
-  /// The time of the current run, if it is limited.
+  /// The budget of the current run, if it has one.
   var budget: RunBudget?
-  /// Whether a caller's change may be stored, though its call has failed.
+  /// Whether a call that failed may have stored its change.
   var isInDoubt = false
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }
 
-/// Detects that the system's clock was set back, by the dates that it is given.
+/// Detects from successive dates that the system's clock was set back.
 struct ClockStepDetector: Sendable {
-  /// How many seconds apart dates may be that several workers read at the same time.
+  /// The maximum difference, in seconds, between dates that workers read at the same time.
   private static let tolerance = 1.0
 
   private var latest: Date?
 
-  /// Whether it was given no date yet.
+  /// Whether no date was checked yet.
   var isUnused: Bool { latest == nil }
 
   /// Returns whether dates in the store may lie in the future.
   ///
-  /// They may if the date went back since the last call, or from a date that the queue has read in
-  /// between. They may also on the first call: it has the first date of this process, and the clock
-  /// of the process before it is unknown.
+  /// They may if `now` is before the date of the last call, or before `read`, which the queue has
+  /// read since. They also may on the first call, because the clock of the previous process is
+  /// unknown.
   mutating func wentBack(to now: Date, from read: Date = .distantPast) -> Bool {
     guard let last = latest else {
       latest = now
@@ -50,16 +50,17 @@ struct ClockStepDetector: Sendable {
     return true
   }
 
-  /// Makes the next call as the first one.
+  /// Makes the next call count as the first one.
   ///
-  /// What was to follow from the last one has failed, or the store has dates in the future again.
+  /// This is for when the reaction to the last call failed, or the store has dates in the future
+  /// again.
   mutating func forget() { latest = nil }
 }
 
-/// The latest date that a queue has read from its clock, to a second.
+/// The latest date that a queue has read from its clock, with a precision of a second.
 ///
-/// A date that is later by less than a second changes nothing, so that callers on all cores may
-/// note theirs.
+/// A date that is later by less than a second is not stored, so that callers on all cores rarely
+/// write.
 final class LatestDate: Sendable {
   private static let resolution = 1.0
 
@@ -74,7 +75,7 @@ final class LatestDate: Sendable {
     latest.store(seconds, ordering: .relaxed)
   }
 
-  /// Forgets later dates, since the clock was set back to this one.
+  /// Forgets later dates, because the clock was set back to this one.
   func reset(to date: Date) {
     latest.store(date.timeIntervalSinceReferenceDate, ordering: .relaxed)
   }
@@ -99,7 +100,7 @@ struct PruningSchedule: Sendable {
 
   /// Returns what to prune when a run begins.
   ///
-  /// This includes tasks that were retained under an earlier configuration, and are not any more.
+  /// This includes tasks that an earlier configuration retained, and this one does not.
   func changes(now: Date) -> [TaskChange] { changes(retentions, now: now) }
 
   private func changes(
@@ -116,7 +117,7 @@ struct PruningSchedule: Sendable {
     }
   }
 
-  /// Returns what to prune now that these tasks have ended, too.
+  /// Returns what to prune after these tasks have ended.
   mutating func changes(
     after settlements: some Collection<Settlement>,
     now: @autoclosure () -> Date
@@ -129,30 +130,30 @@ struct PruningSchedule: Sendable {
   }
 }
 
-/// Which conditions hold, as far as a queue was told, and who tells it.
+/// The conditions that hold as far as a queue knows, and the monitors that report them.
 struct ConditionState: Sendable {
-  /// A monitor that tells about a condition during each run.
+  /// A monitor that reports a condition during each run.
   struct Registration: Sendable {
     let number: Int
     let condition: TaskCondition
     let monitor: any ConditionMonitor
-    /// Whether attempts are cut short when the condition ends.
+    /// Whether attempts are cut short when the condition no longer holds.
     let interruptsTasks: Bool
   }
 
   private(set) var holding: Set<TaskCondition> = []
-  /// The conditions of which the queue was told whether they hold, and those that have a monitor.
+  /// The conditions that were set or reported once, and those that have a monitor.
   private(set) var known: Set<TaskCondition> = []
-  /// The conditions that were reported because the queue was told nothing about them.
+  /// The conditions that were reported as unknown.
   private(set) var reported: Set<TaskCondition> = []
   private var registrations: [TaskCondition: Registration] = [:]
   private var lastNumber = 0
-  /// The monitors that have told nothing yet in this run.
+  /// The numbers of the monitors that have not reported yet in this run.
   private var awaited: Set<Int> = []
 
-  /// Notes whether a condition holds.
+  /// Sets whether a condition holds.
   ///
-  /// - Returns: Whether that is new.
+  /// - Returns: Whether that is a change.
   mutating func set(_ condition: TaskCondition, holds: Bool) -> Bool {
     known.insert(condition)
     return holds
@@ -168,7 +169,7 @@ struct ConditionState: Sendable {
   ) {
     lastNumber += 1
     known.insert(condition)
-    // The run that begins waits for the new one in place of the one that was registered before.
+    // A run that starts waits for the new monitor instead of the one that it replaces.
     if let old = registrations[condition], awaited.remove(old.number) != nil {
       awaited.insert(lastNumber)
     }
@@ -185,23 +186,23 @@ struct ConditionState: Sendable {
     registrations.values.filter { $0.number > number }.sorted { $0.number < $1.number }
   }
 
-  /// Returns whether no other monitor was registered in place of this one.
+  /// Returns whether no other monitor has replaced this one.
   func isCurrent(_ registration: Registration) -> Bool {
     registrations[registration.condition]?.number == registration.number
   }
 
-  /// Notes that a run begins, which waits until each monitor has told its condition once.
+  /// Starts a run, which waits until each monitor has reported its condition once.
   mutating func beginRun() { awaited = Set(registrations.values.map(\.number)) }
 
-  /// Whether a monitor has told nothing yet in this run.
+  /// Whether a monitor has not reported yet in this run.
   var awaitsMonitors: Bool { !awaited.isEmpty }
 
-  /// Notes that a monitor has told its condition, or tells nothing any more.
+  /// Records that a monitor has reported its condition, or has ended.
   mutating func hasTold(_ registration: Registration) { awaited.remove(registration.number) }
 
   // MARK: Reports
 
-  /// Returns those of a task's conditions about which the queue was told nothing.
+  /// Returns the conditions whose state is unknown.
   func unknown(in conditions: Set<TaskCondition>) -> Set<TaskCondition> {
     conditions.subtracting(known)
   }
@@ -211,7 +212,8 @@ struct ConditionState: Sendable {
     !unknown(in: conditions).isSubset(of: reported)
   }
 
-  /// Returns the conditions that have not been reported before, in order, and notes them.
+  /// Returns, in order, the conditions that have not been reported before, and marks them as
+  /// reported.
   mutating func toReport(of conditions: Set<TaskCondition>) -> [TaskCondition] {
     conditions.sorted().filter { reported.insert($0).inserted }
   }
@@ -219,9 +221,9 @@ struct ConditionState: Sendable {
 
 /// Decides when to look for tasks without a handler, and which names to report.
 ///
-/// A look costs two calls to the store: one for names, one for conditions. It is due when a run
-/// begins for the first time, and after a task was added, resumed or restarted that has no handler
-/// or an unknown condition. A queue whose tasks all have what they need never looks again.
+/// A look costs two calls to the store: one for names, one for conditions. It is due when the first
+/// run begins, and after a task without a handler, or with an unknown condition, was added, resumed
+/// or restarted. A queue whose tasks all have handlers and known conditions never looks again.
 struct MissingHandlerWarning: Sendable {
   /// The names that were reported.
   private(set) var saidNames: Set<String> = []
@@ -237,23 +239,23 @@ struct MissingHandlerWarning: Sendable {
     return true
   }
 
-  /// Notes that a task of this name waits, and no handler is registered for it.
+  /// Makes a look due for a waiting task of this name, which has no handler.
   mutating func waits(_ name: String) {
     if !saidNames.contains(name) { lookIsDue() }
   }
 
-  /// Notes that a task waits for something that was not reported.
+  /// Makes a look due, because a task waits for something that was not reported.
   mutating func lookIsDue() { isDue = true }
 
-  /// Takes the look that is due, after a worker has found nothing to do.
+  /// Returns whether to look now, after a worker found nothing to do.
   ///
-  /// - Returns: Whether to look now. The look then counts as made.
+  /// The look then counts as made.
   mutating func takeDue() -> Bool {
     defer { isDue = false }
     return isDue
   }
 
-  /// Notes that tasks of these names wait for handlers.
+  /// Marks names of tasks that wait for handlers as reported.
   ///
   /// - Returns: The names that have not been reported before.
   mutating func namesToSay(of names: [String]) -> [String] {

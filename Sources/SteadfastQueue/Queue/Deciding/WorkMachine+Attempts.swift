@@ -3,21 +3,21 @@ import SystemFoundation
 /// A number that identifies one attempt of a queue in this process.
 typealias AttemptNumber = UInt64
 
-/// What a caller asks of a task, for example while the task is being performed.
+/// A command for a task, which may arrive while the task is being performed.
 enum TaskCommand: Sendable, Equatable {
   case cancel, pause, remove
-  /// Perform the task as if it were new, with or without what it remembers.
+  /// Perform the task as if it were new, with or without its memory.
   case restart(forgets: Bool)
   /// Perform the task from this date on, or from now on if the date is past or `nil`.
   ///
   /// It is refused for a task that is being performed.
   case reschedule(to: Date?)
-  /// Release the task: it was to be paused, and then was not.
+  /// Release the task, for example because its pause was withdrawn.
   case release
 }
 
 extension TaskCommand {
-  /// Whether it cuts an attempt short.
+  /// Whether the command cuts an attempt short.
   var cutsShort: Bool {
     switch self {
     case .cancel, .pause, .restart, .remove, .release: true
@@ -25,7 +25,7 @@ extension TaskCommand {
     }
   }
 
-  /// Returns whether an earlier directive leaves nothing to do for this one.
+  /// Returns whether an earlier command makes this one pointless.
   fileprivate func yields(to asked: TaskCommand) -> Bool {
     switch (self, asked) {
     case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
@@ -35,18 +35,18 @@ extension TaskCommand {
   }
 }
 
-/// A request that is carried out when the queue has let go of its task.
+/// A request that is carried out when the queue no longer leases its task.
 struct PendingCommand: Sendable {
-  /// A change that the store has failed to store, and may have stored all the same.
+  /// A change that may be stored although the store failed.
   struct Doubt: Sendable {
-    /// What the change was to carry out.
+    /// The command that the change was to carry out.
     let directive: TaskCommand
     let settlement: Settlement
   }
 
   let id: TaskID
   let directive: TaskCommand
-  /// The doubt that is left of this request, or of one whose place it has taken.
+  /// The doubt that remains of this request, or of a request that it replaced.
   var doubt: Doubt?
 }
 
@@ -66,34 +66,36 @@ struct Attempt: Sendable, Equatable {
 
 /// Requests for tasks that are leased.
 ///
-/// ``requests`` names only tasks that this queue holds: tasks that are claimed but not begun, tasks
-/// that are being released, and tasks whose end is being stored. The code that lets go of such a
-/// task carries out the request, and later ones wait until that is done. If the store fails then,
-/// the request stays, and the task is one of ``unobeyed``.
+/// ``requests`` contains only tasks that this queue leases but does not perform: tasks that have
+/// not started, that are being released, or whose end is being stored. The code that ends the lease
+/// of such a task carries out the request, and later requests wait for that. If the store fails
+/// then, the request stays, and its task is added to ``unobeyed``.
 extension WorkMachine {
   /// What happens to a request.
   enum RequestAnswer: Equatable {
-    /// This attempt of this worker is to be cut short for it.
+    /// The request cuts this attempt of this worker short.
     case interrupt(worker: Int, AttemptNumber)
-    /// It is carried out instead of the next attempt, or when the task is released or its end is
-    /// stored. If an earlier request could not be carried out, it takes the place of that one.
+    /// The request is carried out instead of the next attempt, or when the task is released or its
+    /// end is stored. It replaces an earlier request that could not be carried out.
     case kept
-    /// It can't be done: the task is being performed, or an earlier request leaves nothing to do.
+    /// The request fails: the task is being performed, or an earlier request makes this one
+    /// pointless.
     case refused
-    /// It can't wait: the task was claimed ahead, and it may take long until a worker is idle.
+    /// The request can't wait: the task was prefetched, and it may take long until a worker is
+    /// idle.
     case claimedAhead
-    /// It must wait: an earlier request for the task is being carried out.
+    /// The request must wait: an earlier request for the task is being carried out.
     case afterAnother
-    /// The caller carries it out in place of this earlier one, which no run does now;
+    /// The caller carries out the request instead of this earlier one, because there is no run;
     /// ``obeyed(_:)`` follows.
     case insteadOf(TaskCommand)
-    /// The queue does not hold the task.
+    /// The queue does not lease the task.
     case notHeld
   }
 
-  /// Takes a request for a task, and returns what happens to it.
+  /// Accepts a request for a task, and returns what happens to it.
   ///
-  /// If `isObeying`, the request was kept until now, and is being carried out.
+  /// If `isObeying`, the request was deferred until now, and is being carried out.
   mutating func request(
     _ directive: TaskCommand,
     of id: TaskID,
@@ -103,7 +105,7 @@ extension WorkMachine {
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard directive.cutsShort else { return .refused }
-      // A request that was put back during the attempt is the earlier one, too.
+      // A request that was put back during the attempt counts as an earlier one, too.
       let earlier = [attempt.directive, requests[id]?.directive].compactMap(\.self)
       if earlier.contains(where: directive.yields(to:)) { return .refused }
       requests[id] = nil
@@ -123,7 +125,7 @@ extension WorkMachine {
     return .kept
   }
 
-  /// Asks all attempts to be cut short whose tasks require a condition.
+  /// Interrupts all attempts whose tasks require a condition.
   ///
   /// - Returns: Their workers.
   mutating func releaseAttempts(requiring condition: TaskCondition) -> [Int] {
@@ -137,15 +139,15 @@ extension WorkMachine {
     }
   }
 
-  /// What becomes of the request to pause a task when it is withdrawn.
+  /// The result of withdrawing the request to pause a task.
   enum Withdrawal {
     /// The task will not be paused.
     case done
-    /// The task will not be paused, but the store may have paused it already, though it failed.
+    /// The request is withdrawn, but the store, which failed, may have paused the task already.
     case inDoubt(PendingCommand)
     /// The caller must wait: an earlier request for the task is being carried out.
     case afterAnother
-    /// There is none.
+    /// There is no such request.
     case notAsked
   }
 
@@ -174,9 +176,9 @@ extension WorkMachine {
     return .done
   }
 
-  /// Keeps a request that could not be carried out, unless a later one takes its place.
+  /// Restores a request that could not be carried out, unless a later one replaces it.
   ///
-  /// What is in doubt stays so.
+  /// A doubt about its change remains.
   mutating func putBack(_ directive: TaskCommand, of id: TaskID) {
     let doubt = doubt(about: id)
     if let later = requests[id]?.directive, !later.yields(to: directive) {
@@ -187,10 +189,9 @@ extension WorkMachine {
     unobeyed.append(id)
   }
 
-  /// Keeps a request that was withdrawn for one that has failed, unless a later one takes its
-  /// place.
+  /// Restores a request that was withdrawn for one that failed, unless a later one replaces it.
   ///
-  /// What is in doubt stays so.
+  /// A doubt about its change remains.
   mutating func putBack(_ request: PendingCommand) {
     guard requests[request.id] == nil else {
       if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
@@ -210,7 +211,7 @@ extension WorkMachine {
   /// - Parameters:
   ///   - worker: the worker.
   ///   - duration: how long the handler took, if it was called.
-  /// - Returns: What was asked of the task during the attempt.
+  /// - Returns: The command for the task, if one arrived during the attempt.
   mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
     if let duration { ahead.note(duration) }
     defer { attempts[worker]?.isOver = true }
@@ -223,7 +224,7 @@ extension WorkMachine {
     return cutsShort || attempt.directive != nil
   }
 
-  /// Notes that the Swift task of a worker was cancelled.
+  /// Records that the Swift task of a worker was cancelled.
   mutating func wasInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
 
   /// Returns whether an attempt is still to be cut short.
@@ -244,7 +245,7 @@ extension WorkMachine {
     return attempt.number == number && !attempt.isOver
   }
 
-  /// How many workers are busy.
+  /// The number of busy workers.
   var performing: Int { attempts.count - idle }
 
   /// Returns whether a task has an attempt whose end is not stored and reported yet.
@@ -252,9 +253,9 @@ extension WorkMachine {
     attempts.contains { $0?.id == id } || outbox.contains(id)
   }
 
-  /// The leases of all tasks that are claimed and whose end is not stored yet.
+  /// The leases of all claimed tasks whose end is not stored yet.
   ///
-  /// There is one for each task, which may have been claimed again before its last end is reported.
+  /// Each task has only one, even if it was claimed again before its last end was reported.
   var leases: [Lease] {
     let all =
       attempts.compactMap { $0?.lease } + ready.map(\.lease)
@@ -263,9 +264,9 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Gives up the lease of a task that another queue has claimed.
+  /// Drops the lease of a task that another queue has claimed.
   ///
-  /// The change that ends the attempt is stale by then, whatever it is.
+  /// Any change that ends the attempt is stale by then.
   ///
   /// - Returns: The worker whose attempt is to be cut short, if there is one.
   mutating func lose(_ lease: Lease) -> Int? {
@@ -286,7 +287,7 @@ extension Settlement {
   fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
 }
 
-/// What the machine lets go of: settlements to store, and claimed tasks that were not begun.
+/// Ending leases: settlements to store, and claimed tasks that have not started.
 extension WorkMachine {
   /// Ends a worker's attempt, whose settlement is still to be stored.
   ///
@@ -301,30 +302,31 @@ extension WorkMachine {
     return wakesFinisher
   }
 
-  /// Takes the settlements that have gathered in the outbox.
+  /// Starts storing the settlements in the outbox.
   ///
   /// - Returns: The settlements; `nil` if there are none, if the store has failed, or if another
-  ///   caller is still storing some. That caller then takes the rest.
+  ///   caller is still storing some. That caller then stores the rest.
   mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.take() : nil }
 
-  /// Ends the storing of the settlements that were taken: they are stored, or back in the outbox.
+  /// Ends the storing of settlements: they are stored, or back in the outbox.
   ///
-  /// - Returns: Whether a worker waited for room, and what was asked of the tasks during the
-  ///   storing.
+  /// - Returns: Whether a worker waited for capacity, and the requests for the tasks that arrived
+  ///   during the storing.
   mutating func settled() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
     let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` notes new work.
+    // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` reports new
+    // work.
     if mode == .untilStopped { claims.forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     return (wakesWorkers, settlements.compactMap { takeRequest(of: $0.record.id) })
   }
 
-  /// Returns settlements to the outbox that could not be stored.
+  /// Puts settlements that could not be stored back into the outbox.
   mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
 
   // MARK: Claimed tasks that were not begun
 
-  /// Takes the next one.
+  /// Removes and returns the next task.
   mutating func takeReady() -> ClaimedTask? {
     // Take a single task without changing the array, which the caller that claimed it still holds.
     guard ready.count == 1 else { return ready.popLast() }
@@ -332,7 +334,7 @@ extension WorkMachine {
     return ready[0]
   }
 
-  /// Takes the claimed tasks that may not begin because of a pause.
+  /// Removes and returns the claimed tasks that a pause keeps from starting.
   mutating func takeHeldBack() -> [ClaimedTask] {
     guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
     owesAttempt = true
@@ -344,10 +346,10 @@ extension WorkMachine {
     isPaused && owesAttempt && mode != nil && !isStopping && (claims.isInFlight || !ready.isEmpty)
   }
 
-  /// Takes the tasks that were claimed but not begun: all of them, or those that are meant.
+  /// Removes and returns the claimed tasks that match `isMeant` and have not started.
   ///
-  /// When they have been released, ``wereReturned(_:)`` must follow. Until then the queue holds the
-  /// tasks, so that requests for them are not lost.
+  /// After their release, ``wereReturned(_:)`` must follow. Until then they count as leased by the
+  /// queue, so that requests for them are not lost.
   mutating func takeUnbegun(
     where isMeant: (TaskRecord) -> Bool = { _ in true }
   ) -> [ClaimedTask] {
@@ -360,30 +362,30 @@ extension WorkMachine {
     return taken.reversed()
   }
 
-  /// Whether more tasks are claimed and not begun than there are idle workers.
+  /// Whether the claimed tasks that have not started outnumber the idle workers.
   var isAhead: Bool { ready.count > idle }
 
-  /// Takes the tasks that were claimed ahead together with one that was interrupted before.
+  /// Removes and returns the tasks that were prefetched together with an interrupted task.
   mutating func takeTooMany() -> [ClaimedTask] {
     guard isAhead && ahead.isCareful else { return [] }
-    // The next one is the last.
+    // The next task is the last element.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
     return takeUnbegun { tooMany.contains($0.id) }
   }
 
-  /// Takes the tasks of this claim that no worker has begun, because attempts take longer than they
-  /// did.
+  /// Removes and returns the tasks of this claim that no worker has started, because attempts take
+  /// longer than before.
   mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
     guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
     ahead.waitedTooLong()
     return takeUnbegun()
   }
 
-  /// Ends the release of tasks that were not begun.
+  /// Ends the release of tasks that had not started.
   ///
   /// They were released, or wait in the outbox because the store has failed.
   ///
-  /// - Returns: What was asked of the released tasks during the release.
+  /// - Returns: The requests for the released tasks that arrived during the release.
   mutating func wereReturned(_ tasks: [ClaimedTask]) -> [PendingCommand] {
     for task in tasks { returning.remove(task.lease) }
     claims.forgetLook()
@@ -394,7 +396,7 @@ extension WorkMachine {
   /// Returns whether a task is being released.
   func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
 
-  /// Whether the finisher can wait for a store that is gone for a while.
+  /// Whether the finisher can wait for a store that is temporarily unavailable.
   var finisherCanWait: Bool { mode != nil && !wasCancelled && !cutsShort }
 
   // MARK: Requests
@@ -406,7 +408,7 @@ extension WorkMachine {
     outbox.isWaiting(id) || isReturning(id) || unobeyed.contains(id)
   }
 
-  /// Takes the requests that could not be carried out; ``obeyed(_:)`` follows.
+  /// Removes and returns the requests that could not be carried out; ``obeyed(_:)`` follows.
   ///
   /// - Returns: The requests; none if the store has failed.
   mutating func takeUnobeyed() -> [PendingCommand] {
@@ -416,21 +418,21 @@ extension WorkMachine {
     return ids.compactMap { takeRequest(of: $0) }
   }
 
-  /// Takes the request for a task that the queue lets go of, to carry it out; ``obeyed(_:)``
-  /// follows.
+  /// Removes and returns the request for a task that the queue no longer leases, to carry it out;
+  /// ``obeyed(_:)`` follows.
   mutating func takeRequest(of id: TaskID) -> PendingCommand? {
     guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
     obeying.append(request)
     return request
   }
 
-  /// Ends the carrying out of the request for a task: it is done, or was put back.
+  /// Ends the execution of the request for a task: it is done, or was put back.
   mutating func obeyed(_ id: TaskID) {
     if let index = obeying.firstIndex(where: { $0.id == id }) { obeying.remove(at: index) }
     claims.forgetLook()
   }
 
-  /// Returns whether something was asked of a task that is not done yet.
+  /// Returns whether a task has a request that is not done yet.
   func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isObeying(id) }
 
   /// Returns whether a request for a task is being carried out.

@@ -2,15 +2,15 @@ import SystemFoundation
 
 /// Decides what a running queue does next: a value without a clock, a lock or suspension.
 ///
-/// Workers ask it for steps. At most one claim is in flight. It asks for as many tasks as there are
-/// idle workers, so a claim gathers several tasks while a store is slow, and takes a single one
-/// while it is fast. It claims some ahead if the store says so (``Prefetch``). The end of an
+/// Workers ask it for steps. At most one claim is in flight. A claim asks for as many tasks as
+/// there are idle workers: for several while the store is slow, and for a single one while it is
+/// fast. If the store supports it, a claim prefetches some more (``Prefetch``). The end of an
 /// attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   private(set) var mode: Mode?
   /// Whether the queue is paused, by a caller or by its store.
   private(set) var isPaused = false
-  /// Whether the store says that every queue on it is paused.
+  /// Whether a stored pause applies to every queue on the store.
   private(set) var isPausedByStore = false
   private var isPausedByCaller = false
   private(set) var isShutDown = false
@@ -24,13 +24,14 @@ struct WorkMachine: Sendable {
   private(set) var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
-  /// If so, the tasks that are claimed next, for idle workers only, are begun even if there is
-  /// another pause by then. So the queue makes progress although it is paused often.
+  /// If so, the tasks of the next claim, for idle workers only, start even during another pause. So
+  /// a queue that is often paused still makes progress.
   var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
-  /// When their claim runs out unless it is extended, by the queue's stopwatch; `nil` for never.
+  /// When the claim of `ready` expires unless it is extended, by the queue's stopwatch; `nil` for
+  /// never.
   private var readyUntil: Duration?
-  /// When the leases were last extended, at the earliest, by the queue's stopwatch.
+  /// A lower bound of the time of the last extension of the leases, by the queue's stopwatch.
   var leasesExtended = Duration.zero
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
@@ -38,7 +39,7 @@ struct WorkMachine: Sendable {
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   var ahead = Prefetch(batch: 0)
-  /// The requests that are being carried out, now that the queue has let go of their tasks.
+  /// The requests that are being carried out, for tasks that the queue no longer leases.
   var obeying: [PendingCommand] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
@@ -47,14 +48,14 @@ struct WorkMachine: Sendable {
   /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
-  /// The conditions of tasks that are performed, for those that have any.
+  /// The conditions of tasks that are being performed, if they have any.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
-  /// What was asked of tasks that the queue holds, but that no worker performs now.
+  /// The requests for tasks that the queue leases, but no worker performs.
   var requests: [TaskID: PendingCommand] = [:]
-  /// The tasks whose requests could not be carried out, and are still to be.
+  /// The tasks whose requests could not be carried out, and are to be retried.
   var unobeyed: [TaskID] = []
-  /// Whether attempts under way are to be cut short, because the time of the run, or the time to
-  /// shut down, is up.
+  /// Whether attempts under way are to be cut short, because the run's budget, or the limit of a
+  /// shutdown, is up.
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
@@ -72,13 +73,13 @@ struct WorkMachine: Sendable {
     guard !isShutDown else {
       throw TaskQueueError(
         .shutDown,
-        "the queue was shut down and performs nothing any more; make a new one"
+        "the queue was shut down and performs no more tasks; make a new one"
       )
     }
     guard self.mode == nil else {
       throw TaskQueueError(
         .alreadyRunning,
-        "the queue runs already; wait for that run to end, or cancel it"
+        "the queue is already running; wait for that run to end, or cancel it"
       )
     }
   }
@@ -98,19 +99,18 @@ struct WorkMachine: Sendable {
 
   /// Ends the run, when all its workers have ended.
   mutating func end() {
-    // A pass that ends because of a pause leaves nothing that it could do.
+    // A pass that ends because of a pause has nothing left to perform.
     if isPaused { claims.skip() }
     mode = nil
-    // The time of the run was up, and not that of the queue.
+    // Only the run's time was up, not the queue's.
     if !isShutDown { cutsShort = false }
     requests = requests.filter { id, _ in outlastsRun(id) }
   }
 
   /// Returns the cutoff of a pass that begins now.
   ///
-  /// It is later than that of the last pass even if the clock stands still, so that tasks to be
-  /// tried again at once are performed. If the clock was set back by more than a second, it is
-  /// `now`.
+  /// The cutoff is later than that of the last pass even if the clock stands still, so that
+  /// immediate retries are performed. If the clock was set back by more than a second, it is `now`.
   mutating func nextCutoff(now: Date) -> Date {
     let cutoff = now < lastCutoff - 1 ? now : max(now, lastCutoff.nextStorable)
     lastCutoff = cutoff
@@ -153,19 +153,19 @@ struct WorkMachine: Sendable {
     self.isPaused = isPaused || isPausedByStore
   }
 
-  /// Notes whether the store says that every queue on it is paused.
+  /// Sets whether a stored pause applies to every queue on the store.
   ///
-  /// - Returns: Whether that is new.
+  /// - Returns: Whether that is a change.
   mutating func setPausedByStore(_ isPaused: Bool) -> Bool {
     defer { isPausedByStore = isPaused }
     self.isPaused = isPaused || isPausedByCaller
     return isPaused != isPausedByStore
   }
 
-  /// Lets no worker take a further step, because the store failed.
+  /// Stops all workers, because the store failed.
   ///
-  /// Settlements stay in the outbox for a later run. A claim in flight counts as such until it has
-  /// returned, since it may have leased tasks.
+  /// Settlements stay in the outbox for a later run. A claim in flight still counts until it has
+  /// returned, because it may have leased tasks.
   mutating func fail(_ error: TaskQueueError) {
     isStopping = true
     failure = failure ?? error
@@ -175,9 +175,8 @@ struct WorkMachine: Sendable {
 
   /// Returns what a worker does next.
   ///
-  /// A worker that was woken may have been woken for several reasons at once: further signals add
-  /// nothing to one that no worker has followed yet. If it takes a task that was claimed before,
-  /// another worker has to look at the store.
+  /// One signal may wake a worker for several reasons at once. So if a worker that was woken starts
+  /// a task that was claimed before, another worker has to look at the store.
   ///
   /// - Parameters:
   ///   - worker: The number of the worker.
@@ -191,13 +190,14 @@ struct WorkMachine: Sendable {
   ) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
-      // The workers of a pass stop together: what is claimed after a resume is for all of them.
+      // The workers of a pass stop together, because tasks claimed after a resume are for all of
+      // them.
       guard mode != .untilStopped, performing == 0, !claims.isInFlight else { return .wait }
       isStopping = true
       return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
-    // The process may have been stopped, or the answer was long on its way.
+    // The claim has expired: the process was suspended, or the store's answer was slow.
     if let readyUntil, !ready.isEmpty, time() >= readyUntil {
       idle -= 1
       return .putBack(takeUnbegun())
@@ -219,12 +219,12 @@ struct WorkMachine: Sendable {
     return .claim(limit: limit, unparking: toUnpark)
   }
 
-  /// Begins the next attempt, or what was asked of its task.
+  /// Starts the next attempt, or carries out the request for its task.
   private mutating func begin(_ task: ClaimedTask, for worker: Int, wakesAnother: Bool) -> Step {
     idle -= 1
     if !isPaused || ready.isEmpty { owesAttempt = false }
     lastAttempt += 1
-    if task.record.hasPrerequisites { noteConditions(of: task.record) }
+    if task.record.hasPrerequisites { recordConditions(of: task.record) }
     let asked = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
     let directive = asked?.directive
     attempts[worker] = Attempt(
@@ -239,23 +239,23 @@ struct WorkMachine: Sendable {
     return .perform(task, lastAttempt, wakesAnother: wakesAnother)
   }
 
-  private mutating func noteConditions(of record: TaskRecord) {
+  private mutating func recordConditions(of record: TaskRecord) {
     let conditions = record.conditions
     if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
   }
 
-  /// Ends a worker's release of tasks whose claim had run out.
+  /// Ends a worker's release of tasks whose claim had expired.
   mutating func hasPutBack() { idle += 1 }
 
-  /// Takes the tasks of a claim that has returned.
+  /// Applies the result of a claim.
   ///
   /// - Parameters:
   ///   - claim: The claim.
   ///   - now: The date now.
-  ///   - end: When it runs out, by the queue's stopwatch; `nil` if it does not.
+  ///   - end: When the claim expires, by the queue's stopwatch; `nil` if it does not.
   /// - Returns: Whether there is a next step at once.
   mutating func claimed(_ claim: Claim, now: Date, until end: Duration? = nil) -> Bool {
-    // If a store hands out nothing, it has nothing, whatever date it names.
+    // A store that returns no tasks has none, whatever date it returns.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
@@ -270,7 +270,7 @@ struct WorkMachine: Sendable {
     return claims.storeHasMore || !ready.isEmpty
   }
 
-  /// Notes that a task may have become available.
+  /// Records that a task may have become available.
   mutating func workArrived() {
     isExhausted = false
     claims.workArrived()
@@ -278,7 +278,7 @@ struct WorkMachine: Sendable {
 
   /// Ends a worker's attempt, whose settlement is stored already.
   ///
-  /// - Returns: What was asked of the task while the settlement was being stored.
+  /// - Returns: The request for the task that arrived while the settlement was being stored.
   @discardableResult
   mutating func finished(_ worker: Int, isAttempt: Bool) -> PendingCommand? {
     guard let attempt = attempts[worker].take() else {
@@ -288,7 +288,7 @@ struct WorkMachine: Sendable {
     idle += 1
     if !requiredConditions.isEmpty { requiredConditions[attempt.number] = nil }
     concurrencyLimits.leave(attempt.name)
-    // The name of the task may have room again.
+    // The task's name may be below its limit again.
     workArrived()
     // If the store failed, the settlement is in the outbox, and the request waits with it.
     guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
@@ -296,7 +296,7 @@ struct WorkMachine: Sendable {
   }
 }
 
-/// What a worker is told to do.
+/// The modes of a run, and the steps of a worker.
 extension WorkMachine {
   enum Mode: Sendable, Equatable {
     /// Perform tasks until told to stop.
@@ -307,10 +307,10 @@ extension WorkMachine {
 
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
-    /// Carry out what was asked of the task, instead of performing it.
+    /// Carry out a command for the task, instead of performing it.
     case obey(TaskCommand, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
-    /// Release these tasks, whose claim has run out; ``hasPutBack()`` follows.
+    /// Release these tasks, whose claim has expired; ``hasPutBack()`` follows.
     case putBack([ClaimedTask])
     case wait
     case stop
@@ -328,12 +328,12 @@ extension WorkMachine {
 
 /// Handlers that are registered, and the parked tasks that they make available.
 extension WorkMachine {
-  /// Notes that a handler was registered: tasks of these names may be performed now.
+  /// Registers names that have a handler now: their tasks may be performed.
   mutating func registered(_ names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
     workArrived()
     guard areLimited else { return }
-    // Tasks that were claimed before count, too.
+    // Tasks that were claimed before count towards the limit, too.
     for name in names {
       let count =
         attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
@@ -341,7 +341,7 @@ extension WorkMachine {
     }
   }
 
-  /// Notes that a handler was registered for all names that no other handler has.
+  /// Registers a fallback handler, for all names without a handler of their own.
   mutating func registeredFallback() {
     toUnpark.others = true
     workArrived()
@@ -356,18 +356,18 @@ extension WorkMachine {
     return cutoff
   }
 
-  /// Whether the queue will perform no task any more.
+  /// Whether the queue will perform no more tasks.
   var hasEnded: Bool { isShutDown && mode == nil }
 
   /// Whether the queue is destroyed, with its tasks.
   enum Destruction: Sendable {
     case none
-    /// What becomes of its tasks is not known yet.
+    /// The fate of its tasks is not known yet.
     case underWay
     case done
   }
 
-  /// The error for callers that wait for a task or for an idle queue, if neither will come.
+  /// The error for callers that wait for a task or for an idle queue; `nil` while they must wait.
   var reasonToFailWaiters: TaskQueueError? {
     guard hasEnded else { return nil }
     return switch destruction {
@@ -384,16 +384,16 @@ extension WorkMachine {
     case unknown
     /// Nothing is under way, and nothing may begin.
     case idle
-    /// The queue was shut down or destroyed, and performs nothing any more.
+    /// The queue was shut down or destroyed, and performs no more tasks.
     case ended(TaskQueueError)
     /// The run has ended, because its store has failed.
     case failed(TaskQueueError)
   }
 
-  /// Returns how idle the queue is.
+  /// Returns whether the queue is idle.
   ///
-  /// Only claims after this one count. A claim of a pass counts only if the pass's cutoff is not
-  /// before this date.
+  /// Only claims after `claim` count. A claim of a pass counts only if the pass's cutoff is not
+  /// before `date`.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
@@ -410,7 +410,7 @@ extension WorkMachine {
 extension TaskQueueError {
   fileprivate static let waitedForShutDownQueue = TaskQueueError(
     .shutDown,
-    "the queue was shut down before the task ended; the task is kept by its store"
+    "the queue was shut down before the task ended; the task remains stored"
   )
   fileprivate static let waitedForDestroyedQueue = TaskQueueError(
     .destroyed,
@@ -418,22 +418,22 @@ extension TaskQueueError {
   )
 }
 
-/// Counts the leased tasks of the names with a limit on how many are performed at a time.
+/// Counts the leased tasks of each name that has a limit on concurrent tasks.
 struct ConcurrencyLimits: Sendable {
   private var names: Set<String> = []
   /// The number of leased tasks of each name; a name without any has no entry.
   private var leasedCounts: [String: Int] = [:]
   /// The last result of `room(in:version:)`.
   ///
-  /// It is stored because there may be many names, and little changes from one claim to the next.
+  /// It is cached because there may be many names, and little changes from one claim to the next.
   private var lastRoom: [String: Int] = [:]
   private var lastVersion: Int?
-  /// The names whose number has changed since the last result.
+  /// The names whose count has changed since the last result.
   private var changedNames: Set<String> = []
 
   /// Returns how many more tasks of each name may be claimed within its limit.
   ///
-  /// The version must differ from that of the last call if the limits do.
+  /// If the limits differ from those of the last call, the version must differ, too.
   mutating func room(in limits: [String: Int], version: Int) -> [String: Int] {
     guard !names.isEmpty else { return limits }
     if lastVersion != version {
@@ -448,7 +448,7 @@ struct ConcurrencyLimits: Sendable {
     return lastRoom
   }
 
-  /// Begins to limit a name, of which `leasedCount` tasks are leased already.
+  /// Starts to limit a name, which has `leasedCount` leased tasks already.
   mutating func add(_ name: String, leasedCount: Int) {
     names.insert(name)
     leasedCounts[name] = leasedCount > 0 ? leasedCount : nil
@@ -464,7 +464,7 @@ struct ConcurrencyLimits: Sendable {
     }
   }
 
-  /// Notes that a task of this name is no longer leased.
+  /// Counts a task of this name that is no longer leased.
   mutating func leave(_ name: String) {
     guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
     leasedCounts[name] = count > 1 ? count - 1 : nil

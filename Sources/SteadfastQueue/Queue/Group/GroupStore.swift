@@ -1,12 +1,12 @@
 import Synchronization
 
-/// What one queue of a group sees of the group's store: its own tasks.
+/// The view that one queue has of its group's store: its own tasks.
 ///
-/// It adds the queue's name to what goes into the store. What a change means for tasks of other
-/// queues, which wait for the changed task, it reports to them.
+/// The view adds the queue's name to everything that it stores. If a change has consequences for
+/// waiting tasks of other queues, it notifies these queues.
 struct GroupStore: StoreWrapper {
   let base: any Persistence
-  /// The name of the queue, as the store has it (``TaskRecord/queue``).
+  /// The stored name of the queue (``TaskRecord/queue``).
   let queue: String
   let members: GroupMembers
 
@@ -15,7 +15,7 @@ struct GroupStore: StoreWrapper {
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     let outcomes = try await base.apply(batch.map(inQueue), durability: durability)
     for (change, outcome) in zip(batch, outcomes) {
-      // Any queue of the group completes what a task of any other awaits.
+      // A queue of the group may complete what a task of another queue awaits.
       if case .complete = change, outcome == .done { members.lookForWork(except: queue) }
       guard let consequences = outcome.consequences else { continue }
       await members.tell(consequences, of: change, from: queue)
@@ -59,7 +59,7 @@ struct GroupStore: StoreWrapper {
   /// Does nothing: the store belongs to the group.
   func close() async throws {}
 
-  /// Refuses: the store belongs to the group.
+  /// Throws: the store belongs to the group.
   func destroy() async throws { throw isDestroyedAsAWhole }
 
   var isDestroyedAsAWhole: TaskQueueError {
@@ -90,14 +90,15 @@ struct GroupStore: StoreWrapper {
     }
   }
 
-  /// A record that names a queue, as the occurrence of a schedule of another one does, is of that.
+  /// Adds the queue's name to a record, unless the record names a queue itself, as an occurrence of
+  /// another queue's schedule does.
   private func inQueue(_ record: TaskRecord) -> TaskRecord {
     let queue =
       record.queue.isEmpty ? queue : TaskQueueGroup.storedName(ofQueue: record.queue)
     return queue == record.queue ? record : record.replacing(queue: queue)
   }
 
-  /// A filter that names another queue, or all of them, stays as it is.
+  /// Limits a filter to the queue, unless the filter names another queue, or all of them.
   private func inQueue(_ filter: TaskFilter) -> TaskFilter {
     guard filter.queue == "" else { return filter }
     var filter = filter
@@ -105,12 +106,13 @@ struct GroupStore: StoreWrapper {
     return filter
   }
 
-  /// The name of a value in the store: each queue has its own of those that the package uses.
+  /// Returns the stored name of a value.
+  ///
+  /// Each queue has its own copy of the values that the package uses.
   private func valueName(_ name: String) -> String {
     guard name.utf8.starts(with: "steadfast.".utf8) else { return name }
-    // The names without a text of the application have no space and no slash, so the queue's name
-    // can follow them. It does so in the files that exist, and in the name of a schedule of another
-    // queue.
+    // Names that contain no text of the application have no space and no slash, so the queue's name
+    // can follow them. Existing files, and the names of other queues' schedules, have this form.
     let end = name.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: " ") }
     if let end, name.utf8[end] == UInt8(ascii: " ") {
       let other = String(name[end...].dropFirst())
@@ -118,14 +120,14 @@ struct GroupStore: StoreWrapper {
     }
     guard !queue.isEmpty else { return name }
     guard let end else { return "\(name) \(queue)" }
-    // A text after a slash, the name of tasks that a limit concerns, may be anything. So it comes
-    // last, behind a character that the name of a queue can't have: else the tasks "Mail q" of the
-    // default queue would share a limit with the tasks "Mail" of the queue "q".
+    // The text after a slash, a name of tasks that have a limit, may contain anything. So it comes
+    // last, after a character that a queue's name can't contain. Otherwise, the tasks "Mail q" of
+    // the default queue would share a limit with the tasks "Mail" of the queue "q".
     return "\(name[..<end]) \(queue)\u{1f}\(name[end...])"
   }
 }
 
-/// The queues of a group, which learn what the changes of the others mean for their tasks.
+/// The queues of a group, which notify each other of consequences for their tasks.
 final class GroupMembers: Sendable {
   private struct Member: Sendable {
     weak var queue: QueueCore?
@@ -133,7 +135,9 @@ final class GroupMembers: Sendable {
 
   /// Which group runs on the store.
   let use: GroupUse
-  /// Whether the store is gone for one of the queues, some of whose calls reach others.
+  /// Whether the store is unavailable for one of the queues.
+  ///
+  /// The queues share this object, because some calls of a queue reach others.
   let absence = StoreAvailability()
   let suspects = Suspects()
   private let members = Mutex<[String: Member]>([:])
@@ -159,7 +163,7 @@ final class GroupMembers: Sendable {
     for other in queues(except: name) { other.dispatch.lookForWork() }
   }
 
-  /// Reports to the other queues what a change of one of them has meant for tasks that wait.
+  /// Notifies the other queues of the consequences of a change for tasks that wait.
   func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
     for other in queues(except: name) { await other.results.hear(consequences, of: change) }
   }

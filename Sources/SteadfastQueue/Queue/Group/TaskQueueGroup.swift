@@ -11,17 +11,17 @@ import Synchronization
 /// try await group.run()
 /// ```
 ///
-/// To each queue, the store looks as if it had no other: only its own tasks are performed, looked
-/// up, paused and pruned, and a unique key or an order key is one of the queue. Two things reach
-/// across. A task may wait for tasks of other queues (``TaskOptions/dependencies``), and a task's
-/// ID names it in every queue. The values of an application
-/// (``TaskQueue/setValue(_:named:durability:)``) are those of the store.
+/// Each queue uses the store as if it were alone: it performs, looks up, pauses and prunes only its
+/// own tasks, and a unique key or an order key belongs to one queue. Two things cross the queues. A
+/// task may wait for tasks of other queues (``TaskOptions/dependencies``), and a task's ID
+/// identifies it in every queue. All queues share the values of an application
+/// (``TaskQueue/setValue(_:named:durability:)``).
 ///
-/// The tasks of a queue stay in the store when the group is made without it, and are performed when
-/// it is added again. The queue with the name `"default"` has the tasks of a ``TaskQueue`` that was
-/// alone on the store.
+/// If the group is made without one of its queues, that queue's tasks stay in the store, and are
+/// performed once the queue is added again. The queue with the name `"default"` has the tasks of a
+/// ``TaskQueue`` that was alone on the store.
 public final class TaskQueueGroup: Sendable {
-  /// The name of the queue whose tasks are in the store as if there were no group.
+  /// The name of the queue whose tasks are stored as if there were no group.
   private static let plainName = "default"
 
   /// The group's name, shown in error messages.
@@ -40,8 +40,9 @@ public final class TaskQueueGroup: Sendable {
     var run: AsyncStream<TaskQueue>.Continuation?
     var isShutDown = false
 
-    /// The queues in the order of their names, in which the group does the same with all of them:
-    /// in virtual time, it is the same each time.
+    /// The queues in the order of their names.
+    ///
+    /// The group goes through them in this order, so that virtual time is reproducible.
     var sortedQueues: [TaskQueue] { queues.values.sorted { $0.name < $1.name } }
   }
 
@@ -52,11 +53,11 @@ public final class TaskQueueGroup: Sendable {
   /// - Parameters:
   ///   - name: the group's name.
   ///   - persistence: the store of all queues; by default in memory.
-  ///   - configuration: how a queue performs its tasks for which ``addQueue(_:configuration:)``
+  ///   - configuration: the configuration of each queue for which ``addQueue(_:configuration:)``
   ///     gives no other.
   ///   - clock: the clock of all queues.
-  ///   - prepare: what to do with each queue that is added: register the handlers that all queues
-  ///     have, for example.
+  ///   - prepare: called with each queue that is added, for example to register the handlers that
+  ///     all queues have.
   public init(
     name: String = "group",
     persistence: some Persistence = InMemoryStore(),
@@ -79,12 +80,12 @@ public final class TaskQueueGroup: Sendable {
   /// While the group runs, the queue runs at once.
   ///
   /// - Parameters:
-  ///   - name: the queue's name, under which the store has its tasks: 1 to 255 bytes of UTF-8
-  ///     without control characters.
-  ///   - configuration: how the queue performs its tasks; by default as the group says.
-  /// - Returns: The queue. The group keeps it.
+  ///   - name: the queue's name, under which its tasks are stored: 1 to 255 bytes of UTF-8 without
+  ///     control characters.
+  ///   - configuration: how the queue performs its tasks; by default the group's configuration.
+  /// - Returns: The queue, which the group also stores.
   /// - Throws: A ``TaskQueueError`` if the group has a queue of this name
-  ///   (``TaskQueueError/Code/nameTaken``), the name makes no sense, or the group was shut down.
+  ///   (``TaskQueueError/Code/nameTaken``), the name is invalid, or the group was shut down.
   @discardableResult
   public func addQueue(
     _ name: String,
@@ -122,7 +123,7 @@ public final class TaskQueueGroup: Sendable {
     if isTaken {
       throw TaskQueueError(
         .nameTaken,
-        "the group '\(self.name)' has a queue with the name '\(name)'; get it with queue(named:)"
+        "the group '\(self.name)' already has a queue named '\(name)'; get it with queue(named:)"
       )
     }
     guard isShutDown else { return }
@@ -146,8 +147,8 @@ public final class TaskQueueGroup: Sendable {
     let names = queues.map { "'\($0.name)'" }.joined(separator: ", ")
     throw TaskQueueError(
       .unknownQueue,
-      "the group '\(self.name)' has no queue with the name '\(name)', only "
-        + (names.isEmpty ? "none at all" : names) + "; add it with addQueue(_:configuration:)"
+      "the group '\(self.name)' has no queue named '\(name)'; its queues are: "
+        + (names.isEmpty ? "none" : names) + "; add it with addQueue(_:configuration:)"
     )
   }
 
@@ -161,12 +162,12 @@ public final class TaskQueueGroup: Sendable {
   /// Adds a task to a queue, as `enqueue` of the queue does.
   ///
   /// - Parameters:
-  ///   - payload: what the task carries.
+  ///   - payload: the task's payload.
   ///   - name: the name of the queue.
   ///   - delay: how long the task waits before it is available.
-  ///   - uniqueKey: a key of which one task of the queue at a time is performed; by default the
-  ///     payload's own (``TaskPayload/uniqueKey``).
-  ///   - options: how the task is performed; by default as its type says.
+  ///   - uniqueKey: a key, with which only one task of the queue is performed at a time; by default
+  ///     the payload's own (``TaskPayload/uniqueKey``).
+  ///   - options: how the task is performed; by default the options of its type.
   /// - Returns: The task.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
   ///   has no queue of this name; the same errors as the queue's `enqueue`.
@@ -186,12 +187,12 @@ public final class TaskQueueGroup: Sendable {
     )
   }
 
-  /// Returns the number of tasks of all queues that match a filter, by default those not ended.
+  /// Returns the number of tasks of all queues that match a filter, by default unfinished tasks.
   ///
-  /// Queues count whose tasks are in the store, also if the group does not have them. Give the
-  /// filter a ``TaskFilter/queue`` to count those of one queue; the empty name stands for all.
+  /// This includes queues that are in the store, but not in the group. To count the tasks of one
+  /// queue, set the filter's ``TaskFilter/queue``; an empty name means all queues.
   ///
-  /// - Throws: What keeps the store from being opened or read.
+  /// - Throws: The error that keeps the store from being opened or read.
   public func count(matching filter: TaskFilter = .unfinished) async throws -> Int {
     try await store.open()
     return try await store.count(matching: inStore(filter))
@@ -199,15 +200,15 @@ public final class TaskQueueGroup: Sendable {
 
   /// Returns tasks of all queues that match a filter, in the order of their IDs.
   ///
-  /// Queues count whose tasks are in the store, also if the group does not have them.
-  /// ``TaskRecord/queue`` says which one a task is in; for the queue `"default"` it is empty.
+  /// This includes queues that are in the store, but not in the group. ``TaskRecord/queue`` is the
+  /// name of a task's queue; for the queue `"default"` it is empty.
   ///
   /// - Parameters:
   ///   - filter: which tasks to return; by default those that have not ended.
   ///   - id: only tasks with greater IDs are returned.
-  ///   - limit: the most tasks to return; by default all of them. A negative number means none.
+  ///   - limit: the maximum number of tasks; by default all of them. A negative number means none.
   /// - Returns: The tasks.
-  /// - Throws: What keeps the store from being opened or read.
+  /// - Throws: The error that keeps the store from being opened or read.
   public func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
@@ -228,14 +229,14 @@ public final class TaskQueueGroup: Sendable {
     return filter
   }
 
-  /// Removes the tasks of all queues for good, and what the store keeps them in.
+  /// Removes the tasks of all queues for good, with the storage behind them.
   ///
   /// It cancels the attempts under way, waits for them, and shuts the group down. Every later call
   /// throws. If the waiting is cancelled, the group is shut down, and its tasks stay.
   ///
   /// - Throws: A ``TaskQueueError`` if a handler of the group calls it
   ///   (``TaskQueueError/Code/waitsForItself``). `CancellationError` when the waiting is cancelled.
-  ///   What the store throws.
+  ///   Any error of the store.
   public func destroy() async throws {
     let queues = queues
     for queue in queues { try queue.core.checkCanBeDestroyed() }
@@ -247,14 +248,14 @@ public final class TaskQueueGroup: Sendable {
   }
 }
 
-/// Everything that a group does with all of its queues at once.
+/// Operations on all queues of a group.
 extension TaskQueueGroup {
   /// Performs the tasks of all queues until it is cancelled or the group is shut down.
   ///
   /// Queues that are added later run, too. A queue that is shut down alone leaves the others
   /// running. If one queue fails, the others are cancelled.
   ///
-  /// - Throws: `CancellationError`; a ``TaskQueueError`` if the group runs already
+  /// - Throws: `CancellationError`; a ``TaskQueueError`` if the group is already running
   ///   (``TaskQueueError/Code/alreadyRunning``) or was shut down; the errors of
   ///   ``TaskQueue/run()``.
   public func run() async throws {
@@ -267,7 +268,7 @@ extension TaskQueueGroup {
           do {
             try await queue.run()
           } catch let error as TaskQueueError where error.code == .shutDown {
-            // The others go on.
+            // The other queues go on.
           } catch {
             continuation.finish()
             throw error
@@ -286,7 +287,7 @@ extension TaskQueueGroup {
       if state.run != nil {
         return TaskQueueError(
           .alreadyRunning,
-          "the group '\(name)' runs already; wait for that run to end, or cancel it"
+          "the group '\(name)' is already running; wait for that run to end, or cancel it"
         )
       }
       if state.isShutDown {
@@ -303,8 +304,8 @@ extension TaskQueueGroup {
 
   /// Performs the tasks of all queues that are available now, and returns when they are done.
   ///
-  /// Queues that are added later, and those that were shut down alone, are left out. If one queue
-  /// fails, the others are cancelled.
+  /// Queues that are added later, and those that were shut down alone, are not included. If one
+  /// queue fails, the others are cancelled.
   ///
   /// - Returns: The number of attempts in all queues.
   /// - Throws: The errors of ``TaskQueue/runAvailable()``.
@@ -313,15 +314,15 @@ extension TaskQueueGroup {
     try await pass { try await $0.runAvailable() }
   }
 
-  /// Performs the tasks of all queues that are available now and can be expected to end in time.
+  /// Performs the available tasks of all queues that are expected to end in time.
   ///
-  /// All queues do at the same time what ``TaskQueue/run(within:)`` does, each with its own workers
-  /// and averages, and all have the same time. When it is up, or the call is cancelled, attempts
+  /// All queues run at the same time, as with ``TaskQueue/run(within:)``, each with its own workers
+  /// and averages, but with one deadline. When it has passed, or the call is cancelled, attempts
   /// under way are cancelled and their tasks wait as before. Queues that are added later, and those
-  /// that were shut down alone, are left out. If one queue fails, the others are cancelled.
+  /// that were shut down alone, are not included. If one queue fails, the others are cancelled.
   ///
-  /// - Parameter budget: how long attempts may go on, from the call on. With zero or less, nothing
-  ///   is performed.
+  /// - Parameter budget: how long attempts may go on, measured from the call. With zero or less,
+  ///   nothing is performed.
   /// - Returns: The number of attempts in all queues.
   /// - Throws: The errors of ``TaskQueue/run(within:)``.
   @discardableResult
@@ -352,25 +353,25 @@ extension TaskQueueGroup {
     }
   }
 
-  /// Waits until every queue is idle, and none has given work to another one.
+  /// Waits until every queue is idle, and none has added tasks to another one.
   ///
-  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, also if a handler of any of the queues
-  ///   calls it (``TaskQueueError/Code/waitsForItself``).
+  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, including the error for a call from a
+  ///   handler of any of the queues (``TaskQueueError/Code/waitsForItself``).
   public func waitUntilIdle() async throws {
     for queue in queues { try queue.core.checkCanWaitUntilIdle() }
     var areIdle = false
     while !areIdle {
-      // First the count: what begins later changes it, and what began before is done or under way.
+      // Read the count first: later work changes it, and earlier work is done or under way.
       let count = workCount
       let isQuiet = queues.allSatisfy { !$0.core.hasWorkUnderWay }
       for queue in queues { try await queue.waitUntilIdle() }
-      // While one queue performs something, it may give work to another that was idle already.
+      // While one queue performs a task, it may add tasks to another queue that was idle already.
       areIdle = isQuiet && count == workCount
     }
   }
 
-  /// How many attempts have begun in all queues since they were made, and how many tasks were
-  /// abandoned, which may be done without an attempt.
+  /// The number of attempts that all queues have started since they were made, plus the number of
+  /// abandoned tasks, which may have had no attempt.
   private var workCount: Int {
     queues.reduce(0) { count, queue in
       let statistics = queue.core.observers.statistics.withLock { $0.statistics }
@@ -408,7 +409,7 @@ extension TaskQueueGroup {
 
   /// Shuts all queues down, as ``TaskQueue/shutDown(within:)`` does.
   ///
-  /// No queue can be added any more. ``run()`` then returns.
+  /// No more queues can be added. ``run()`` then returns.
   ///
   /// Without a limit, a call from a handler of any of the queues, or from something that the
   /// handler started, returns at once, as ``beginShutDown(within:)`` does: two handlers that call
@@ -421,7 +422,7 @@ extension TaskQueueGroup {
     await forEach { await $0.shutDown(within: limit) }
   }
 
-  /// Begins what ``shutDown(within:)`` does, without waiting.
+  /// Starts a shutdown as ``shutDown(within:)`` does, without waiting.
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end.
   public func beginShutDown(within limit: Duration? = nil) {
@@ -441,7 +442,7 @@ extension TaskQueueGroup {
 }
 
 extension QueueCore {
-  /// Whether attempts, or what was asked of tasks, are under way, or their ends are not stored yet.
+  /// Whether attempts or requests are under way, or ends of attempts are not stored yet.
   fileprivate var hasWorkUnderWay: Bool {
     dispatch.machine.withLock { $0.performing > 0 || !$0.obeying.isEmpty || !$0.outbox.isEmpty }
   }

@@ -65,9 +65,9 @@ final class EventHub: Sendable {
     for observer in observers { observer.post(event) }
   }
 
-  /// Forgets the `.enqueued` events that are not posted yet, unless a new observer has come.
+  /// Discards the `.enqueued` events that are not posted yet, unless there is a new observer.
   func endObservation() {
-    // The records, and what they hold, are freed outside of the lock.
+    // Free the records, and what they reference, outside of the lock.
     let forgotten = announcements.withLock { announcements in
       let isUnobserved = subscriptions.withLock { subscriptions in
         guard subscriptions.list.allSatisfy({ $0.value == nil }) else { return false }
@@ -83,7 +83,8 @@ final class EventHub: Sendable {
 
   func willEnqueue(_ record: TaskRecord) {
     guard isObserved else { return }
-    // Checks again inside of the lock: when the last observer has left, nothing forgets the task.
+    // Check again inside of the lock: after the last observer has left, nothing would discard the
+    // task.
     announcements.withLock { if isObserved { $0[record.id] = record } }
   }
 
@@ -94,7 +95,7 @@ final class EventHub: Sendable {
 
   /// Posts the `.enqueued` event of a task, unless it was posted before.
   ///
-  /// A second caller returns when the first one has left the event with every observer.
+  /// A second caller returns only after the first has added the event to every observer's buffer.
   func announce(_ id: TaskID) {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in
@@ -124,7 +125,7 @@ final class EventSubscription: Sendable {
     wake()
   }
 
-  /// Leaves an event without waking the observer; a call of ``wake()`` must follow.
+  /// Adds an event without waking the observer; a call of ``wake()`` must follow.
   func leave(_ event: TaskEvent) {
     state.withLock { if !$0.hasEnded { $0.buffer.append(event) } }
   }
@@ -152,9 +153,9 @@ final class EventSubscription: Sendable {
   }
 }
 
-/// The latest events for a slow observer, and the number of events that were dropped for them.
+/// The latest events for a slow observer, and the number of events that were dropped.
 ///
-/// It holds no event that was dropped or delivered.
+/// The buffer keeps no event that was dropped or delivered.
 struct EventBuffer: Sendable {
   private var events = FIFOQueue<TaskEvent>()
   private var missedCount = 0
@@ -181,7 +182,7 @@ struct EventBuffer: Sendable {
   }
 }
 
-/// An asynchronous sequence of what happens in a queue from now on, for one observer.
+/// An asynchronous sequence of a queue's events from now on, for one observer.
 ///
 /// The sequence begins when ``TaskQueue/events`` is read, not when the loop begins. It ends when
 /// the observing task is cancelled. It also ends when the queue is freed, or has been shut down and
@@ -190,12 +191,12 @@ struct EventBuffer: Sendable {
 /// Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer. Then the
 /// oldest events are dropped, and ``TaskEvent/missed(count:)`` says how many.
 ///
-/// The events of one task come in the order in which the changes that they report were stored. An
-/// attempt begins when the earlier changes have been reported. Events of different tasks may come
-/// in another order. If several processes share a store, a queue posts only what it has done
-/// itself.
+/// The events of one task arrive in the order in which the changes that they report were stored. An
+/// attempt begins only after earlier changes have been reported. Events of different tasks may
+/// arrive in another order. If several processes share a store, a queue posts only events of its
+/// own changes.
 public struct TaskEvents: AsyncSequence, Sendable {
-  /// What the sequence delivers.
+  /// The elements of the sequence.
   public typealias Element = TaskEvent
   /// The sequence never fails.
   public typealias Failure = Never

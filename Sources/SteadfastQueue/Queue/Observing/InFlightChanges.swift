@@ -3,32 +3,32 @@ import Synchronization
 /// Tracks the tasks with a change that is being stored, or is stored and not reported yet.
 ///
 /// A change is reported when observers and waiting callers have been notified of it. A caller may
-/// learn from the store what became of a task before an earlier change of that task has been
-/// reported. Such a caller waits here. So the changes of one task are reported in the order in
-/// which they were stored. While no change is under way that a later one can follow, this costs one
-/// atomic read for each attempt.
+/// learn the state of a task from the store before an earlier change of that task has been
+/// reported. Such a caller waits here, so that the changes of one task are reported in the order in
+/// which they were stored. While no such change is under way, this costs one atomic read for each
+/// attempt.
 final class InFlightChanges: Sendable {
   private struct Entry {
-    /// What was requested of a task.
+    /// The kind of the requested change.
     ///
-    /// Only a completion may come during an attempt.
+    /// Only a completion may arrive during an attempt.
     enum Request { case none, completion, other }
 
-    /// The number of ends of attempts that are under way; more than one if a lease has run out.
+    /// The number of ends of attempts that are under way; more than one if a lease has expired.
     var ends = 0
     /// The requested change that is under way, if there is one.
     var request = Request.none
   }
 
   private let entries = Mutex<[TaskID: Entry]>([:])
-  /// Whether `entries` holds anything.
+  /// Whether `entries` is not empty.
   private let areAny = Atomic(false)
-  private let told = Waiters<Void>()
+  private let reported = Waiters<Void>()
   private let absence: StoreAvailability
 
   init(_ absence: StoreAvailability) {
     self.absence = absence
-    absence.listen { [weak told] in told?.resumeAll(with: .success(())) }
+    absence.listen { [weak reported] in reported?.resumeAll(with: .success(())) }
   }
 
   /// The number of tasks with a change under way.
@@ -42,11 +42,11 @@ final class InFlightChanges: Sendable {
 
   // MARK: Ends of attempts
 
-  /// Waits until no completion of these tasks is under way, then begins to end their attempts.
+  /// Waits until no completion of these tasks is under way, then marks the ends of their attempts
+  /// as under way.
   ///
-  /// An attempt that ends while its task is completed may end because of that, and it would be
-  /// unknown which of the two was stored first. If the caller is cancelled, and the store is gone,
-  /// this waits no longer.
+  /// An attempt may end because of a completion, and it would be unknown which of the two was
+  /// stored first. If the caller is cancelled, it stops waiting once the store is unavailable.
   func beginEnds(of ids: [TaskID]) async {
     do {
       try await begin(ids, when: { $0.request != .completion }) { $0.ends += 1 }
@@ -62,24 +62,24 @@ final class InFlightChanges: Sendable {
         if entries[id]?.ends == 0, entries[id]?.request == Entry.Request.none { entries[id] = nil }
       }
     }
-    told.resumeAll(with: .success(()))
+    reported.resumeAll(with: .success(()))
   }
 
   // MARK: Requested changes
 
-  /// Waits until no other requested change of these tasks is under way, then begins one.
+  /// Waits until no other requested change of these tasks is under way, then starts one.
   ///
-  /// Of two changes at the same time, it would be unknown which one was stored first. The one under
-  /// way may take as long as the store is gone.
+  /// Of two changes at the same time, it would be unknown which one was stored first. The change
+  /// under way may take as long as the store is unavailable.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled before, and the store is gone. Then
-  ///   ``changesAreTold(of:)`` must not be called.
+  /// - Throws: `CancellationError` if the caller is cancelled before, and the store is unavailable.
+  ///   Then ``changesAreTold(of:)`` must not be called.
   func beginChanges(of ids: [TaskID]) async throws {
     try await begin(ids, when: { $0.request == .none }) { $0.request = .other }
   }
 
-  /// Does what ``beginChanges(of:)`` does for a completion, which waits for the end of an attempt,
-  /// too.
+  /// Starts a completion as ``beginChanges(of:)`` starts a change, but also waits for the end of an
+  /// attempt.
   func beginCompletion(of id: TaskID) async throws {
     try await begin([id], when: { $0.request == .none && $0.ends == 0 }) {
       $0.request = .completion
@@ -99,7 +99,7 @@ final class InFlightChanges: Sendable {
       for id in ids { begin(&entries[id, default: Entry()]) }
       return true
     }) {
-      try await told.wait(until: { entries.withLock { canBeginAll(in: $0) } }, orGone: absence)
+      try await reported.wait(until: { entries.withLock { canBeginAll(in: $0) } }, orGone: absence)
     }
   }
 
@@ -110,36 +110,36 @@ final class InFlightChanges: Sendable {
         if entries[id]?.ends == 0 { entries[id] = nil }
       }
     }
-    told.resumeAll(with: .success(()))
+    reported.resumeAll(with: .success(()))
   }
 
   // MARK: Waiting for earlier changes
 
-  /// What a caller waits for, of the changes of a task that are under way.
+  /// The changes under way that a caller waits for.
   enum Wait {
-    /// The end of the attempt that came before a change is reported.
+    /// Wait until the end of the attempt before a change is reported.
     ///
-    /// An attempt that comes after the change waits for the change before it begins.
+    /// An attempt after the change does not start until the change is reported.
     case endIsTold
-    /// Every change is reported.
+    /// Wait until every change is reported.
     case allIsTold
   }
 
-  /// Waits for changes of a task, also if the caller is cancelled: something is stored that must be
+  /// Waits for changes of a task, even if cancelled: the caller's change is stored, and must be
   /// reported after them.
   func waitUncancelled(until wait: Wait, of id: TaskID) async {
     guard areUnderWay else { return }
     while !isOver(wait, of: id) {
-      await told.waitUncancelled { isOver(wait, of: id) ? () : nil }
+      await reported.waitUncancelled { isOver(wait, of: id) ? () : nil }
     }
   }
 
-  /// Waits for changes of a task, which may take as long as the store is gone.
+  /// Waits for changes of a task, which may take as long as the store is unavailable.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
   func wait(until wait: Wait, of id: TaskID) async throws {
     guard areUnderWay else { return }
-    try await told.wait(until: { isOver(wait, of: id) }, orGone: absence)
+    try await reported.wait(until: { isOver(wait, of: id) }, orGone: absence)
   }
 
   private func isOver(_ wait: Wait, of id: TaskID) -> Bool {

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// Everybody who learns what becomes of tasks: observers of events, callers that wait for outcomes,
-/// and the statistics.
+/// Subscribers to task outcomes: observers of events, callers that wait for outcomes, and the
+/// statistics.
 ///
-/// They learn it only after it is stored, and for each task in the order in which it was stored
-/// (``InFlightChanges``).
+/// They are notified only after an outcome is stored, and for each task in the order in which its
+/// changes were stored (``InFlightChanges``).
 final class Observers: Sendable {
   let events: EventHub
   let outcomes = OutcomeRegistry()
   let changes: InFlightChanges
-  /// Callers that replace the task with a unique key, one at a time for each key.
+  /// Lets callers that replace the task with a unique key do so one at a time.
   let keyTurns: KeyedMutex
   let statistics: Mutex<QueueStatistics.Tally>
-  /// Whether the answer to a caller's change was lost, so that a task may have ended untold.
+  /// Whether the answer to a caller's change was lost, so that a task's end may be unreported.
   let mayMissEnds = Atomic(false)
 
   init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAvailability) {
@@ -24,7 +24,7 @@ final class Observers: Sendable {
 
   // MARK: New tasks
 
-  /// Prepares the `.enqueued` events, before other callers can learn from the store of the tasks.
+  /// Prepares the `.enqueued` events, before other callers can find the tasks in the store.
   func willEnqueue(_ records: some Sequence<TaskRecord>) {
     if events.isObserved { for record in records { events.willEnqueue(record) } }
   }
@@ -34,7 +34,7 @@ final class Observers: Sendable {
     for record in records { events.didNotEnqueue(record) }
   }
 
-  /// Tells that this task has taken a new one over.
+  /// Reports that a new task was merged into this one.
   func tookOver(_ id: TaskID) async {
     await changes.waitUncancelled(until: .allIsTold, of: id)
     events.announce(id)
@@ -57,25 +57,25 @@ final class Observers: Sendable {
 
   // MARK: Stored changes
 
-  /// Waits until everything is told that happened to a task before it was claimed.
+  /// Waits until every change of a task before its claim is reported.
   ///
-  /// A run that is cancelled while the store is gone waits no longer.
+  /// A cancelled run stops waiting once the store is unavailable.
   func catchUp(withClaimed record: TaskRecord) async {
-    // A call that replaces a task learns only from the store's answer which one that is.
+    // A call that replaces a task learns only from the store's answer which task that is.
     if let key = record.uniqueKey { try? await keyTurns.waitForPresentTurn(at: key) }
     await catchUp(with: record.id)
   }
 
-  /// Waits until everything that has happened to a task until now is told.
+  /// Waits until every earlier change of a task is reported.
   ///
-  /// A run that is cancelled while the store is gone waits no longer.
+  /// A cancelled run stops waiting once the store is unavailable.
   func catchUp(with id: TaskID) async {
-    // Mostly nothing is under way. Then this is no further asynchronous call.
+    // Usually nothing is under way. Then avoid one more asynchronous call.
     if changes.areUnderWay { try? await changes.wait(until: .allIsTold, of: id) }
     events.announce(id)
   }
 
-  /// Tells what has been stored about tasks.
+  /// Reports stored settlements.
   func tell(_ settlements: some Collection<Settlement>) {
     statistics.withLock { tally in
       for settlement in settlements { tally.stored(settlement.change) }
@@ -99,21 +99,21 @@ final class Observers: Sendable {
     }
   }
 
-  /// Tells that a task was cancelled because of the end of another one.
+  /// Reports that the end of another task cancelled this one.
   func cancelledAlong(_ id: TaskID, because cause: TaskID) {
     events.announce(id)
     outcomes.resolve(id, .cancelled)
     events.post(.cancelledAlong(id, because: cause))
   }
 
-  /// Tells that a task was restarted along with another one.
+  /// Reports that the restart of another task restarted this one.
   func restartedAlong(_ id: TaskID) {
     events.announce(id)
     outcomes.reopen(id)
     events.post(.retried(id))
   }
 
-  /// Tells that a task whose attempt has failed was superseded.
+  /// Reports that a task whose attempt has failed was superseded.
   ///
   /// - Returns: Whether a caller may wait for the outcome of the successor.
   func superseded(_ settlement: Settlement, by successor: TaskID) -> Bool {

@@ -1,12 +1,12 @@
 import Synchronization
 
-/// Holds the outcomes of enqueued tasks, for the callers that want to learn them.
+/// Stores the outcomes of enqueued tasks, for callers that ask for them.
 ///
-/// The registry keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it.
-/// Most callers drop theirs at once. Such a task costs an entry, and a handle that counts the
-/// reference. The tasks are spread over several shards, so that callers that enqueue on different
-/// threads seldom contend for a lock: on two threads, this and small entries raised 863,000
-/// enqueues a second to 1,310,000.
+/// The registry stores what is known about a task as long as an ``EnqueuedTask`` refers to it. Most
+/// callers drop theirs at once. Such a task costs an entry, and a handle that counts the reference.
+/// The tasks are spread over several shards, so that callers that enqueue on different threads
+/// seldom contend for a lock: on two threads, this and small entries raised 863,000 enqueues a
+/// second to 1,310,000.
 final class OutcomeRegistry: Sendable {
   private let shards = (0..<16).map { _ in Shard() }
 
@@ -15,17 +15,17 @@ final class OutcomeRegistry: Sendable {
     shards[Int(truncatingIfNeeded: id.low) & (shards.count - 1)]
   }
 
-  /// Returns a handle of a task.
+  /// Returns a handle for a task.
   ///
-  /// The registry remembers what happens to the task for as long as it has a handle.
+  /// The registry stores the outcome of the task as long as it has a handle.
   func handle(of id: TaskID) -> OutcomeHandle { shard(of: id).handle(of: id) }
 
-  /// Notes how a task has ended, and resumes the callers that wait for it.
+  /// Stores the outcome of a task, and resumes the callers that wait for it.
   ///
-  /// A look at the store tells the outcome without the value, which stays if it is known.
+  /// A look-up in the store returns the outcome without the value. A value that is known already
+  /// stays.
   ///
-  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` is another one than the
-  ///   given one.
+  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` differs from the given one.
   @discardableResult
   func resolve(
     _ id: TaskID,
@@ -57,16 +57,16 @@ final class OutcomeRegistry: Sendable {
     for id in old?.links.present?.superseded ?? [] { report(fraction, of: id) }
   }
 
-  /// Makes the outcome of a task that of its successor, which has superseded it.
+  /// Links a superseded task to its successor, whose outcome becomes the outcome of both.
   ///
-  /// The tasks that the task has superseded itself get the same successor. So what is known of a
-  /// task in between is freed when no caller refers to it.
+  /// The tasks that the task itself has superseded get the same successor. So the state of a task
+  /// in between is freed when no caller refers to it.
   ///
   /// - Returns: Whether the successor's outcome is not known yet. If it has ended already, it may
   ///   never be reported.
   func link(_ id: TaskID, to successor: TaskID) -> Bool {
     let handle = handle(of: successor)
-    // No caller learns the outcome of a task without a handle.
+    // No caller asks for the outcome of a task without a handle.
     let old = shard(of: id).change(id) { known in
       known.links.value.successor = handle
       known.links.value.superseded = []
@@ -83,8 +83,7 @@ final class OutcomeRegistry: Sendable {
 
   /// Forgets how a task ended, if it had ended, because it was restarted.
   ///
-  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` is another one than the
-  ///   given one.
+  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` differs from the given one.
   @discardableResult
   func reopen(_ id: TaskID, ifStill version: Int? = nil) -> Bool {
     let old = shard(of: id).change(id) { known in
@@ -100,18 +99,17 @@ final class OutcomeRegistry: Sendable {
     return true
   }
 
-  /// How often it was told that a task has ended, or was restarted.
+  /// The number of reports that a task has ended, or was restarted.
   ///
-  /// A look at the store that began with this version is out of date if there is another one when
-  /// it ends.
+  /// A look-up in the store is outdated if the version has changed since the look-up began.
   func version(of id: TaskID) -> Int { shard(of: id).change(id) { _ in }?.version ?? 0 }
 
-  /// The ``version(of:)`` of each task, for a look at all of them.
+  /// The ``version(of:)`` of each task, for a look-up of all of them.
   func versions(of ids: some Sequence<TaskID>) -> [TaskID: Int] {
     Dictionary(ids.map { ($0, version(of: $0)) }) { first, _ in first }
   }
 
-  /// The tasks for whose end a caller may be waiting: for the outcome, or for the last progress.
+  /// The tasks whose outcome, or last progress, a caller may be waiting for.
   var awaited: [TaskID] {
     let ids = shards.flatMap { shard in
       shard.all.compactMap { id, known in
@@ -129,10 +127,10 @@ final class OutcomeRegistry: Sendable {
   /// The number of tasks that have a handle.
   var count: Int { shards.reduce(0) { $0 + $1.count } }
 
-  /// Fails all waits for the outcome of a task, and of those that it has superseded, and ends those
-  /// for their progress.
+  /// Fails the waits for the outcome of a task, and of the tasks that it has superseded, and ends
+  /// the waits for their progress.
   ///
-  /// It has no effect if the task's ``version(of:)`` is another one than the given one.
+  /// It has no effect if the task's ``version(of:)`` differs from the given one.
   func fail(_ id: TaskID, _ error: any Error, ifStill version: Int? = nil) {
     let old = shard(of: id).change(id) { _ in }
     guard old?.isStill(version) != false else { return }
@@ -157,7 +155,7 @@ extension OutcomeRegistry {
     var outcome: TaskOutcome?
     var value: (any Sendable)?
     var progress = OutcomeHandle.Progress()
-    /// How often it was told that the task has ended, or was restarted.
+    /// The number of reports that the task has ended, or was restarted.
     var version = 0
     /// Made for the first waiter.
     var waiters: Waiters<TaskOutcome>?
@@ -170,13 +168,13 @@ extension OutcomeRegistry {
         && progressWaiters == nil && links.isEmpty
     }
 
-    /// Whether nothing was told since a look began that found this version; `nil` is any version.
+    /// Whether nothing was reported since a look-up with this version began; `nil` is any version.
     func isStill(_ version: Int?) -> Bool { version == nil || version == self.version }
   }
 
-  /// The tasks that have the same outcome as another one.
+  /// Links between tasks that share an outcome.
   struct Links: RareValue {
-    /// The task that has superseded this one, whose outcome is that of both.
+    /// The task that has superseded this one, and determines the outcome of both.
     var successor: OutcomeHandle?
     /// The tasks that this one has superseded.
     var superseded: [TaskID] = []
@@ -190,14 +188,14 @@ extension OutcomeRegistry {
       let id: TaskID
       /// The number of the task's handles.
       var holders = 0
-      /// What is known about the task; for most tasks it stays empty as long as they have handles.
+      /// What is known about the task; for most tasks it stays empty.
       var known = Rare<Known>()
 
       /// The entry of a free slot.
       static let none = Entry(id: TaskID(high: 0, low: 0))
     }
 
-    /// The entry of each task, in the slot where the task's handles find it, too.
+    /// The entry of each task, in a slot that the task's handles refer to.
     private let entries = Mutex(IdentifiedSlab(filler: Entry.none))
 
     func handle(of id: TaskID) -> OutcomeHandle {
@@ -211,7 +209,7 @@ extension OutcomeRegistry {
 
     /// Changes what is known about a task that has a handle, and returns what was known before.
     ///
-    /// A value that is replaced is part of the result, and is freed outside of the lock.
+    /// A replaced value is part of the result, so that it is freed outside of the lock.
     func change(_ id: TaskID, _ body: (inout Known) -> Void) -> Known? {
       entries.withLock { entries in
         guard let slot = entries.slot(of: id) else { return nil }
@@ -238,7 +236,7 @@ extension OutcomeRegistry {
         defer { entries.remove(slot) }
         return entries[slot]
       }
-      // The value that a handler returned is freed outside of the lock: it may hold another task.
+      // Free the handler's return value outside of the lock: it may reference another task.
       withExtendedLifetime(last) {}
     }
 
@@ -293,7 +291,7 @@ final class OutcomeHandle: Sendable {
   }
 
   let id: TaskID
-  /// Where the registry keeps what is known about the task, as long as the task has a handle.
+  /// The slot of the task's entry, valid as long as the task has a handle.
   private let slot: Int
   private let part: OutcomeRegistry.Shard
 
@@ -306,12 +304,12 @@ final class OutcomeHandle: Sendable {
   deinit { part.letGo(of: slot) }
 
   var outcome: TaskOutcome? { part.outcome(at: slot) }
-  /// Whether another task has superseded it, whose outcome will be that of both.
+  /// Whether another task has superseded this one, and determines the outcome of both.
   var isSuperseded: Bool { part.isSuperseded(at: slot) }
   /// The value that the handler returned, if the task has succeeded in this process.
   var value: (any Sendable)? { part.value(at: slot) }
 
-  /// Waits for the outcome, unless `check` finds at the last moment that it will not come.
+  /// Waits for the outcome, unless `check` returns an error at the last moment.
   func wait(unless check: () -> (any Error)?) async throws -> TaskOutcome {
     try await part.waiters(at: slot).wait {
       if let outcome { return .success(outcome) }
@@ -322,7 +320,7 @@ final class OutcomeHandle: Sendable {
   /// Waits for a report of progress after the one with this number.
   ///
   /// - Returns: The progress; `nil` if the task or the queue has ended and nothing is left to
-  ///   report, if the wait fails because the task is not there any more, or if it is cancelled.
+  ///   report, if the wait fails because the task no longer exists, or if it is cancelled.
   func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
       let (progress, hasEnded) = part.progress(at: slot)

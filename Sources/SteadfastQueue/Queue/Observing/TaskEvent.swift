@@ -28,15 +28,15 @@ public enum TaskEvent: Sendable {
   case succeeded(TaskRecord, timing: TaskTiming)
   /// A task was abandoned.
   ///
-  /// The timing is that of its last attempt. It is `nil` if the task was abandoned in place of an
+  /// The timing is that of its last attempt. It is `nil` if the task was abandoned instead of an
   /// attempt, because it had expired or had interrupted too many processes.
   case abandoned(TaskRecord, reason: String, timing: TaskTiming?)
   /// A task was cancelled before it ended.
   case cancelled(TaskID)
-  /// A task was cancelled because another one was abandoned or cancelled, for whose success it
-  /// waited.
+  /// A task was cancelled because another one, for whose success it waited, was abandoned or
+  /// cancelled.
   case cancelledAlong(TaskID, because: TaskID)
-  /// A task of a batch has ended, or is retried; the ID is that of the task that follows.
+  /// A task of a batch has ended, or is retried; the ID is that of the batch's follower.
   case batchProgressed(followedBy: TaskID, BatchProgress)
   /// A task was paused.
   case paused(TaskID)
@@ -50,35 +50,35 @@ public enum TaskEvent: Sendable {
   case rescheduled(TaskID, to: Date)
   /// The payload or the options of a task that had not ended were changed.
   case updated(TaskID)
-  /// A task whose attempt failed, or was snoozed, is gone: this one has taken its place.
+  /// A task was removed after its attempt failed or was snoozed: this successor replaces it.
   ///
-  /// It was added while the attempt was under way, with the same unique key.
+  /// The successor was added during the attempt, with the same unique key.
   case superseded(TaskRecord, by: TaskID)
   /// An attempt was cut short, and the task waits as before.
   ///
-  /// The queue's run was cancelled, or the task was to be paused and that was withdrawn.
+  /// The queue's run was cancelled, or a request to pause the task was withdrawn.
   case released(TaskRecord)
-  /// The queue holds a task that it can't perform.
+  /// The queue has a task that it can't perform.
   ///
-  /// No handler is registered for its name, its payload can't be decoded, or the queue was told
-  /// nothing about one of its conditions. The task stays, and is performed when that has changed.
+  /// No handler is registered for its name, its payload can't be decoded, or the queue does not
+  /// know whether one of its conditions holds. The task stays, and is performed once that changes.
   case unhandled(TaskRecord, reason: String)
-  /// Dates of a schedule have passed without an occurrence of their own.
+  /// Dates of a schedule have passed without an occurrence.
   ///
-  /// `madeUpBy` is the occurrence that stands for all of them, the next one; `nil` if none does, so
-  /// that they are skipped. Each date is reported once, by the process that has found it missed.
+  /// `madeUpBy` is the next occurrence, if it makes up for all of them; `nil` if they are skipped.
+  /// Each date is reported once, by the process that found it missed.
   case occurrencesMissed(schedule: String, count: Int, madeUpBy: TaskID?)
   /// A schedule is parked: it has no next occurrence until the reason is removed.
   ///
-  /// The event comes when it is parked, and when a queue begins to run while it is; on a shared
-  /// store, also once an hour.
+  /// The event is posted when the schedule is parked, and when a queue starts to run while it is
+  /// parked; on a shared store, also once an hour.
   case scheduleParked(String, reason: String)
-  /// The store is unavailable for a while, and a call to it is made again at about this date.
+  /// The store is temporarily unavailable, and a call to it is retried at about this date.
   ///
-  /// The event comes before each further call. The queue goes on when the store answers.
+  /// The event is posted before each retry. The queue continues when the store answers.
   case storeUnavailable(reason: String, retryDate: Date)
-  /// A rate limit is used up, or was paused: the tasks that it concerns, if any wait, begin at this
-  /// date at the earliest.
+  /// A rate limit is used up, or was paused: waiting tasks to which it applies start at this date
+  /// at the earliest.
   ///
   /// It is posted when the queue looks for tasks, once for each date.
   case rateLimited(String, until: Date)
@@ -87,10 +87,10 @@ public enum TaskEvent: Sendable {
 }
 
 extension TaskEvent {
-  /// The ID of the task that it is about; `nil` for ``missed(count:)``, ``rateLimited(_:until:)``,
-  /// ``storeUnavailable(reason:retryDate:)``, and what is about a schedule.
+  /// The ID of the event's task; `nil` for ``missed(count:)``, ``rateLimited(_:until:)``,
+  /// ``storeUnavailable(reason:retryDate:)``, and events about a schedule.
   ///
-  /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
+  /// For ``batchProgressed(followedBy:_:)``, it is the batch's follower.
   public var taskID: TaskID? {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
@@ -149,7 +149,7 @@ extension TaskEvent: CustomStringConvertible {
 
 /// How long a task waited for an attempt, and how long the attempt took.
 public struct TaskTiming: Sendable, Hashable {
-  /// The time from which the task was available until the attempt began, by the clock's dates.
+  /// The time from the task's available date until the attempt began, by the clock's dates.
   ///
   /// During this time, all workers were busy, or the queue did not run.
   public let waited: Duration

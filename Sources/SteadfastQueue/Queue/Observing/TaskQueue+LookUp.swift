@@ -4,28 +4,28 @@ public import SystemFoundation
 extension TaskQueue {
   /// The number of tasks that have not ended: waiting, running, suspended, parked or paused.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated var count: Int {
     get async throws { try await count(matching: .unfinished) }
   }
 
   /// Returns the number of tasks that match a filter, retained ones included.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated func count(matching filter: TaskFilter) async throws -> Int {
     try await core.opened.store.count(matching: filter)
   }
 
   /// Returns whether a task exists and has not ended.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated func contains(_ id: TaskID) async throws -> Bool {
     try await core.opened.store.contains(TaskFilter(ids: [id], states: TaskState.unfinished))
   }
 
   /// Returns whether a task of this name exists and has not ended.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated func contains(name: String) async throws -> Bool {
     try await core.opened.store.contains(TaskFilter(names: [name], states: TaskState.unfinished))
   }
@@ -35,9 +35,9 @@ extension TaskQueue {
   /// - Parameters:
   ///   - filter: which tasks to return.
   ///   - id: the last task of the previous page; `nil` for the first page.
-  ///   - limit: the most tasks to return; by default all of them. A negative number means none.
+  ///   - limit: the maximum number of tasks; by default all of them. A negative number means none.
   /// - Returns: the tasks that match the filter, in the order of enqueueing.
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
@@ -50,37 +50,37 @@ extension TaskQueue {
   ///
   /// Use it to wait for the task's outcome, or to cancel the task.
   ///
-  /// - Returns: the task; `nil` if it does not exist any more.
-  /// - Throws: what the store throws.
+  /// - Returns: the task; `nil` if it no longer exists.
+  /// - Throws: any error of the store.
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
     try await core.opened.task(id)
   }
 }
 
-/// Looks at all tasks of a store, some at a time.
+/// Lists all tasks of a store, a page at a time.
 extension Persistence {
-  /// How many tasks are listed, or changed, at a time.
+  /// The number of tasks that are listed, or changed, at a time.
   ///
-  /// They are few enough that other users of the store notice no delay.
+  /// It is small enough that other users of the store notice no delay.
   private var pageSize: Int { 500 }
 
   /// Calls the body with the tasks that match a filter and exist now, a page at a time.
   ///
-  /// Callers that add tasks all the time can't make it go on for ever.
+  /// Callers that keep adding tasks can't make the loop endless.
   ///
   /// - Parameters:
   ///   - filter: which tasks are listed.
   ///   - id: the first page begins after this ID.
-  ///   - own: an ID that is not less than that of most tasks in the store.
-  ///   - body: gets the tasks of a page, of which there is at least one.
-  /// - Throws: What the store and the body throw.
+  ///   - own: an ID at least as great as that of most tasks in the store.
+  ///   - body: called with the tasks of a page, of which there is at least one.
+  /// - Throws: The errors of the store and of the body.
   func forEachPage(
     of filter: TaskFilter,
     after id: TaskID?,
     tasksUpTo own: TaskID,
     _ body: ([TaskRecord]) async throws -> Void
   ) async throws {
-    // A filter with IDs or unique keys lists few tasks: new ones can't make the loop go on.
+    // A filter with IDs or unique keys lists few tasks: new ones can't make the loop endless.
     let isClosed = filter.ids != nil || filter.uniqueKeys != nil
     let end = isClosed ? TaskID.last : try await lastID(inQueue: filter.queue, orUpTo: own)
     var last = id
@@ -95,10 +95,10 @@ extension Persistence {
     }
   }
 
-  /// Returns an ID that is not less than that of any task in the store.
+  /// Returns an upper bound of the IDs in the store.
   ///
-  /// It is less than the IDs of most tasks that are enqueued from now on. Usually that takes one
-  /// look at the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
+  /// Most tasks that are enqueued from now on have a greater ID. Usually this takes one look-up in
+  /// the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
   private func lastID(inQueue queue: String?, orUpTo own: TaskID) async throws -> TaskID {
     guard var last = try await self.id(after: own, inQueue: queue) else { return own }
     // Growing steps lead beyond all tasks. Then a binary search finds the last task.
@@ -139,12 +139,12 @@ extension TaskID {
   fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
 }
 
-/// What a queue holds, and what it has done since it was made.
+/// The tasks of a queue, and its work since it was made.
 ///
-/// The counts of what was done belong to one ``TaskQueue``. They are not stored: they begin at zero
-/// with each process.
+/// The counts of the work belong to one ``TaskQueue``. They are not stored: they start at zero in
+/// each process.
 public struct QueueStatistics: Sendable, Hashable {
-  /// How many tasks the store holds, by state; a state without tasks is not listed.
+  /// The number of tasks in the store, by state; a state without tasks is not listed.
   public internal(set) var counts: [TaskState: Int] = [:]
   /// When the queue was made.
   public internal(set) var since: Date
@@ -152,7 +152,7 @@ public struct QueueStatistics: Sendable, Hashable {
   public internal(set) var attempts = 0
   /// How many attempts have ended in success.
   public internal(set) var succeeded = 0
-  /// How many attempts have failed and are followed by another.
+  /// How many attempts have failed and are retried.
   public internal(set) var failed = 0
   /// How many tasks were abandoned.
   public internal(set) var abandoned = 0
@@ -160,11 +160,11 @@ public struct QueueStatistics: Sendable, Hashable {
   public internal(set) var snoozed = 0
   /// How often a rate limit was used up, or paused, when the queue looked for tasks.
   ///
-  /// It is counted once for each date at which tasks may begin again.
+  /// Each date at which tasks may start again counts once.
   public internal(set) var rateLimited = 0
-  /// How many calls of the store were made again, because its error was transient.
+  /// How many calls of the store were retried, because their error was transient.
   public internal(set) var storeRetries = 0
-  /// How long tasks waited from when they were available until an attempt began.
+  /// How long available tasks waited until an attempt began.
   public internal(set) var waitTime = Times()
   /// How long handlers ran.
   public internal(set) var runTime = Times()
@@ -220,9 +220,9 @@ public struct QueueStatistics: Sendable, Hashable {
 }
 
 extension TaskQueue {
-  /// What the queue holds, and what it has done since it was made.
+  /// The tasks of the queue, and its work since it was made.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: any error of the store.
   public nonisolated var statistics: QueueStatistics {
     get async throws {
       try await core.opened.statistics

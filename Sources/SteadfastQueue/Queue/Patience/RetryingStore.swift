@@ -2,14 +2,14 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// A store that makes calls again whose errors are transient, in front of another store.
+/// A wrapper of a store that retries calls with transient errors.
 final class RetryingStore: StoreWrapper {
   let base: any Persistence
   let patience: StoreRetryPolicy
   /// New tasks that are being stored, and whether a claim has returned them already.
   ///
-  /// The answer to the first sending may be lost, and the task performed and removed before the
-  /// next one, which would then add it a second time.
+  /// If the answer to an insertion is lost, the task may be performed and removed before the retry,
+  /// which would then add it a second time.
   private let insertions = Mutex<[TaskID: Bool]>([:])
 
   init(_ base: any Persistence, _ patience: StoreRetryPolicy) {
@@ -23,7 +23,7 @@ final class RetryingStore: StoreWrapper {
     try await send(batch, durability).outcomes
   }
 
-  /// Stores a batch, and tells whether it was sent more than once.
+  /// Stores a batch, and returns whether it was sent more than once.
   func send(
     _ batch: [TaskChange],
     _ durability: Durability,
@@ -32,7 +32,7 @@ final class RetryingStore: StoreWrapper {
     let new = batch.compactMap(\.newTaskID)
     if !new.isEmpty { insertions.withLock { for id in new { $0[id] = false } } }
     defer { if !new.isEmpty { insertions.withLock { for id in new { $0[id] = nil } } } }
-    // A comparison with a value that the first sending has set would fail.
+    // On a retry, a comparison with a value that the first try has set would fail.
     let isRepeatable = !batch.contains(where: \.comparesValue)
     var retries = 0
     while true {
@@ -48,7 +48,7 @@ final class RetryingStore: StoreWrapper {
     }
   }
 
-  /// Sends a batch without the new tasks that a claim has returned, which are stored.
+  /// Sends a batch without the new tasks that a claim has returned: these are stored already.
   private func sendOnce(
     _ batch: [TaskChange],
     _ durability: Durability,
@@ -120,12 +120,12 @@ final class RetryingStore: StoreWrapper {
 extension Persistence {
   /// Whether an error of the store may be transient.
   ///
-  /// The stores in memory and in a file have no such errors, and are called without a detour.
+  /// The stores in memory and in a file have no such errors, and are called directly.
   var mayFailTransiently: Bool {
     switch self {
     case let store as any StoreWrapper: store.base.mayFailTransiently
     case let store as any UnsharedStore: store.hasTransientErrors
-    // It waits for nothing that could be gone.
+    // A store that applies changes at once depends on nothing that could be unavailable.
     default: !appliesAtOnce
     }
   }
@@ -135,22 +135,22 @@ extension TaskChange {
   fileprivate var comparesValue: Bool { if case .setValue = self { true } else { false } }
 }
 
-/// How a queue waits before it makes a call of its store again whose error is transient.
+/// Decides when a queue retries a call of its store, and waits before the retry.
 ///
-/// It waits as long as the error is transient, until the caller is cancelled or the queue is cut
-/// short. A claim, and a look at what the queue keeps, is not made again once the run is to end,
-/// and a store is not opened again once the queue is shut down.
+/// The queue retries as long as the error is transient, until the caller is cancelled or the queue
+/// is cut short. Claims and looks are not retried once the run is to end, and opening the store is
+/// not retried once the queue is shut down.
 final class StoreRetryPolicy: Sendable {
-  /// The kinds of calls that differ in when they are not made again.
+  /// The kinds of calls, which differ in when retries stop.
   ///
   /// A look is a call before or after a claim that the next run makes just as well, so nothing is
-  /// lost without it. The call of an attempt stores what the attempt has done, and is made in a
-  /// Swift task that is not cancelled along with the run.
+  /// lost without it. The call of an attempt stores the attempt's result, in a Swift task that is
+  /// not cancelled along with the run.
   enum Call { case open, claim, look, attempt, other }
 
-  /// What a queue is about to end.
+  /// What is about to end.
   struct Stop: Sendable {
-    /// The run: nothing more begins.
+    /// The run: nothing more starts.
     var isStopping = false
     /// The queue.
     var isShutDown = false
@@ -165,7 +165,7 @@ final class StoreRetryPolicy: Sendable {
     var generator: SplitMix64
   }
 
-  /// Whether the calls of the current Swift task are looks, unless they are of another kind.
+  /// Whether the calls of the current Swift task count as looks, unless they are of another kind.
   @TaskLocal static var isLooking = false
 
   private let time: QueueTime
@@ -175,7 +175,9 @@ final class StoreRetryPolicy: Sendable {
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
-  /// From 50 ms to 5 s, which is short beside a lease, with a jitter that keeps queues out of step.
+  /// From 50 ms to 5 s, which is short beside a lease.
+  ///
+  /// The jitter keeps queues from retrying in step.
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
@@ -192,32 +194,32 @@ final class StoreRetryPolicy: Sendable {
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
   }
 
-  /// How many calls were made again.
+  /// The number of retries.
   var retryCount: Int { state.withLock { $0.retryCount } }
 
   func beginRun() { state.withLock { $0.isRunCancelled = false } }
 
-  /// Notes that the run was cancelled, and ends the waits of its attempts.
+  /// Records that the run was cancelled, and ends the waits of its attempts.
   func runWasCancelled() {
     state.withLock { $0.isRunCancelled = true }
     stops.resumeAll(with: .success(()))
   }
 
-  /// Notes what is about to end, and ends the waits for which that matters.
+  /// Records what is about to end, and ends the waits that this affects.
   ///
-  /// Of several calls at the same time, the last one sees the latest.
+  /// Of several calls at the same time, the last one sees the latest state.
   func note(_ stop: () -> Stop) {
     state.withLock { $0.stop = stop() }
     stops.resumeAll(with: .success(()))
   }
 
-  /// Waits before a call is made again, if its error is transient.
+  /// Waits before the retry of a call, if its error is transient.
   ///
   /// - Parameters:
-  ///   - error: what the call has thrown.
-  ///   - retries: how often the call was made again already.
+  ///   - error: the error of the call.
+  ///   - retries: how often the call was retried already.
   ///   - call: the kind of the call.
-  /// - Returns: Whether to make the call again.
+  /// - Returns: Whether to retry the call.
   func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
     let call = call == .other && Self.isLooking ? .look : call
     guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
@@ -260,11 +262,11 @@ final class StoreRetryPolicy: Sendable {
   }
 }
 
-/// Whether a call waits until the store is back, and what must happen when one does.
+/// Tracks whether a call waits until the store is back, and notifies listeners when one starts to.
 ///
-/// A call may wait for another one, which lasts as long as the store is gone. If it is cancelled,
-/// it gives up then, and not before: while the store answers, it waits for moments only. So what a
-/// cancelled handler asks for in its last lines does not fail because of another call.
+/// A call may have to wait for another call, which lasts as long as the store is unavailable. If it
+/// is cancelled, it stops waiting only while the store is unavailable: otherwise the wait is short.
+/// So the last requests of a cancelled handler don't fail because of another call.
 final class StoreAvailability: Sendable {
   private let waitingCount = Atomic(0)
   private let listeners = Mutex<[@Sendable () -> Void]>([])
@@ -280,17 +282,17 @@ final class StoreAvailability: Sendable {
     waitingCount.subtract(1, ordering: .acquiringAndReleasing)
   }
 
-  /// Calls a body, from now on, whenever a call begins to wait for the store.
+  /// Calls the body, from now on, whenever a call starts to wait for the store.
   func listen(_ body: @escaping @Sendable () -> Void) { listeners.withLock { $0.append(body) } }
 }
 
 extension Waiters<Void> {
-  /// Waits until something is so.
+  /// Waits until a condition is true.
   ///
-  /// These waiters are resumed when that may have changed, and when the store is gone
-  /// (``StoreAvailability/listen(_:)``).
+  /// These waiters are resumed when the condition may have changed, and when the store becomes
+  /// unavailable (``StoreAvailability/listen(_:)``).
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
   func wait(until isSo: () -> Bool, orGone absence: StoreAvailability) async throws {
     func givesUp() -> Bool { Task.isCancelled && absence.isGone }
     while !isSo() {
@@ -305,12 +307,12 @@ extension Waiters<Void> {
 }
 
 extension TaskChange {
-  /// Returns whether a change that is stale was stored when it was sent before.
+  /// Returns whether a stale change was stored by an earlier try.
   ///
   /// - Parameters:
-  ///   - record: the task as the store has it now; `nil` if it is gone.
+  ///   - record: the task's current record in the store; `nil` if there is none.
   ///   - isAlone: whether no other queue can have changed the task since then.
-  /// - Returns: Whether the task is as the change leaves it.
+  /// - Returns: Whether the task is in the state that the change leaves.
   func wasStored(leaving record: TaskRecord?, isAlone: Bool) -> Bool {
     guard let record else {
       return switch self {
@@ -329,12 +331,12 @@ extension TaskChange {
       record.availableDate.isStored(as: date)
     case .suspend(_, let date, _, _):
       record.state == .suspended && record.availableDate.isStored(as: date)
-        // It woke at once, or has woken since.
+        // The task woke at once, or has woken since.
         || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
     case .park: record.state == .parked
     case .pause: record.state == .paused
     case .release, .resume: record.state == .waiting
-    // The rest is never stale, or is not if it is sent again.
+    // The other changes are never stale, or not when they are sent again.
     default: false
     }
   }

@@ -58,7 +58,8 @@ extension Claimer {
         conditions: conditions,
         leaseDuration: dispatch.leaseDuration
       )
-      // The store begins to count after this.
+      // Read the stopwatch before the store starts the lease, so that the lease never seems longer
+      // than it is.
       var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
       let claim =
         if let rateLimiting {
@@ -68,7 +69,7 @@ extension Claimer {
         }
       let end = request.leaseDuration.map { begin + $0 }
       if let date = claim.nextDate {
-        // If a store names a date that has come but hands out nothing, ask it again a second later.
+        // If a store returns a past date but no tasks, ask it again a second later.
         if date > now {
           dispatch.signals.timer.set(date)
         } else if claim.tasks.isEmpty {
@@ -90,7 +91,7 @@ extension Claimer {
       case .wait, .stop:
         if claim.tasks.isEmpty { await storage.looking { await upkeep.foundNothing() } }
       }
-      // A pause may keep the claimed tasks from being begun.
+      // A pause may prevent the claimed tasks from starting.
       let unbegun = dispatch.machine.withLock { $0.takeHeldBack() }
       guard !unbegun.isEmpty else { return step }
       await results.putBack(unbegun)
@@ -102,42 +103,42 @@ extension Claimer {
     return dispatch.nextStep(of: worker)
   }
 
-  /// How many tasks a claim may hand out although fewer workers are idle.
+  /// The number of tasks that a claim may return even if fewer workers are idle.
   var claimBatch: Int {
-    // A limit on starts is for tasks that begin at once. If the process ends, all that is claimed
-    // counts as interrupted, and the handlers of most of it were not called.
+    // With rate limits, claim only tasks that can start at once. If the process ends, every claimed
+    // task counts as interrupted, although most of their handlers were never called.
     rateLimiting == nil && judge.maxInterruptions.allows(retryCount: 2) ? store.claimBatch : 0
   }
 
-  /// Releases tasks that were claimed ahead and that no worker begins soon, until cancelled.
+  /// Releases prefetched tasks that no worker starts soon, until cancelled.
   func watchClaimsAhead() async {
     while !Task.isCancelled {
       await dispatch.signals.claimsAhead.wait()
       let claim = dispatch.machine.withLock { $0.claims.count }
-      // Cancellation ends the loop. What is left then is released when the workers have ended.
+      // Cancellation ends the loop. The remaining tasks are released after the workers have ended.
       try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
       await results.putBack(dispatch.machine.withLock { $0.takeOverdue(ofClaim: claim) })
-      // A pause may wait for the last of them to begin.
+      // A pause may be waiting for the last of these tasks to start.
       dispatch.signals.pauseProgress.resumeAll(with: .success(()))
     }
   }
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.
   ///
-  /// Otherwise, what was to come after a while would wait until the clock reaches its old date.
+  /// Otherwise, a delayed task would wait until the clock reaches the task's old date.
   private func rebase(to now: Date, isFirst: Bool) async throws {
     dispatch.machine.withLock { $0.dateWentBack(to: now) }
     let hasOneClock = store.hasOneClock
     rateLimiting?.withLimits { $0.rebase(to: now.microseconds, hasOneClock: hasOneClock) }
-    // Of several clocks, this one may be slow.
+    // If there are several clocks, this one may merely be slow.
     guard hasOneClock else { return }
-    // A store that was just opened has made no claim by the old date. Without tasks, it has nothing
+    // After the store is opened, no claim has used the old date yet, and an empty store has nothing
     // to rebase.
     do {
       if isFirst, try await !store.contains(TaskFilter()) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
-      // Schedules may have gone on by the old date. When a run begins, they are looked at anyway.
+      // Schedules may have advanced to the old date. The start of a run checks them anyway.
       if !isFirst { try await schedules.restoreSchedules() }
     } catch {
       // The next run asks the store once more.
@@ -151,8 +152,8 @@ extension Claimer {
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
-    // Only in an old file have names a NUL. Stores refuse to unpark such a name, and a queue must
-    // not stop for it.
+    // Only old files contain names with a NUL. Stores refuse to unpark such a name, which must not
+    // stop the queue.
     let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
       TaskChange.unpark(name: $0)
     }
@@ -173,29 +174,30 @@ extension Claimer {
 
 /// Claims within the queue's rate limits.
 ///
-/// Tasks are claimed first, as many as may begin by what is known. Then their starts are stored, by
-/// comparing and setting the values that hold them. Only when that is done do the attempts begin.
-/// If another process has changed a value, the present one is read, and tasks that it leaves no
-/// room for are released. If the process ends in between, starts were counted that never were.
+/// A claim first fetches as many tasks as the known limits allow. Then the queue stores their
+/// starts by comparing and setting the limits' values, and only then starts the attempts. If
+/// another process has changed a value, the queue reads the value again and releases the tasks that
+/// exceed the limit. If the process ends before the attempts start, the starts still count.
 extension Claimer {
-  /// How often the claims of one step may hand out nothing that may begin.
-  private static let mostVainClaims = 100
+  /// The maximum number of claims in one step that yield no task to start.
+  private static let maxEmptyClaims = 100
 
-  /// Claims tasks that may begin now, and notes when they were claimed or extended, by the queue's
-  /// stopwatch.
+  /// Claims tasks that may start now.
+  ///
+  /// Sets `begin` to the stopwatch's time when they were last claimed or extended.
   func claim(
     _ request: ClaimRequest,
     within limiting: RateLimiting,
     since begin: inout Duration
   ) async throws -> Claim {
-    for _ in 0..<Self.mostVainClaims {
+    for _ in 0..<Self.maxEmptyClaims {
       try await readLimits(limiting)
       let now = self.now.microseconds
       let (limited, usedUpLimits) = limiting.withLimits {
         ($0.within(request, at: now), $0.usedUpLimits(at: now))
       }
-      tell(usedUpLimits, limiting)
-      // Nothing may begin before the date for which the timer is set now.
+      report(usedUpLimits, limiting)
+      // No task may start before the date that the timer is set for.
       guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
       begin = time.stopwatch()
       var claim = try await store.claim(limited)
@@ -208,19 +210,19 @@ extension Claimer {
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         dispatch.fail(error, to: "count the starts of tasks", losing: true)
-        // They are released when the run ends.
+        // The run releases these tasks when it ends.
         dispatch.machine.withLock { $0.hold(tasks) }
         throw error
       }
       if !claim.tasks.isEmpty { return claim }
       if dispatch.machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
     }
-    // There may be tasks behind those that were put off.
+    // More tasks may follow the postponed ones.
     dispatch.lookForWork()
     return Claim(tasks: [], nextDate: nil)
   }
 
-  /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
+  /// Returns the occurrences that later ones replace: they get no attempt, so no start counts.
   private func replacedOccurrences(
     among tasks: [ClaimedTask]
   ) async throws -> Set<TaskID> {
@@ -231,7 +233,8 @@ extension Claimer {
     return replaced
   }
 
-  /// Reads what other calls of this queue, or another queue before it, have stored.
+  /// Reads the stored values of limits that are not known yet, as another call or an earlier queue
+  /// left them.
   private func readLimits(_ limiting: RateLimiting) async throws {
     for name in limiting.withLimits({ $0.missingValues }) {
       try await storage.looking { try await readLimit(name, limiting) }
@@ -247,11 +250,11 @@ extension Claimer {
     }
   }
 
-  /// Stores the starts of the tasks that may begin, and gives the others back.
+  /// Stores the starts of the tasks that may start, and releases or postpones the others.
   ///
-  /// It notes when it has extended the claims.
+  /// If it extends the claims, it updates `begin`.
   ///
-  /// - Returns: The tasks that may begin.
+  /// - Returns: The tasks to start.
   private func admit(
     _ tasks: [ClaimedTask],
     _ limiting: RateLimiting,
@@ -266,7 +269,7 @@ extension Claimer {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
-        // While the store was gone, nothing has extended these claims.
+        // While the store was unavailable, nothing extended these claims.
         let time = time.stopwatch()
         let isLate = dispatch.leaseDuration.map { time - begin >= $0 / 3 } ?? false
         do {
@@ -277,14 +280,15 @@ extension Claimer {
             extending: isLate,
             limiting
           ) {
-            // Those that were released, and others behind them, begin when there is room.
-            tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
+            // The released tasks, and others behind them, start when the limits have capacity
+            // again.
+            report(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
             if isLate { begin = time }
             return begun
           }
         } catch {
-          // All of it may be stored. If so, the starts count, although the tasks have not begun,
-          // and those that were denied are not claimed any more: they must not begin.
+          // The changes may have been stored. If so, the starts count although no task has started,
+          // and the denied tasks are no longer claimed, so they must not start.
           denied = admission.denials
           try await storage.waitToRepeat(after: error, &retries)
         }
@@ -293,12 +297,13 @@ extension Claimer {
     }
   }
 
-  /// Stores what was decided.
+  /// Stores a decision about claimed tasks.
   ///
-  /// If it extends the claims of the tasks that may begin, those whose claims have run out don't.
+  /// If `isLate`, it also extends the claims of the admitted tasks. A task whose claim has expired
+  /// does not start.
   ///
-  /// - Returns: The tasks that begin; `nil` if nothing is stored, because another process has
-  ///   changed a value.
+  /// - Returns: The tasks to start; `nil` if nothing was stored, because another process changed a
+  ///   value.
   private func store(
     _ admission: RateLimits.Admission,
     decidedAt now: Int64,
@@ -335,11 +340,11 @@ extension Claimer {
     return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
   }
 
-  /// Sets the timer for limits that are used up, and tells observers of them.
+  /// Sets the timer for limits that are used up, and reports new ones to observers.
   ///
-  /// They are those at the date for which it was decided what may begin: one that has room again
-  /// since is looked at once more at once.
-  private func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+  /// The limits were used up at the date of the decision. If one has capacity again by now, the
+  /// timer fires at once.
+  private func report(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
     guard !usedUpLimits.isEmpty else { return }
     for limit in usedUpLimits { dispatch.signals.timer.set(Date(microseconds: limit.until)) }
     let new = limiting.notTold(usedUpLimits)
@@ -355,7 +360,7 @@ extension Claimer {
     }
   }
 
-  /// Pauses the limits of a task whose attempt says that it has met one.
+  /// Pauses the rate limits of a task whose attempt reported that it hit one.
   func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
     guard let rateLimiting, case .threw(let error) = end,
       let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
@@ -378,31 +383,34 @@ extension Claimer {
 }
 
 extension WorkMachine {
-  /// Takes claimed tasks that may not begin, because the run is about to end.
+  /// Adds claimed tasks that must not start, because the run is about to end.
   mutating func hold(_ tasks: [ClaimedTask]) {
     concurrencyLimits.enter(tasks)
     ready = tasks.reversed() + ready
   }
 }
 
-/// The rate limits of a queue, and until when it was told last that each of them is used up.
+/// The rate limits of a queue, and the dates, last reported to observers, until which they are used
+/// up.
 final class RateLimiting: Sendable {
-  /// How far the clocks of processes on one store may be apart, in microseconds: five minutes.
+  /// The maximum difference, in microseconds, between the clocks of processes that share a store:
+  /// five minutes.
   ///
-  /// If they have one clock, dates that are later by more than a second tell that it was set back.
+  /// If the processes share one clock, a date that is more than a second ahead shows that the clock
+  /// was set back.
   private static func tolerance(hasOneClock: Bool) -> Int64 {
     hasOneClock ? 1_000_000 : 300_000_000
   }
 
-  /// What observers know of limits that are used up.
-  private struct Told: Sendable {
-    /// Until when each of the scopes is, in microseconds since 1970.
+  /// The used-up limits that were reported to observers.
+  private struct Reported: Sendable {
+    /// The date until which each scope is used up, in microseconds since 1970.
     var dates: [Int: Int64] = [:]
     var count = 0
   }
 
   private let state: Mutex<RateLimits>
-  private let told = Mutex(Told())
+  private let reported = Mutex(Reported())
 
   /// Returns `nil` if there are no limits.
   init?(_ limits: [RateLimit], hasOneClock: Bool) {
@@ -414,38 +422,38 @@ final class RateLimiting: Sendable {
     state.withLock { body(&$0) }
   }
 
-  /// How often a limit was used up.
-  var usedUpCount: Int { told.withLock { $0.count } }
+  /// The number of times that a limit was used up.
+  var usedUpCount: Int { reported.withLock { $0.count } }
 
-  /// Returns those of the limits about which this was not called before.
+  /// Returns the limits that were not passed to an earlier call with the same date.
   func notTold(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
     guard !usedUpLimits.isEmpty else { return [] }
-    return told.withLock { told in
+    return reported.withLock { reported in
       let new = usedUpLimits.filter { limit in
-        told.dates.updateValue(limit.until, forKey: limit.scope) != limit.until
+        reported.dates.updateValue(limit.until, forKey: limit.scope) != limit.until
       }
-      told.count += new.count
+      reported.count += new.count
       return new
     }
   }
 }
 
 extension Date {
-  /// The date in microseconds since 1970, in which rate limits count.
+  /// The date in microseconds since 1970, the unit of rate limits.
   var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
 
-  /// The date of a number of microseconds since 1970, as it reads after it was stored.
+  /// Creates a date from microseconds since 1970, with the precision of stored dates.
   init(microseconds: Int64) {
     self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
   }
 }
 
-/// What a queue does on a store that others use at the same time.
+/// Sharing a store with other queues.
 extension Claimer {
-  /// Extends leases until the body has returned.
+  /// Extends leases until the body returns.
   ///
-  /// It does so in a cancelled run, too: the run's handlers may take long to end, and no other
-  /// queue may take over their tasks before that.
+  /// It continues in a cancelled run: the handlers may take long to end, and no other queue may
+  /// take over their tasks before that.
   func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
     let executor = time.deadlineExecutor ?? RealWork.taskExecutor
     let extending = Task(executorPreference: executor) {
@@ -470,12 +478,13 @@ extension Claimer {
     }
   }
 
-  /// Extends the leases that the queue holds at this moment.
+  /// Extends the queue's current leases.
   ///
-  /// After a transient error, it extends those that the queue holds by then: while one task is
-  /// locked, all calls that extend its lease may fail, and leases of later claims must not run out.
+  /// After a transient error, it extends the leases that are current by then. While one task is
+  /// locked, every call that extends its lease may fail, but leases of later claims must not
+  /// expire.
   func extendPresentLeases(for duration: Duration) async throws {
-    // What could not be extended in time has run out, so the first try counts.
+    // Measure from the first try: a lease that was not extended in time has expired.
     let start = time.stopwatch()
     var retries = 0
     while true {
@@ -483,7 +492,8 @@ extension Claimer {
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
         let results = try await extensions.isEmpty ? [] : storage.persistOnce(extensions, .relaxed)
-        // An end of a task whose lease ran out is in doubt until it is stored: whose end is it?
+        // If a lease expired, the outcome of its task is uncertain until stored: another queue may
+        // have ended the task.
         if !results.contains(.stale) || !dispatch.leasesMayHaveRunOut(by: start) {
           dispatch.machine.withLock { $0.leasesExtended = start }
         }
@@ -495,10 +505,10 @@ extension Claimer {
     }
   }
 
-  /// Extends the leases of this process that may have run out, before a claim.
+  /// Before a claim, extends this process's leases that may have expired.
   ///
-  /// The process may have been stopped, with the whole machine for example. A claim would take its
-  /// tasks back from it, and count that as an interruption, while their handlers go on.
+  /// The process may have been suspended, for example with the whole machine. Then a claim would
+  /// take its tasks away and count an interruption, while their handlers still run.
   func extendLateLeases() async throws {
     guard let leaseDuration = dispatch.leaseDuration else { return }
     let others = storage.group?.otherQueues.map(\.claimer) ?? []
@@ -507,7 +517,7 @@ extension Claimer {
     }
   }
 
-  /// Looks at regular intervals for tasks that other queues have added, until cancelled.
+  /// Looks for tasks of other queues at regular intervals, until cancelled.
   func lookForOthersTasks(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
@@ -516,9 +526,9 @@ extension Claimer {
     }
   }
 
-  /// Looks for the tasks of others when the store hints at them, until cancelled.
+  /// Looks for new tasks whenever the store hints at some, until cancelled.
   ///
-  /// In a store that is not shared, no queue has added them, but a statement of another program
+  /// In a store that is not shared, no other queue adds tasks, but another program may
   /// (``insertStatement(for:uniqueKey:options:)``).
   func follow(_ hints: AsyncStream<Void>) async {
     for await _ in hints {
@@ -526,16 +536,16 @@ extension Claimer {
     }
   }
 
-  /// Looks for what other queues on the store have changed.
+  /// Checks the store for changes by other queues.
   private func lookAtStore() async {
-    // First, so that nothing begins that another queue has paused.
+    // Do this first, so that no task starts that another queue has paused.
     await gate.followStoredPause()
     dispatch.lookForWork()
     await results.tellOfOthersTasks()
     do {
       try await schedules.restoreSchedulesEachHour()
     } catch {
-      dispatch.fail(error, to: "look after its schedules")
+      dispatch.fail(error, to: "update its schedules")
     }
   }
 }

@@ -2,14 +2,14 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// What a queue performs, and what it does next.
+/// Decides what a queue performs next.
 ///
-/// It owns the machine that decides, and wakes the workers and the callers that wait for its steps.
+/// It owns the state machine, and wakes the workers and the callers that wait for its steps.
 final class Dispatcher: Sendable {
   let name: String
   let time: QueueTime
   let storage: QueueStore
-  /// What runs, what it holds, and what each worker does next.
+  /// The state of the run, which decides each worker's next step.
   let machine: Mutex<WorkMachine>
   /// Swift tasks suspended until the queue takes a step.
   let signals: Signals
@@ -42,7 +42,7 @@ final class Dispatcher: Sendable {
 extension Dispatcher {
   /// Applies an event to the machine, and returns what the worker does next.
   ///
-  /// The event returns whether there is a next step at once. If not, the worker waits.
+  /// If the event returns `false`, there is no next step yet, and the worker waits.
   func nextStep(
     of worker: Int,
     wasWoken: Bool = false,
@@ -62,7 +62,7 @@ extension Dispatcher {
 
   /// Ends the worker's attempt.
   ///
-  /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
+  /// - Returns: The command for the task, if any, and whether the attempt was to be cut short.
   func endAttempt(
     of worker: Int,
     after duration: Duration? = nil
@@ -77,7 +77,7 @@ extension Dispatcher {
   }
 }
 
-/// What makes workers look for tasks, and what stops them.
+/// Waking and stopping workers.
 extension Dispatcher {
   /// Makes a worker look for tasks when a task becomes available.
   ///
@@ -90,7 +90,7 @@ extension Dispatcher {
 
   /// Makes a worker look for available tasks.
   func lookForWork() {
-    // A run that is not a pass looks until it is stopped, and need not be notified.
+    // Only a pass must be notified: any other run looks for tasks until it is stopped.
     if signals.isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
@@ -99,11 +99,11 @@ extension Dispatcher {
 
   /// Stops the run, because the store has failed.
   ///
-  /// A run that is to end anyway does without a store that is gone for a while, unless something is
-  /// lost by that.
+  /// A run that is about to end ignores a store that is temporarily unavailable, unless that loses
+  /// something (`losing`).
   func fail(_ error: any Error, to operation: String, losing: Bool = false) {
     if !losing {
-      // It did not wait for another call while the store is gone.
+      // The wait for an unavailable store was cancelled.
       if error is CancellationError, Task.isCancelled { return }
       if error.isTransientFailure, Task.isCancelled || machine.withLock({ $0.isStopping }) {
         return
@@ -112,21 +112,21 @@ extension Dispatcher {
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). The queue has dropped nothing that was acknowledged. Do what the store's error "
-        + "says, and run the queue again when the fault is gone",
+        + "\(error). Nothing that was acknowledged is lost. Follow the advice of the store's error, "
+        + "and run the queue again when the fault is fixed",
       underlying: error
     )
     machine.withLock { $0.fail(error) }
     stopMayHaveCome()
   }
 
-  /// Wakes whatever waits for something that may not come any more.
+  /// Wakes every wait that a stop may have made pointless.
   func stopMayHaveCome() {
     tellPatience()
     signals.stopMayHaveCome()
   }
 
-  /// Tells the code that waits for the store what is about to end.
+  /// Informs the code that waits for the store about a stop.
   func tellPatience() {
     guard let patience = storage.patientStore?.patience else { return }
     patience.note {
@@ -148,7 +148,7 @@ extension Dispatcher {
     for interrupt in signals.interrupts { interrupt.signal() }
   }
 
-  /// Whether no task will be performed any more.
+  /// Whether the queue performs no more tasks.
   var hasEnded: Bool { machine.withLock { $0.hasEnded } }
 }
 
@@ -159,7 +159,7 @@ extension Dispatcher {
     store.sharing.map { min($0.leaseDuration, .longestStorable) }
   }
 
-  /// Whether a claim of this queue may have run out, because it could not be extended.
+  /// Whether a claim of this queue may have expired, because it could not be extended.
   var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
 
   func leasesMayHaveRunOut(by now: Duration) -> Bool {
@@ -172,7 +172,7 @@ extension Dispatcher {
   /// The attempt in this queue is cut short, and its end is not stored.
   func lost(_ lease: Lease) {
     let worker = machine.withLock { $0.lose(lease) }
-    // There may be nothing left that a pause waits for.
+    // A pause may have waited for this task only.
     signals.pauseProgress.resumeAll(with: .success(()))
     if let worker { signals.interrupts[worker].signal() }
   }
@@ -205,7 +205,7 @@ struct WorkerMark: Sendable {
 }
 
 extension Dispatcher {
-  /// The task of this queue whose handler is the caller, or has called or started the caller.
+  /// The task of this queue whose handler made this call, directly or through code that it started.
   ///
   /// Such a caller would wait forever for the end of its own task, or for the end of the run.
   var callingTask: TaskID? {

@@ -17,8 +17,8 @@ extension QueueCore {
     let record = task.record
     var context = TaskContext(task, self, worker, number, memory)
     guard let handler = handlers[record.name] else {
-      // The store has handed out a task that it was not asked for.
-      dispatch.fail(UnaskedTask(name: record.name), to: "hand out tasks")
+      // The store returned a task that the claim did not ask for.
+      dispatch.fail(UnrequestedTask(name: record.name), to: "hand out tasks")
       return await leaveOut(task, worker, .release(task.lease))
     }
     let begin = now
@@ -61,9 +61,9 @@ extension QueueCore {
     return isCutShort
   }
 
-  /// Decides about a task that was interrupted.
+  /// Decides whether to attempt a task that was interrupted.
   private func ruling(on record: TaskRecord) -> Suspects.Ruling {
-    // A process that makes a pass may end after it, and would never abandon the task.
+    // A process that makes only a pass may end before its probation, and never abandon the task.
     let isProven = dispatch.machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
     return services.suspects.ruling(
       on: record,
@@ -82,7 +82,7 @@ extension QueueCore {
     if let ending = memory?.ending {
       return judge.verdict(on: record, after: ending, directive: directive, at: moment)
     }
-    // Most attempts succeed. Then there is no random number to draw, and no date to read.
+    // Most attempts succeed. A success needs no random number and no date.
     if case .returned = end { return .succeed }
     var generator = generators.makeGenerator()
     return judge.verdict(
@@ -101,9 +101,9 @@ extension QueueCore {
     try? await context.writeCheckpoint(.relaxed, isDue: true)
   }
 
-  /// Settles a task that was claimed, and is not attempted.
+  /// Settles a claimed task without an attempt.
   ///
-  /// What was asked of the task in the meantime is done instead of a release.
+  /// If there is a command for the task, carries it out instead of a release.
   ///
   /// - Returns: Whether the attempt was to be cut short.
   private func leaveOut(
@@ -123,8 +123,8 @@ extension QueueCore {
   private var moment: AttemptJudge.Moment {
     let now = self.now
     let cutoff = dispatch.machine.withLock { machine in
-      // No claim may have noticed yet that the clock was set back. A date after the old cutoff
-      // would be late by that much.
+      // Perhaps no claim has noticed yet that the clock was set back. A date after the old cutoff
+      // would be late by the same amount.
       machine.dateWentBack(to: now)
       return machine.cutoff
     }
@@ -162,7 +162,7 @@ extension QueueCore {
     return end ?? .cancelled
   }
 
-  /// Asks the handler's hooks, and passes on the settlement of the task.
+  /// Calls the handler's hooks, and settles the task.
   @inline(__always)
   private func settle(
     _ task: ClaimedTask,
@@ -216,7 +216,7 @@ extension QueueCore {
     }
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
-    // A past date would put the task ahead of the tasks that wait.
+    // A past date would put the task ahead of waiting tasks.
     chosen = moment.notBeforeCutoff(max(chosen.storable, now))
     // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }
@@ -237,8 +237,8 @@ extension QueueCore {
   }
 }
 
-/// The error for a store that hands out a task whose name it was not asked for.
-private struct UnaskedTask: Error, CustomStringConvertible {
+/// The error for a store that returns a task whose name the claim did not ask for.
+private struct UnrequestedTask: Error, CustomStringConvertible {
   let name: String
-  var description: String { "it handed out a task named '\(name)', which it was not asked for" }
+  var description: String { "it returned a task named '\(name)', which the claim did not ask for" }
 }

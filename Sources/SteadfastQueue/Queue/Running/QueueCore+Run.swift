@@ -16,7 +16,7 @@ extension QueueCore {
     _ mode: WorkMachine.Mode,
     within budget: RunBudget? = nil
   ) async throws -> Int {
-    // A run with limited time has opened the store within that time.
+    // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
       try await opening { try await store.open() }
@@ -72,28 +72,28 @@ extension QueueCore {
     }
   }
 
-  /// Performs the body, which opens the store for a run.
+  /// Opens the store for a run, by calling the body.
   ///
-  /// - Returns: What the body returns; `nil` if the queue was shut down, and the store not opened.
+  /// - Returns: The body's result; `nil` if the queue was shut down, and the store not opened.
   func opening<Result>(_ body: () async throws -> Result?) async throws -> Result? {
     do {
       return try await body()
     } catch {
-      // Nothing is performed any more, so the store is not needed.
+      // A queue that was shut down performs nothing, so it doesn't need the store.
       if dispatch.machine.withLock({ $0.isShutDown }) { return nil }
       if error.isTransientFailure { try Task.checkCancellation() }
       throw error
     }
   }
 
-  /// Performs the body, which is all of a run, and cuts it short when the time to shut down is up,
-  /// or the time of the run, if it is limited.
+  /// Performs a whole run, and cuts it short when the time limit of a shutdown, or the run's
+  /// budget, is up.
   private func keepingToLimits(
     _ budget: RunBudget?,
     _ body: () async -> Void
   ) async {
     await withDiscardingTaskGroup { group in
-      // A child to whom no executor is given, instead, does not even have its parent's.
+      // A child that is given a `nil` executor directly would lose its parent's executor, too.
       await withTaskExecutorPreference(time.deadlineExecutor) {
         group.addTask { await self.keepToShutDownLimit() }
         if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
@@ -103,17 +103,17 @@ extension QueueCore {
     }
   }
 
-  /// Stores what a failed run left over, and looks after what the queue keeps.
+  /// Stores the results that a failed run left over, and maintains the stored tasks.
   private func beginRun() async {
     upkeep.state.withLock { $0.conditions.beginRun() }
     await results.settleAll()
-    await storage.looking { await lookAfterTasks() }
+    await storage.looking { await maintainTasks() }
   }
 
-  /// Follows the stored pause, prunes ended tasks, puts missing occurrences back, and reports tasks
+  /// Follows the stored pause, prunes ended tasks, restores missing occurrences, and reports tasks
   /// without a handler.
-  private func lookAfterTasks() async {
-    // Another queue may have changed it since this one has last looked.
+  private func maintainTasks() async {
+    // Another queue may have changed the pause since this queue last read it.
     await gate.followStoredPause()
     do {
       for change in upkeep.state.withLock({ $0.pruning.changes(now: now) }) {
@@ -128,7 +128,7 @@ extension QueueCore {
       if dispatch.isToEnd { return }
       try await upkeep.tellUnhandledAtBeginning()
     } catch {
-      dispatch.fail(error, to: "look after the tasks it keeps")
+      dispatch.fail(error, to: "maintain its tasks")
     }
   }
 
@@ -178,8 +178,8 @@ extension QueueCore {
 extension QueueCore {
   /// Runs a worker until there is nothing left to do.
   ///
-  /// A Swift task that was cancelled stays cancelled. So a child whose attempt is cut short ends
-  /// with the attempt, and another child takes its place.
+  /// A Swift task that was cancelled stays cancelled. So when an attempt is cut short, its child
+  /// task ends with it, and a new child task replaces it.
   private func work(_ worker: Int) async {
     let memory = WorkerMemory()
     var goesOn = true
@@ -218,7 +218,7 @@ extension QueueCore {
     }
   }
 
-  /// Notifies the callers that wait for it that the worker's attempt is cut short.
+  /// Notifies waiting callers that the worker's attempt was cut short.
   private func wasInterrupted(_ worker: Int) {
     dispatch.machine.withLock { $0.wasInterrupted(worker) }
     dispatch.signals.interruption.resumeAll(with: .success(()))
@@ -247,7 +247,7 @@ extension QueueCore {
         await observers.catchUp(withClaimed: task.record)
         if await perform(task, worker, number, memory) { return .interrupted }
         attempts += 1
-        // A store in memory and a handler may never suspend; others need the thread, too.
+        // With a store in memory, the loop may never suspend, but others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
@@ -260,9 +260,9 @@ extension QueueCore {
   }
 }
 
-/// Runs that have a limited time, as a process has that the system has woken for a while.
+/// Runs with a budget, for a process that the system wakes for a short time only.
 extension QueueCore {
-  /// Performs the tasks that are available now and can be expected to end in time.
+  /// Performs the available tasks that are expected to end in time.
   func run(within budget: Duration) async throws -> Int {
     let deadline = time.deadline(after: budget)
     try checkCanRun()
@@ -278,7 +278,7 @@ extension QueueCore {
     )
   }
 
-  /// Opens the store, and reads how long attempts took; `nil` if the time is up before that.
+  /// Opens the store, and reads how long attempts took; returns `nil` if the time is up first.
   private func runTimes(until deadline: Duration) async throws -> RunTimes? {
     do {
       return try await withTimeout(deadline - time.stopwatch(), clock: time.clock) {
@@ -293,7 +293,7 @@ extension QueueCore {
   /// Ends the run when its time is up.
   func keepToBudget(_ deadline: Duration) async {
     let left = deadline - time.stopwatch()
-    // If this is cancelled, the run has ended before.
+    // Cancellation means that the run has ended first.
     try? await time.wait(for: max(left, .nanoseconds(1)))
     guard !Task.isCancelled else { return }
     dispatch.machine.withLock { $0.endPass() }
@@ -301,7 +301,7 @@ extension QueueCore {
     for interrupt in dispatch.signals.interrupts { interrupt.signal() }
   }
 
-  /// Stores what a run with limited time has learned about how long attempts take.
+  /// Stores how long attempts took in a run with a budget.
   func keepRunTimes() async {
     guard let budget = upkeep.state.withLock({ $0.budget.take() }) else { return }
     do {
@@ -317,12 +317,12 @@ extension QueueCore {
         return try times.bytes()
       }
     } catch {
-      dispatch.fail(error, to: "keep how long attempts took")
+      dispatch.fail(error, to: "store how long attempts took")
     }
   }
 }
 
-/// How a queue ends.
+/// Ending a queue.
 extension QueueCore {
   func shutDown(within limit: Duration?) async {
     beginShutDown(within: limit)
@@ -332,13 +332,13 @@ extension QueueCore {
         dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
       }
     } catch {
-      // The waiting is cancelled.
+      // The wait was cancelled.
       if limit != nil { dispatch.cutShort() }
     }
   }
 
   func beginShutDown(within limit: Duration? = nil) {
-    // A longer limit makes no difference.
+    // A limit of more than 2³² seconds makes no difference.
     if let limit {
       dispatch.signals.shutDownLimit.set(
         time.stopwatch() + min(max(limit, .zero), .seconds(Int64(1) << 32))
@@ -369,57 +369,56 @@ extension QueueCore {
 
   /// Ends the queue: fails waiting callers, ends the events, and drops the handlers.
   ///
-  /// It is called when nothing is performed any more.
+  /// Called once the queue performs nothing more.
   func end() {
-    // A handler may hold its queue, which would then never be freed.
+    // A handler may reference its queue, a cycle that would keep the queue alive forever.
     handlers.close()
     failWaiters()
     observers.events.end()
   }
 
-  /// Fails waiting callers, if it is known what becomes of the tasks.
+  /// Fails waiting callers, once the fate of their tasks is known.
   private func failWaiters() {
     guard let error = dispatch.machine.withLock({ $0.reasonToFailWaiters }) else { return }
     observers.outcomes.failWaiters(error)
     dispatch.signals.idleWatch.step()
   }
 
-  /// Performs the body, which destroys queues, and tells waiting callers then what has become of
-  /// their tasks.
+  /// Destroys queues by calling the body, and then fails waiting callers with the matching error.
   static func destroying(
     _ queues: [QueueCore],
     _ body: () async throws -> Void
   ) async throws {
-    func tell(_ destruction: WorkMachine.Destruction) {
+    func mark(_ destruction: WorkMachine.Destruction) {
       for queue in queues {
-        // A later call can't bring the tasks back.
+        // A later call can't restore the tasks.
         queue.dispatch.machine.withLock {
           if $0.destruction != .done { $0.destruction = destruction }
         }
         queue.failWaiters()
       }
     }
-    tell(.underWay)
+    mark(.underWay)
     do {
       try await body()
     } catch {
-      tell(.none)
+      mark(.none)
       throw error
     }
-    tell(.done)
+    mark(.done)
   }
 
-  /// Refuses a call of a handler, which would wait for itself.
+  /// Throws if a handler makes the call, because it would wait for itself.
   func checkCanBeDestroyed() throws(TaskQueueError) {
     guard let task = dispatch.callingTask else { return }
     throw TaskQueueError(
       .waitsForItself,
-      "the handler of the task \(task) has called destroy() of its queue '\(name)', or of its group, "
-        + "which waits until the handlers have ended; call it when run() has returned"
+      "the handler of the task \(task) called destroy() on its queue '\(name)' or the queue's group, "
+        + "which waits for all handlers to end; call it after run() has returned"
     )
   }
 
-  /// Waits until a queue that is shut down uses its store no more.
+  /// Waits until a queue that was shut down no longer uses its store.
   func waitToBeDestroyed() async throws {
     try await dispatch.signals.runEnd.wait {
       dispatch.machine.withLock { $0.mode == nil } ? .success(()) : nil
@@ -439,13 +438,13 @@ extension QueueCore {
     }
   }
 
-  /// Refuses a call of a handler, which would wait for itself.
+  /// Throws if a handler makes the call, because it would wait for itself.
   func checkCanWaitUntilIdle() throws(TaskQueueError) {
     guard let task = dispatch.callingTask else { return }
     throw TaskQueueError(
       .waitsForItself,
-      "the handler of the task \(task) waits until its queue '\(name)' is idle, which it is when "
-        + "the handler has ended"
+      "the handler of the task \(task) waits for its own queue '\(name)' to become idle, but the "
+        + "queue is not idle before the handler ends"
     )
   }
 
@@ -468,7 +467,7 @@ extension QueueCore {
     case .ended(let error), .failed(let error): throw error
     case .unknown: break
     }
-    // A worker claims now; if the queue does not run, a worker of the next run does.
+    // A worker claims now, or in the next run if the queue does not run.
     dispatch.signals.workers.signal()
     try await dispatch.signals.idleWatch.wait {
       dispatch.machine.withLock { machine in
@@ -484,16 +483,16 @@ extension QueueCore {
   private var whyNotIdle: String {
     let performing = dispatch.machine.withLock { $0.performing }
     return performing > 0
-      ? "that the queue '\(name)' is idle, which performs tasks whose handlers have not ended"
-      : "that the queue '\(name)' is idle, which does not run"
+      ? "the queue '\(name)' to become idle; it performs tasks whose handlers have not ended"
+      : "the queue '\(name)' to become idle; it does not run"
   }
 }
 
-/// Describes to a test what it waits for, when the wait may never end.
+/// Descriptions, for tests, of waits that may never end.
 extension QueueCore {
   /// Describes the task whose outcome is awaited, and what keeps it from ending.
   func whyIsAwaited(_ id: TaskID, _ clock: any WallClock) async -> String {
-    // Only a store in memory answers regardless of what else waits.
+    // Only a store in memory answers even while everything else waits.
     let isInMemory = store is InMemoryStore
     let record = isInMemory ? try? await storage.record(of: id) : nil
     let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"
@@ -525,11 +524,11 @@ extension QueueCore {
       }
     }
     if isPerformed {
-      return ", whose handler has not ended: it waits for itself, or for what never comes"
+      return ", whose handler has not ended: it waits for itself, or for an event that never comes"
     }
     guard performing >= configuration.workerCount else { return "" }
     return """
-      , which can't begin: the queue performs \(performing), as many as it may \
+      , which can't start: the queue performs \(performing), the maximum \
       (maxConcurrentTasks), and one of them may be waiting for it
       """
   }
@@ -557,7 +556,7 @@ extension QueueCore {
 }
 
 extension WorkMachine {
-  /// How the queue is paused, and how that ends; `nil` if it is not paused.
+  /// Describes how the queue is paused, and how to resume it; `nil` if it is not paused.
   fileprivate var pause: String? {
     guard isPaused else { return nil }
     return isPausedByStore

@@ -4,16 +4,16 @@ import SystemFoundation
 
 /// The store of a queue, and the layers that the queue may have put in front of it.
 struct QueueStore: Sendable {
-  /// What takes the queue's calls.
+  /// The outermost layer, which the queue calls.
   let front: any Persistence
   /// The queue's part of the store, if the queue belongs to a group.
   let group: GroupStore?
-  /// What makes calls again, if the store's errors may be transient.
+  /// The layer that retries calls; `nil` if the store's errors are never transient.
   let patientStore: RetryingStore?
   /// The error if the queue's name, its configuration or the store's sharing is invalid.
   private let validity: Result<Void, TaskQueueError>
 
-  /// Takes the store that the application has given.
+  /// Wraps the application's store.
   init(
     _ persistence: some Persistence,
     ofQueue name: String,
@@ -33,16 +33,15 @@ struct QueueStore: Sendable {
     front = patientStore ?? persistence
   }
 
-  /// Throws what keeps the queue from opening its store.
+  /// Throws if an invalid argument prevents the queue from opening its store.
   func checkCanOpen() throws(TaskQueueError) { try validity.get() }
 }
 
-/// How a queue has its store apply changes.
+/// Applying changes.
 extension QueueStore {
-  /// How often a store may refuse what the queue asks again before that counts as a fault of the
-  /// store.
+  /// The maximum number of refusals of the same request before the store counts as faulty.
   ///
-  /// It may do so while another caller changes the same task, key or value.
+  /// A store may refuse a request while another caller changes the same task, key or value.
   static let mostRefusals = 1_000
 
   /// Has the store apply changes, and checks that there is a result for each of them.
@@ -56,7 +55,7 @@ extension QueueStore {
     )
   }
 
-  /// Does what ``persist(_:_:)`` does, and makes no second call after a transient error.
+  /// Applies changes as ``persist(_:_:)`` does, but does not retry after a transient error.
   func persistOnce(
     _ changes: [TaskChange],
     _ durability: Durability
@@ -68,11 +67,11 @@ extension QueueStore {
     )
   }
 
-  /// Does what ``persist(_:_:)`` does for changes that an attempt makes, and waits for a store that
-  /// is gone for a while even if the attempt is cancelled.
+  /// Applies the changes of an attempt as ``persist(_:_:)`` does, and waits for an unavailable
+  /// store even if the attempt is cancelled.
   ///
-  /// What the attempt has done is not to be done again. It does not wait when the run is cancelled,
-  /// or cut short.
+  /// The attempt's work must not be repeated. The call does not wait if the run is cancelled or cut
+  /// short.
   func persistInAttempt(
     _ changes: [TaskChange],
     _ durability: Durability
@@ -90,8 +89,8 @@ extension QueueStore {
     }
   }
 
-  /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
-  /// once.
+  /// Applies changes as ``persist(_:_:)`` does, and returns whether they were sent to the store
+  /// more than once.
   func send(
     _ changes: [TaskChange]
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
@@ -102,7 +101,7 @@ extension QueueStore {
     return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
   }
 
-  /// Waits before something is done once more that has failed with a transient error.
+  /// Waits before retrying an operation that failed with a transient error.
   ///
   /// - Throws: The error, if it is not transient, or there is no time to wait.
   func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
@@ -112,7 +111,8 @@ extension QueueStore {
     retries += 1
   }
 
-  /// Performs the body, whose calls of the store are looks, which the queue can do without.
+  /// Performs the body, and marks its calls of the store as optional: the queue can do without
+  /// them.
   func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard patientStore != nil else { return try await body() }
     return try await StoreRetryPolicy.$isLooking.withValue(true) { try await body() }
@@ -148,17 +148,18 @@ extension QueueStore {
     return try await replaceValue(named: name, expected, by: value, durability)
   }
 
-  /// Refuses a name that the package uses itself.
+  /// Throws if the package reserves the name.
   private static func checkIsUsers(_ name: String) throws(TaskQueueError) {
     guard name.utf8.starts(with: "steadfast.".utf8) else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "the name of the value '\(name)' begins with 'steadfast.', as the package's own do; give it "
-        + "another one"
+      "the value's name '\(name)' starts with 'steadfast.', which is reserved for the package; use "
+        + "another name"
     )
   }
 
-  /// Sets a value to what the function makes of the present one, however often that changes.
+  /// Replaces a value by the function's result for the current value; retries if another caller
+  /// changed it.
   func setValue(
     named name: String,
     _ durability: Durability,
@@ -171,7 +172,7 @@ extension QueueStore {
       do {
         if try await replaceValue(named: name, old, by: new, durability) { return }
       } catch {
-        // It may have been stored. What the next look finds is the present value in any case.
+        // The value may have been stored. The next read returns the current value in either case.
         try await waitToRepeat(after: error, &retries)
       }
     }
@@ -180,7 +181,7 @@ extension QueueStore {
 
   /// Sets a value if it is the expected one.
   ///
-  /// The change is a batch of its own: a comparison that fails leaves no change of its batch.
+  /// The change is a batch of its own, because a failed comparison discards its whole batch.
   private func replaceValue(
     named name: String,
     _ expected: [UInt8]?,
@@ -215,7 +216,7 @@ struct UnusableAnswer: Error, CustomStringConvertible {
   }
 
   var description: String {
-    "the store has answered \(to) changes with \(results), which is no answer to them; "
-      + "whether they were kept is not known"
+    "the store answered \(to) changes with \(results), which doesn't match them; "
+      + "whether the changes were stored is unknown"
   }
 }

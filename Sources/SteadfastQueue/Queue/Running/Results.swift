@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Stores what becomes of tasks, and then reports it: how attempts ended, and what callers ask.
+/// Stores the ends of attempts and the results of callers' requests, and then reports them.
 final class Results: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -38,13 +38,13 @@ extension Results {
       await dispatch.signals.finisher.wait()
     }
     await settleAll(isLast: true)
-    // The end of a run that was cancelled waits for no other caller's requests.
+    // The end of a cancelled run does not wait for other callers' requests.
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Stores all settlements in the outbox, and carries out the requests that could not be before.
+  /// Stores all settlements in the outbox, and retries the requests that could not be carried out.
   ///
-  /// - Parameter isLast: whether the run ends, so that nothing else does.
+  /// - Parameter isLast: whether the run ends, so that nothing else stores the rest.
   func settleAll(isLast: Bool = false) async {
     let unobeyed = dispatch.machine.withLock { $0.takeUnobeyed() }
     if !unobeyed.isEmpty { await obey(unobeyed, isLast: isLast) }
@@ -58,12 +58,12 @@ extension Results {
     }
   }
 
-  /// Stores the settlements, and carries out the requests, that are left when the workers of a run
-  /// have ended.
+  /// When a run's workers have ended, stores the remaining settlements and carries out the
+  /// remaining requests.
   func settleRest() async {
     await settleAll(isLast: true)
     guard storage.patientStore != nil else { return }
-    // The finisher may be waiting for the store, and is cancelled after this.
+    // The finisher may be waiting for the store. It is cancelled after this.
     func isObeying() -> Bool {
       !Task.isCancelled && dispatch.machine.withLock { $0.failure == nil && !$0.obeying.isEmpty }
     }
@@ -77,8 +77,8 @@ extension Results {
 
   /// Stores settlements.
   ///
-  /// - Returns: Whether the finisher is to store them, because the store is gone for a while and
-  ///   this Swift task can't wait.
+  /// - Returns: Whether to leave them to the finisher, because the store is temporarily unavailable
+  ///   and this Swift task can't wait.
   @discardableResult
   private func apply(
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
@@ -90,13 +90,13 @@ extension Results {
     if !shared.isEmpty { await observers.changes.beginEnds(of: shared) }
     defer { if !shared.isEmpty { observers.changes.endsAreTold(of: shared) } }
     do {
-      // The call is asynchronous, so the usual way avoids it.
+      // Usually no occurrence ends. Then avoid one more asynchronous call.
       let ends = OccurrenceEnd.all(in: settlements)
       let answer =
         try await ends.isEmpty ? storage.send(batch) : occurrences.send(batch, ending: ends)
       let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
-      let results = try await isInDoubt ? withoutDoubt(answer, of: settlements) : answer.outcomes
-      // Usually all are stored. Then no array of them is made.
+      let results = try await isInDoubt ? reconciled(answer, of: settlements) : answer.outcomes
+      // Usually all were stored. Then avoid making an array.
       if zip(settlements, results).allSatisfy({ $1.isDone }) {
         wereStored(settlements)
       } else {
@@ -109,13 +109,13 @@ extension Results {
       }
       if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
-      // An attempt that is cut short has a cancelled Swift task in a run that goes on.
+      // In a run that continues, an attempt that is cut short has a cancelled Swift task.
       let isLeft = dispatch.machine.withLock { machine in
         machine.putBack(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
       if isLeft { return true }
-      dispatch.fail(error, to: "keep how tasks ended", losing: true)
+      dispatch.fail(error, to: "store how tasks ended", losing: true)
     }
     return false
   }
@@ -123,12 +123,12 @@ extension Results {
   private func wasSuperseded(_ settlement: Settlement, by successor: TaskID) async {
     let isAwaited = observers.superseded(settlement, by: successor)
     follow(settlement)
-    // It may have ended before its callers were linked to it. A store that fails stops the queue at
-    // the next claim.
+    // The successor may have ended before its callers were linked to it. If the store fails, the
+    // next claim stops the queue.
     if isAwaited { try? await tellWhatIsStored(of: [successor]) }
   }
 
-  /// Returns what changes that were stored have meant for other tasks.
+  /// Returns the consequences of stored changes for other tasks.
   func consequences(
     of settlements: some Collection<Settlement>,
     _ results: [ChangeOutcome]
@@ -138,10 +138,11 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes, with `done` for each change that is stale because it was stored before.
+  /// Returns the outcomes, with `done` for each change that is stale because an earlier try stored
+  /// it.
   ///
-  /// The store has stored it although the store failed, or it was sent again.
-  private func withoutDoubt(
+  /// The store stored the change although it threw an error, or the change was sent again.
+  private func reconciled(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
@@ -166,7 +167,7 @@ extension Results {
     return results
   }
 
-  /// Returns the task that holds the unique key of another one, which is gone.
+  /// Returns the holder of the unique key of a task that no longer exists.
   private func holder(ofKeyOf record: TaskRecord) async throws -> TaskID? {
     guard let key = record.uniqueKey else { return nil }
     let filter = TaskFilter(
@@ -192,14 +193,14 @@ extension Results {
     await obey(requests, isLast: isLast)
   }
 
-  /// Tells what has been stored about tasks, and looks for those that can be performed now.
+  /// Reports stored settlements, and looks for tasks that they made available.
   func wereStored(_ settlements: some Collection<Settlement>) {
     observers.tell(settlements)
     for settlement in settlements { follow(settlement) }
   }
 
   private func follow(_ settlement: Settlement) {
-    // Another task with the key may be the head now.
+    // Another task with the order key may be first in line now.
     if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
@@ -211,7 +212,7 @@ extension Results {
       upkeep.noteUnhandled(settlement.record)
       dispatch.becomesAvailable(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
-      // The completion that it awaits may have come before.
+      // The awaited completion may have arrived already.
       dispatch.becomesAvailable(at: names.isEmpty ? date : .distantPast)
     case .complete: dispatch.lookForWork()
     case .release, .update: dispatch.becomesAvailable(at: settlement.record.availableDate)
@@ -229,12 +230,12 @@ extension Results {
   }
 }
 
-/// Claimed tasks that no attempt has begun.
+/// Claimed tasks without an attempt.
 extension Results {
-  /// Puts back the claimed tasks that are meant and have not begun.
+  /// Releases the claimed tasks that match `isMeant` and have not started.
   ///
-  /// The claim in flight may hand out further ones, because it was asked for them before. This
-  /// waits for it and puts those back, too. If cancelled, it doesn't wait.
+  /// The claim in flight may still return matching tasks. The call waits for that claim, and
+  /// releases those tasks, too. If cancelled, it doesn't wait.
   func putBackUnbegun(where isMeant: @Sendable (TaskRecord) -> Bool) async {
     await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
     if let claim = dispatch.machine.withLock({ $0.claims.inFlight }) {
@@ -243,10 +244,10 @@ extension Results {
     await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
   }
 
-  /// Returns when this claim is not in flight any more, or when cancelled.
+  /// Waits until this claim has ended, or until cancelled.
   private func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, dispatch.machine.withLock({ $0.claims.inFlight == claim }) {
-      // Cancelled: the loop ends.
+      // Cancellation ends the loop.
       try? await dispatch.signals.claimEnd.wait {
         dispatch.machine.withLock { $0.claims.inFlight == claim } ? nil : .success(())
       }
@@ -254,7 +255,7 @@ extension Results {
   }
 }
 
-/// Reports what the changes to some tasks have meant for others, which waited for them.
+/// The consequences that changes to some tasks have for others.
 extension Results {
   /// Reports consequences of changes that were stored.
   func tell(
@@ -267,14 +268,14 @@ extension Results {
       // A task that waited for this one may be available now.
       dispatch.lookForWork()
     }
-    // The tasks may have changed again before this was told. A store that fails stops the queue at
-    // the next claim.
+    // The tasks may have changed again before this report. If the store fails, the next claim stops
+    // the queue.
     if !ids.isEmpty { try? await correctOutcomes(of: ids) }
   }
 
-  /// Learns what a change of another queue on the store has meant for tasks.
+  /// Applies the consequences of a change by another queue on the store.
   ///
-  /// They may be tasks of this queue, or of others. The other queue posts the events.
+  /// The affected tasks may belong to this queue or to others. The other queue posts the events.
   func hear(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
@@ -290,15 +291,15 @@ extension Results {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
-  /// Learns what changes have meant for other tasks whose answer was lost: the store had made them
-  /// already when they were sent again.
+  /// Finds the consequences of changes whose answer was lost: the store had already made them when
+  /// they were sent again.
   ///
-  /// Tasks that waited may be available, in the other queues of a group, too. Callers may wait for
-  /// tasks that have ended along.
+  /// Waiting tasks may be available now, also in other queues of a group. Tasks that callers wait
+  /// for may have been cancelled by a cascade.
   func findLostConsequences() async {
     for queue in ofGroup {
       queue.dispatch.lookForWork()
-      // A store that fails stops the queue at the next claim.
+      // If the store fails, the next claim stops the queue.
       try? await queue.tellWhatIsStored(of: queue.observers.outcomes.awaited)
     }
   }
@@ -306,10 +307,10 @@ extension Results {
   /// The results of this queue, and of the others of its group.
   var ofGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
 
-  /// Notes that a caller's changes may be stored, though its call has failed.
+  /// Handles a failed call whose changes may be stored all the same.
   ///
-  /// What is stored nevertheless is told with the next claim of each queue. A claim may also have
-  /// skipped the tasks.
+  /// The next claim of each queue reports what was stored. The queues look for work, because a
+  /// claim may have skipped the tasks.
   func noteLostAnswer() {
     for queue in ofGroup {
       queue.observers.mayMissEnds.store(true, ordering: .releasing)
@@ -318,9 +319,10 @@ extension Results {
     }
   }
 
-  /// Tells waiting callers what the store has of their tasks, after a call that has failed.
+  /// Reports the stored outcomes to waiting callers, after a failed call whose changes may be
+  /// stored.
   ///
-  /// - Throws: What the store throws; the next claim looks again.
+  /// - Throws: Any error of the store; the next claim tries again.
   func endDoubt() async throws {
     upkeep.state.withLock { $0.isInDoubt = false }
     do {
@@ -349,10 +351,10 @@ extension Results {
     }
   }
 
-  /// Makes the known outcomes of tasks those that the store has.
+  /// Replaces the known outcomes of tasks by the stored ones.
   ///
-  /// What is told of a task during a look may be newer than what the look has found. Such a task is
-  /// looked at again.
+  /// An outcome that is reported during a look-up may be newer than the found one. Such a task is
+  /// looked up again.
   private func correctOutcomes(of ids: [TaskID]) async throws {
     var remaining = ids
     while !remaining.isEmpty {
@@ -369,8 +371,10 @@ extension Results {
     }
   }
 
-  /// Makes the known outcome of a task that of a record, unless another one was told since a look
-  /// began, and returns whether none was.
+  /// Replaces the known outcome of a task by that of its record, unless a newer one was reported
+  /// since the look-up began.
+  ///
+  /// - Returns: `false` if a newer one was reported.
   private func isCorrected(_ record: TaskRecord, ifStill version: Int?) -> Bool {
     guard let outcome = record.outcome else {
       return observers.outcomes.reopen(record.id, ifStill: version)
@@ -386,13 +390,13 @@ extension Results {
     do {
       try await tellWhatIsStored(of: observers.outcomes.awaited)
     } catch {
-      dispatch.fail(error, to: "look tasks up")
+      dispatch.fail(error, to: "look up tasks")
     }
   }
 
-  /// Tells waiting callers how tasks ended whose ends were not reported to this queue.
+  /// Reports the stored outcomes of tasks whose ends were not reported to this queue.
   ///
-  /// - Throws: What the store throws.
+  /// - Throws: Any error of the store.
   func tellWhatIsStored(of ids: [TaskID]) async throws {
     for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
   }
@@ -401,7 +405,7 @@ extension Results {
     let filter = TaskFilter(ids: Set(ids))
     let versions = observers.outcomes.versions(of: ids)
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
-    // If an end is on its way into the store, or was stored just now, it is reported, and a success
+    // An end that is being stored, or was stored just now, is reported separately, and a success
     // with its value.
     func isReported(_ id: TaskID) -> Bool {
       dispatch.machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
@@ -421,7 +425,7 @@ extension Results {
   static func unknown(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .unknownTask,
-      "the task \(id) is not there any more: it has ended, and its outcome was not kept; to learn "
+      "the task \(id) no longer exists: it has ended, and its outcome was not retained; to retain "
         + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
     )
   }

@@ -11,9 +11,9 @@ extension TaskQueue {
   /// - Throws: `CancellationError`; the error that keeps the store from being opened; a
   ///   ``TaskQueueError`` if the queue or another one on its store already runs, if the queue was
   ///   shut down, or if its store has failed. After a failure of the store, nothing acknowledged is
-  ///   lost. Run this queue again, which knows how the last attempts ended and what was asked of
-  ///   their tasks, or close the store and make a new queue with a new store. Calls that wait for
-  ///   outcomes keep waiting, so check what the run throws, as a task group does.
+  ///   lost. Either run this queue again, which still has the results of the last attempts and the
+  ///   requests for their tasks, or close the store and make a new queue with a new store. Calls
+  ///   that wait for outcomes keep waiting, so check what the run throws, as a task group does.
   public nonisolated func run() async throws { try await core.run(.untilStopped) }
 
   /// Performs the tasks that are available now, and returns when they are done.
@@ -39,29 +39,29 @@ extension TaskQueue {
   /// process, call ``pause(durability:)``.
   ///
   /// When the call returns, no attempt begins until ``resume()``. An attempt is under way as soon
-  /// as a worker has taken its task, which is before the handler is called; for a recurring task,
-  /// the worker looks into the store in between. If the calling Swift task is cancelled, the queue
-  /// is paused all the same, but the waiting ends at once. Tasks are still enqueued, and ``run()``
-  /// goes on without performing any.
+  /// as a worker picks its task, which is before the handler is called; for a recurring task, the
+  /// worker reads the store in between. If the calling Swift task is cancelled, the queue is paused
+  /// all the same, but the waiting ends at once. Tasks can still be enqueued, and ``run()``
+  /// continues without performing any.
   ///
   /// A queue that is paused and resumed again and again still makes progress. If a pause releases
-  /// claimed tasks before they begin, the next pause lets the claimed tasks begin, and returns when
-  /// they have.
+  /// claimed tasks before they start, the next pause lets its claimed tasks start, and returns
+  /// after they have started.
   public func pause() async {
     await core.gate.pause()
   }
 
   /// Undoes ``pause()``.
   ///
-  /// A pause that the store holds stays: ``resume(durability:)`` ends it.
+  /// A pause in the store remains: ``resume(durability:)`` ends it.
   public func resume() async {
     core.gate.resume()
   }
 
   /// Whether the queue was paused and not resumed, in memory or in its store.
   ///
-  /// What the store says is known from the first call of the queue on, such as ``open()``. In a
-  /// shared store, another queue may have changed it since this queue has looked.
+  /// The stored pause is known after the queue's first call, such as ``open()``. In a shared store,
+  /// another queue may have changed the pause since this queue last read it.
   public nonisolated var isPaused: Bool { core.dispatch.machine.withLock { $0.isPaused } }
 
   /// Whether an attempt is under way.
@@ -69,13 +69,14 @@ extension TaskQueue {
     core.dispatch.machine.withLock { $0.performing > 0 }
   }
 
-  /// Lets no further attempt begin, for good, and waits until those under way have ended.
+  /// Stops the queue for good: no further attempt begins, and the call waits until those under way
+  /// have ended.
   ///
   /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue
-  /// on the same store. Once the new queue runs, enqueue with it: it does not notice what another
-  /// queue adds. A call that waits for the outcome of a task that has not ended throws. Observers
-  /// get no more events. The queue drops its handlers, with everything that they hold. If the
-  /// waiting is cancelled, it ends at once and the shutdown goes on.
+  /// on the same store. Once the new queue runs, enqueue with it: it does not notice tasks that
+  /// another queue adds. A call that waits for the outcome of a task that has not ended throws.
+  /// Observers get no more events. The queue releases its handlers, and everything that they
+  /// reference. If the waiting is cancelled, it ends at once and the shutdown goes on.
   ///
   /// Without a limit, a call from a handler of the queue, or from something that the handler
   /// started, returns at once, as ``beginShutDown(within:)`` does: it would wait for itself.
@@ -88,11 +89,11 @@ extension TaskQueue {
     await core.shutDown(within: limit)
   }
 
-  /// Begins what ``shutDown(within:)`` does, without waiting.
+  /// Starts a shutdown as ``shutDown(within:)`` does, without waiting.
   ///
   /// It is for code that can't wait, such as the event handler of a signal source, a service group,
-  /// or a deinitializer. It takes locks, so don't call it in the handler of the C function `signal`
-  /// itself.
+  /// or a deinitializer. It acquires locks, so don't call it in the handler of the C function
+  /// `signal` itself.
   ///
   /// - Parameter limit: how long attempts may go on, as for ``shutDown(within:)``; by default until
   ///   they end. Of several calls, the one whose limit ends first counts.
@@ -100,19 +101,19 @@ extension TaskQueue {
     core.beginShutDown(within: limit)
   }
 
-  /// Removes all tasks and values for good, and what the store keeps them in, a file for example.
+  /// Removes all tasks and values for good, with the storage behind them, such as the store's file.
   ///
   /// It cancels the attempts under way, waits for them, and shuts the queue down. Every later call
   /// throws, and callers that wait for a task's outcome get an error.
   ///
-  /// A queue of a ``TaskQueueGroup`` refuses, and goes on: its store is that of the group, which
-  /// can be destroyed as a whole (``TaskQueueGroup/destroy()``).
+  /// A queue of a ``TaskQueueGroup`` throws, and continues to run: it shares the group's store,
+  /// which can only be destroyed as a whole (``TaskQueueGroup/destroy()``).
   ///
-  /// - Throws: `CancellationError` when it is cancelled while it waits for the attempts: then the
+  /// - Throws: `CancellationError` if it is cancelled while it waits for the attempts: then the
   ///   queue is shut down, and its tasks stay. A ``TaskQueueError`` with the code
   ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it, or with the code
-  ///   ``TaskQueueError/Code/invalidArgument`` if the queue is one of a group. What the store
-  ///   throws.
+  ///   ``TaskQueueError/Code/invalidArgument`` if the queue belongs to a group. Any error of the
+  ///   store.
   public func destroy() async throws {
     try await core.destroy()
   }
@@ -134,45 +135,42 @@ extension TaskQueue {
   /// - paused tasks, and tasks whose name is paused;
   /// - tasks without a handler.
   ///
-  /// A paused queue is idle when its attempts have ended. A queue that does not run does nothing:
-  /// the call waits until the queue has run and found nothing more to do. The same holds for a
-  /// pass (``runAvailable()``) that began before the call, because it performs nothing that was
-  /// added since. By the time the call returns, a task may have been added again, or another may
-  /// have become available.
+  /// A paused queue is idle when its attempts have ended. If the queue does not run, the call waits
+  /// until it has run and found nothing more to do. The same holds for a pass (``runAvailable()``)
+  /// that began before the call, because the pass performs nothing that was added since. By the
+  /// time the call returns, another task may have been added, or have become available.
   ///
   /// - Throws: `CancellationError` when the waiting is cancelled; the queue goes on. A
   ///   ``TaskQueueError`` if the queue was shut down (``TaskQueueError/Code/shutDown``), the run
   ///   has ended because its store failed (``TaskQueueError/Code/storeFailed``), or one of the
-  ///   queue's handlers calls it (``TaskQueueError/Code/waitsForItself``). What keeps the store
-  ///   from being opened.
+  ///   queue's handlers calls it (``TaskQueueError/Code/waitsForItself``). The error that keeps the
+  ///   store from being opened.
   public nonisolated func waitUntilIdle() async throws {
     try await core.opened.waitUntilIdle()
   }
 }
 
-/// Runs that have a limited time, as a process has that the system has woken for a while.
+/// Runs with a budget, for a process that the system wakes for a short time only.
 extension TaskQueue {
-  /// Performs the tasks that are available now and can be expected to end in time.
+  /// Performs the available tasks that are expected to end in time.
   ///
-  /// It is ``runAvailable()`` for a process that may run for some seconds only: an app in the
-  /// background, a function on a server. A task begins only if the last three attempts of its name
-  /// in such runs took, on average, no longer than what is left of the time. A name of which none
-  /// was measured is tried. Tasks that are left out wait as before.
+  /// It is like ``runAvailable()``, but for a process that may run for only a few seconds: an app
+  /// in the background, or a function on a server. A task starts only if the last three attempts of
+  /// its name in such runs took, on average, no longer than the remaining time. A name without
+  /// measurements is tried. Skipped tasks keep waiting.
   ///
   /// When the time is up, the attempts under way are cancelled and their tasks released unharmed,
-  /// with no retry counted, and the call waits for their handlers. Such an attempt counts for the
-  /// average with twice the time that it had, or with the average so far if that is longer. The
-  /// ends are stored after that, so keep a second in reserve. A store that is gone is waited for
-  /// until the time is up: then the call throws if the end of an attempt is not stored.
+  /// with no retry counted, and the call waits for their handlers. In the average, such an attempt
+  /// counts as twice the time that it had, or as the average so far if that is longer. The results
+  /// are stored after that, so keep a second in reserve. The call waits for an unavailable store
+  /// until the time is up, and then throws if the result of an attempt is not stored.
   ///
-  /// The averages are a value of the store, and outlast the process. If a name's average is longer
-  /// than the whole time while tasks of it wait, its oldest attempt is forgotten. So it is tried
-  /// again in the fourth such run at the latest: one slow attempt does not exclude its name for
-  /// good.
+  /// The averages are stored as a value, and outlast the process. If a name's average exceeds the
+  /// whole budget while its tasks wait, its oldest measurement is dropped. So the name is tried
+  /// again in the fourth such run at the latest: one slow attempt does not exclude it for good.
   ///
-  /// - Parameter budget: how long attempts may go on, from the call on, including the time in which
-  ///   the store is opened and the queue looks after what it keeps. With zero or less, nothing is
-  ///   performed.
+  /// - Parameter budget: how long attempts may go on, measured from the call, so including the time
+  ///   to open the store and to maintain its tasks. With zero or less, nothing is performed.
   /// - Returns: The number of attempts; 0 if the queue is paused, or the store can't be opened and
   ///   read in time.
   /// - Throws: The same errors as ``run()``.

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// What a queue looks after beside its attempts: conditions, retention, and tasks that nothing
+/// Maintains a queue beside its attempts: conditions, retention, and reports of tasks that nothing
 /// performs.
 final class Upkeep: QueuePart {
   let services: QueueServices
@@ -20,10 +20,10 @@ extension Upkeep {
   /// Observers get an event for each task. Without observers, the configuration's notice is called
   /// once for each name.
   ///
-  /// - Throws: What the store throws.
+  /// - Throws: Any error of the store.
   func tellUnhandled() async throws {
     guard observers.events.isObserved || givesNotices else { return }
-    try await tellUnknownConditions()
+    try await reportUnknownConditions()
     guard handlers.room.others == 0 else { return }
     // Names that were reported before would fill the page and hide others.
     let said = observers.events.isObserved ? [] : state.withLock { $0.notice.saidNames }
@@ -38,17 +38,17 @@ extension Upkeep {
       let found = Set(unhandled.map(\.name)).sorted()
       for name in state.withLock({ $0.notice.namesToSay(of: found) }) {
         say(
-          "the queue '\(self.name)' holds tasks that wait: \(handlers.reasonForNone(named: name))"
+          "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
         )
       }
     }
   }
 
-  /// Reports waiting tasks with a condition about which the queue was told nothing.
+  /// Reports waiting tasks with a condition whose state the queue does not know.
   ///
   /// Observers get an event for each task. Without observers, the configuration's notice is called
   /// once for each condition.
-  private func tellUnknownConditions() async throws {
+  private func reportUnknownConditions() async throws {
     // Conditions that were reported before would fill the page and hide others.
     let isObserved = observers.events.isObserved
     let known = state.withLock { upkeep in
@@ -61,7 +61,7 @@ extension Upkeep {
       limit: 100
     )
     if isObserved {
-      // The others are reported for their names.
+      // Tasks without a handler are reported for their names instead.
       for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
     } else if let say = configuration.unhandledNotice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
@@ -69,29 +69,30 @@ extension Upkeep {
         upkeep.conditions.toReport(of: upkeep.conditions.unknown(in: conditions))
       }
       for condition in toReport {
-        say("the queue '\(name)' holds tasks that wait: \(Self.reason(forWaitingFor: condition))")
+        say("the queue '\(name)' has waiting tasks: \(Self.reason(forWaitingFor: condition))")
       }
     }
   }
 
   static func reason(forWaitingFor condition: TaskCondition) -> String {
-    "the queue was not told whether the condition '\(condition)' holds; register a monitor for it, or "
-      + "call setCondition(_:holds:)"
+    "the queue does not know whether the condition '\(condition)' holds; register a monitor for it, "
+      + "or call setCondition(_:holds:)"
   }
 
   /// Reports tasks without a handler when a run begins.
   ///
-  /// - Throws: What the store throws, if the queue's events are observed.
+  /// - Throws: Any error of the store, if the queue's events are observed.
   func tellUnhandledAtBeginning() async throws {
     if observers.events.isObserved { return try await tellUnhandled() }
-    // Later, a worker that finds nothing to do looks for them. A notice must not stop a run.
+    // In later runs, a worker that finds nothing to do reports them. A failed notice must not stop
+    // a run.
     guard givesNotices, state.withLock({ $0.notice.isFirstRun() }) else { return }
-    tellUselessLimits()
+    reportUselessLimits()
     try? await tellUnhandled()
   }
 
   /// Calls the configuration's notice about each rate limit for names without a handler.
-  private func tellUselessLimits() {
+  private func reportUselessLimits() {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {
       let reason = handlers.reasonForNone(named: names[0])
@@ -101,7 +102,7 @@ extension Upkeep {
 
   /// Whether to call the configuration's notice about tasks without a handler.
   ///
-  /// The tasks of a shared store may be performed by another process.
+  /// In a shared store, another process may perform the tasks.
   private var givesNotices: Bool {
     configuration.unhandledNotice != nil && store.sharing == nil
   }
@@ -111,19 +112,19 @@ extension Upkeep {
     // Observers get an event for each task when it is added.
     guard givesNotices, !observers.events.isObserved else { return }
     guard state.withLock({ $0.notice.takeDue() }) else { return }
-    // A store that fails throws when it is asked for tasks, too.
+    // If the store fails, the next claim fails, too.
     try? await tellUnhandled()
   }
 
-  /// Reports a new task that has no handler to observers; without them, notes it for the notice.
+  /// Reports a new task without a handler to observers; if there are none, schedules a notice.
   func reportIfUnhandled(_ record: TaskRecord) {
     guard observers.events.isObserved else { return noteUnhandled(record) }
     if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
   }
 
-  /// Notes for the notice that a task waits from now on, if it has no handler.
+  /// Schedules a notice about a task that starts to wait, if it has no handler.
   ///
-  /// Workers must be woken after this: the next one that finds nothing to do makes the look.
+  /// Wake the workers after this call: the next one that finds nothing to do makes the look.
   func noteUnhandled(_ record: TaskRecord) {
     guard givesNotices else { return }
     if !handlers.canPerform(record.name) { state.withLock { $0.notice.waits(record.name) } }
@@ -146,9 +147,9 @@ extension Upkeep {
     observers.events.post(.unhandled(record, reason: reason))
   }
 
-  /// Why the queue performs no attempt of a task that has not ended, and what to do about it.
+  /// Returns why an unfinished task gets no attempt, and what to do about it.
   ///
-  /// It is `nil` for a task that waits for a date that comes, for other tasks, or for a worker.
+  /// Returns `nil` if the task waits only for its date, for other tasks, or for a worker.
   func obstacle(to record: TaskRecord) -> String? {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
@@ -173,23 +174,23 @@ extension Upkeep {
   }
 }
 
-/// Retention, and the time of a run that is limited.
+/// Retention, and the budget of a run.
 extension Upkeep {
   /// Returns what to prune now that these tasks have ended.
   func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
-    // Usually no ended task is retained. Then don't take the lock.
+    // Usually no ended task is retained. Then skip the lock.
     guard settlements.contains(where: \.isKeptEnd) else { return [] }
     return state.withLock { $0.pruning.changes(after: settlements, now: now) }
   }
 
-  /// Returns how many tasks of each name may be claimed within the run's time, if it is limited.
+  /// Returns how many tasks of each name may be claimed within the run's budget, if it has one.
   func roomWithinBudget(_ room: [String: Int]) -> [String: Int] {
     guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return room }
     let now = time.stopwatch()
     return state.withLock { $0.budget?.room(in: room, at: now) ?? room }
   }
 
-  /// Notes how long an attempt took, if the run's time is limited.
+  /// Records how long an attempt took, if the run has a budget.
   func noteRunTime(_ time: Duration, of name: String) {
     guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return }
     let (now, wasCutShort) = (self.time.stopwatch(), Task.isCancelled)

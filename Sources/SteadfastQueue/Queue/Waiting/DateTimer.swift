@@ -4,10 +4,10 @@ import SystemFoundation
 
 /// The queue's only timer: it sleeps until the earliest requested date, then rings.
 ///
-/// A date that is later than the one it sleeps until costs a lock. Only an earlier date cuts the
-/// sleep short. A date whose task is gone still rings once. The timer looks at the clock at least
-/// once a minute. It also rings when the clock's date has gone back: the worker that it wakes
-/// handles that.
+/// A request for a date after the end of the current sleep costs only a lock; an earlier date cuts
+/// the sleep short. A date whose task was removed still rings once. The timer reads the clock at
+/// least once a minute. It also rings if the clock was set back: the worker that it wakes handles
+/// that.
 final class DateTimer: Sendable {
   /// What the loop is doing.
   private enum Activity {
@@ -17,12 +17,12 @@ final class DateTimer: Sendable {
     case waitingForDate
   }
 
-  /// The longest sleep before it looks at the date again, in seconds.
+  /// The maximum sleep, in seconds, before the loop reads the clock again.
   private static let longestSleep = 60.0
 
   private struct State {
     var wanted: Date?
-    /// The date when the loop last looked.
+    /// The date that the loop last read from the clock.
     var lastLook: Date?
     var activity = Activity.looking
   }
@@ -36,10 +36,10 @@ final class DateTimer: Sendable {
   private let state = Mutex(State())
   private let changed = AsyncSignal()
 
-  /// Requests a ring at a date, which may have been counted from `now` by a clock that is ahead.
+  /// Requests a ring at a date, counted from `now`, when the clock may have been ahead.
   func set(_ date: Date, from now: Date = .distantPast) {
     let mustLook = state.withLock { state in
-      // The loop may have read the clock a little earlier, and not looked yet.
+      // The loop may have read the clock a moment earlier, and not stored the date yet.
       state.lastLook = max(state.lastLook ?? .distantPast, now - 1)
       state.wanted = state.wanted.map { min($0, date) } ?? date
       switch state.activity {
@@ -89,10 +89,9 @@ final class DateTimer: Sendable {
     }
   }
 
-  /// Sleeps and rings repeatedly, until no date is wanted or an earlier one is.
+  /// Sleeps and rings repeatedly, until no date is requested, or an earlier one is.
   ///
-  /// One task group lasts for all the minutes until then, so a long wait costs one sleep each
-  /// minute.
+  /// One task group serves the whole wait, so a long wait costs one sleep each minute.
   private func sleep(
     for seconds: Double,
     on clock: any WallClock,
@@ -103,7 +102,7 @@ final class DateTimer: Sendable {
         var step = Step.sleep(seconds: seconds)
         while true {
           switch step {
-          // Rings even if cancelled: the date was taken, and nothing else rings for it.
+          // Ring even if cancelled: the requested date was removed, so nothing else rings for it.
           case .ring: ring()
           case .waitForDate: return
           case .sleep(let seconds): try? await clock.wait(for: .seconds(max(seconds, 1e-9)))

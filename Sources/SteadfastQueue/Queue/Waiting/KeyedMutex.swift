@@ -1,29 +1,30 @@
 import Synchronization
 
-/// Lets one caller at a time do something with a key, in the order in which they come.
+/// A mutex for each key, which callers lock in the order of their arrival.
 ///
-/// While one caller replaces the task with a unique key, a store can't say what becomes of the task
-/// that holds it. Without turns, all other callers would have to ask again for each one that goes
-/// ahead. And a caller that has read the stored pause could follow it after a later one.
+/// While one caller replaces the task with a unique key, a store can't say what happens to the
+/// holder of the key. Without the mutex, all other callers would have to retry after each
+/// replacement. And a caller that has read the stored pause could apply it after a newer one.
 ///
-/// A turn may last as long as the store is gone. A caller that is cancelled then waits no longer.
+/// A key may stay locked as long as the store is unavailable. A caller that is cancelled then stops
+/// waiting.
 final class KeyedMutex: Sendable {
-  private struct Turn {
+  private struct LockedKey {
     var waiters = WaiterList<CheckedContinuation<Void, any Error>>()
-    /// Those that wait until this turn ends, and want none themselves.
+    /// Callers that wait until the key is unlocked, and don't lock it themselves.
     var watchers = WaiterList<CheckedContinuation<Void, any Error>>()
   }
 
   private struct State {
-    /// The keys that a caller has a turn at.
-    var turns: [String: Turn] = [:]
-    /// The keys at which cancelled callers wait, by the callers' numbers.
+    /// The keys that are locked, with the callers that wait for them.
+    var lockedKeys: [String: LockedKey] = [:]
+    /// The keys that cancelled callers wait for, by the callers' numbers.
     var cancelled: [UInt64: String] = [:]
     var lastNumber: UInt64 = 0
   }
 
   private let state = Mutex(State())
-  /// Whether a caller has a turn at any key.
+  /// Whether any key is locked.
   private let areAny = Atomic(false)
   private let absence: StoreAvailability
 
@@ -32,27 +33,27 @@ final class KeyedMutex: Sendable {
     absence.listen { [weak self] in self?.giveUp() }
   }
 
-  /// The number of keys that a caller has a turn at.
-  var count: Int { state.withLock { $0.turns.count } }
+  /// The number of locked keys.
+  var count: Int { state.withLock { $0.lockedKeys.count } }
 
-  /// Returns when the caller has its turn at all of the keys; a call of ``end(_:)`` must follow.
+  /// Locks all of the keys, after waiting for them; a call of ``end(_:)`` must follow.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled before its turn, and the store is
-  ///   gone. Then ``end(_:)`` must not be called.
+  /// - Throws: `CancellationError` if the caller is cancelled while it waits, and the store is
+  ///   unavailable. Then ``end(_:)`` must not be called.
   func begin(_ keys: Set<String>) async throws {
-    // All callers take keys in the same order, so that no two wait for each other.
-    var taken: Set<String> = []
+    // All callers lock keys in the same order, so that no two wait for each other.
+    var locked: Set<String> = []
     do {
       for key in keys.sorted() {
-        try await wait(at: key) { turns in
-          guard turns[key] == nil else { return \.waiters }
-          turns[key] = Turn()
+        try await wait(at: key) { lockedKeys in
+          guard lockedKeys[key] == nil else { return \.waiters }
+          lockedKeys[key] = LockedKey()
           return nil
         }
-        taken.insert(key)
+        locked.insert(key)
       }
     } catch {
-      end(taken)
+      end(locked)
       throw error
     }
   }
@@ -61,10 +62,10 @@ final class KeyedMutex: Sendable {
     // In virtual time, the callers are resumed in the same order each time.
     for key in keys.sorted() {
       let (next, watchers) = state.withLock { state in
-        let watchers = state.turns[key]?.watchers.takeAll() ?? []
-        let next = state.turns[key]?.waiters.popFirst()
-        if next == nil { state.turns[key] = nil }
-        areAny.store(!state.turns.isEmpty, ordering: .releasing)
+        let watchers = state.lockedKeys[key]?.watchers.takeAll() ?? []
+        let next = state.lockedKeys[key]?.waiters.popFirst()
+        if next == nil { state.lockedKeys[key] = nil }
+        areAny.store(!state.lockedKeys.isEmpty, ordering: .releasing)
         return (next, watchers)
       }
       for watcher in watchers { watcher.resume() }
@@ -72,22 +73,22 @@ final class KeyedMutex: Sendable {
     }
   }
 
-  /// Returns when the caller that has its turn at a key now has had it.
+  /// Waits until the caller that has locked a key unlocks it.
   ///
-  /// It does not wait for the callers behind that one. While no caller has a turn at any key, this
-  /// costs one atomic read.
+  /// It does not wait for the callers behind that one. While no key is locked, this costs one
+  /// atomic read.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
   func waitForPresentTurn(at key: String) async throws {
     guard areAny.load(ordering: .acquiring) else { return }
     try await wait(at: key) { $0[key] == nil ? nil : \.watchers }
   }
 
-  /// Waits in a list at a key, unless the body returns none.
+  /// Waits in the list of a key that the body returns; does not wait if the body returns `nil`.
   private func wait(
     at key: String,
-    in list: (inout [String: Turn]) -> WritableKeyPath<
-      Turn, WaiterList<CheckedContinuation<Void, any Error>>
+    in list: (inout [String: LockedKey]) -> WritableKeyPath<
+      LockedKey, WaiterList<CheckedContinuation<Void, any Error>>
     >?
   ) async throws {
     let number = state.withLock { state in
@@ -98,14 +99,14 @@ final class KeyedMutex: Sendable {
     try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
         let result = state.withLock { state -> Result<Void, any Error>? in
-          let list = list(&state.turns)
-          areAny.store(!state.turns.isEmpty, ordering: .releasing)
+          let list = list(&state.lockedKeys)
+          areAny.store(!state.lockedKeys.isEmpty, ordering: .releasing)
           guard let list else { return .success(()) }
           if Task.isCancelled {
             if absence.isGone { return .failure(CancellationError()) }
             state.cancelled[number] = key
           }
-          state.turns[key]?[keyPath: list].add(continuation, key: number)
+          state.lockedKeys[key]?[keyPath: list].add(continuation, key: number)
           return nil
         }
         if let result { continuation.resume(with: result) }
@@ -116,14 +117,14 @@ final class KeyedMutex: Sendable {
     }
   }
 
-  /// Resumes the cancelled callers that are meant, because the store is gone.
+  /// Resumes the cancelled callers that match `isMeant`, because the store is unavailable.
   private func giveUp(where isMeant: (UInt64) -> Bool = { _ in true }) {
     let waiters = state.withLock { state in
       let meant = state.cancelled.filter { isMeant($0.key) }
       return meant.sorted { $0.key < $1.key }.compactMap { number, key in
         state.cancelled[number] = nil
-        return state.turns[key]?.waiters.remove(key: number)
-          ?? state.turns[key]?.watchers.remove(key: number)
+        return state.lockedKeys[key]?.waiters.remove(key: number)
+          ?? state.lockedKeys[key]?.watchers.remove(key: number)
       }
     }
     for waiter in waiters { waiter.resume(throwing: CancellationError()) }

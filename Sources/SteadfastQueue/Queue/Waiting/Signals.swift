@@ -1,9 +1,9 @@
 import Synchronization
 
-/// What a queue wakes its workers and its callers with, each for one reason.
+/// The signals that wake a queue's workers and callers, one for each reason.
 ///
-/// The state that they wait for is in the ``WorkMachine``. Code that changes it signals after the
-/// change; a waiter checks at the last moment, so that it misses none.
+/// The state that they wait for is in the ``WorkMachine``. Code that changes the state signals
+/// after the change. A waiter checks the state at the last moment, so that it misses no change.
 struct Signals: ~Copyable, Sendable {
   /// Wakes idle workers.
   let workers = AsyncSignal()
@@ -13,13 +13,13 @@ struct Signals: ~Copyable, Sendable {
   let interrupts: [AsyncSignal]
   /// Wakes a worker at the date of the next task.
   let timer = DateTimer()
-  /// Wakes the Swift task that releases tasks which were claimed ahead too early.
+  /// Wakes the Swift task that releases tasks that were prefetched too early.
   let claimsAhead = AsyncSignal()
   /// Callers that have interrupted an attempt, and wait until it is cut short.
   let interruption = Waiters<Void>()
   /// Callers that wait for the claim in flight.
   let claimEnd = Waiters<Void>()
-  /// The run that ends, and waits for the finisher; callers whose requests come after others.
+  /// A run that ends and waits for the finisher, and callers whose requests wait for others.
   let settlement = Waiters<Void>()
   /// Callers that pause the queue, and wait for the last attempts to begin.
   let pauseProgress = Waiters<Void>()
@@ -31,7 +31,7 @@ struct Signals: ~Copyable, Sendable {
   let conditionsTold = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
-  /// Whether the store is gone, which ends the waits of cancelled callers.
+  /// Whether the store is unavailable, which ends the waits of cancelled callers.
   let absence: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
   let pauseTurns: KeyedMutex
@@ -41,7 +41,7 @@ struct Signals: ~Copyable, Sendable {
   let shutDownLimit = ShutDownLimit()
   /// Whether the current run, or the last one, is a pass, which ends when nothing is available.
   ///
-  /// It is the machine's mode. Callers that enqueue read it here without the machine's lock.
+  /// It mirrors the machine's mode, so that callers that enqueue need not lock the machine.
   let isPassing = Atomic(false)
 
   init(workers: Int, _ absence: StoreAvailability) {
@@ -73,7 +73,7 @@ struct Signals: ~Copyable, Sendable {
     idleWatch.step()
   }
 
-  /// Wakes the workers and the callers of `pause()`: what they wait for may not come any more.
+  /// Wakes the workers and the callers of `pause()`, whose waits a stop may have made pointless.
   func stopMayHaveCome() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
@@ -91,7 +91,7 @@ final class AsyncSignal: Sendable {
   private let isUp = Atomic(false)
 
   func signal() {
-    // Usually the level is up already. A read costs less than a write of what other threads read.
+    // Usually the level is up already. A read costs less than a write to a value that others read.
     guard !isUp.load(ordering: .sequentiallyConsistent),
       !isUp.exchange(true, ordering: .sequentiallyConsistent)
     else { return }
@@ -103,10 +103,10 @@ final class AsyncSignal: Sendable {
     waiters.resumeAll(with: .success(()))
   }
 
-  /// Lowers the level, and so forgets signals that no waiter has waited for.
+  /// Lowers the level, and so discards a signal that no waiter has received.
   func reset() { isUp.store(false, ordering: .sequentiallyConsistent) }
 
-  /// Returns once signalled since the level was last lowered, or when cancelled.
+  /// Waits until the level is up, and lowers it; returns early if cancelled.
   func wait() async {
     if isUp.exchange(false, ordering: .sequentiallyConsistent) { return }
     do {
@@ -144,7 +144,7 @@ final class IdleWatch: Sendable {
   }
 }
 
-/// The deadline for the attempts of a queue that is being shut down; its run keeps to it.
+/// The deadline for the attempts of a queue that is being shut down, enforced by its run.
 final class ShutDownLimit: Sendable {
   private let deadline = Mutex<Duration?>(nil)
   private let changed = AsyncSignal()

@@ -10,7 +10,7 @@ final class Waiters<Value: Sendable>: Sendable {
     var list = WaiterList<CheckedContinuation<Value, any Error>>()
     private var lastKey: UInt64 = 0
 
-    /// Draws the key of a waiter, which is greater than those before.
+    /// Returns the key of a new waiter, greater than all earlier keys.
     mutating func nextKey() -> UInt64 {
       lastKey += 1
       return lastKey
@@ -41,8 +41,8 @@ final class Waiters<Value: Sendable>: Sendable {
 
   /// Waits to be resumed with a value, unless `check` already has one.
   ///
-  /// A cancellation resumes the caller with what `cancelled` returns, or not at all. These waiters
-  /// must not be resumed with an error.
+  /// A cancellation resumes the caller with the result of `cancelled`, or not at all if it is
+  /// `nil`. These waiters must not be resumed with an error.
   func waitUncancelled(
     unless check: () -> Value?,
     cancelled: @Sendable () -> Value?
@@ -73,7 +73,7 @@ final class Waiters<Value: Sendable>: Sendable {
       if let value { continuation.resume(returning: value) }
     }
     guard let result else {
-      preconditionFailure("an error was sent to those who can't be told of one")
+      preconditionFailure("a waiter that can't throw was resumed with an error")
     }
     return result
   }
@@ -90,10 +90,10 @@ final class Waiters<Value: Sendable>: Sendable {
   }
 }
 
-/// A value that holds waiters in order of arrival, each of which may leave at any time.
+/// A list of waiters in order of arrival, each of which can be removed at any time.
 ///
-/// A waiter that leaves stays as a gap until there are as many gaps as waiters. So when many
-/// waiters leave one by one, each costs only a few steps.
+/// A removed waiter leaves a gap, until there are as many gaps as waiters. So when many waiters are
+/// removed one by one, each costs only a few steps.
 struct WaiterList<Waiter> {
   private var list: [(key: UInt64, waiter: Waiter?)] = []
   private var gapCount = 0
@@ -104,7 +104,7 @@ struct WaiterList<Waiter> {
 
   var isEmpty: Bool { list.count == gapCount }
 
-  /// Adds a waiter; keys are drawn in order, and may be added a little out of order.
+  /// Adds a waiter; keys are generated in order, but may be added a little out of order.
   mutating func add(_ waiter: Waiter, key: UInt64) {
     var index = list.endIndex
     while index > 0, list[index - 1].key > key { index -= 1 }

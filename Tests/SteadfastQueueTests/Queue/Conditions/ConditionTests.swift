@@ -222,7 +222,7 @@ import Testing
     try await queue.runAvailable()
     try await queue.runAvailable()
     func notice(_ condition: String) -> String {
-      "the queue 'mail' holds tasks that wait: the queue was not told whether the condition "
+      "the queue 'mail' has waiting tasks: the queue does not know whether the condition "
         + "'\(condition)' holds; register a monitor for it, or call setCondition(_:holds:)"
     }
     #expect(notices.entries == [notice("wifi"), notice("charging")])

@@ -24,7 +24,7 @@ import Testing
   }
 
   private func notice(_ name: String) -> String {
-    "the queue 'mail' holds tasks that wait: no handler is registered for the name '\(name)'"
+    "the queue 'mail' has waiting tasks: no handler is registered for the name '\(name)'"
   }
 
   @Test func `a name without a handler is reported once, when the queue runs`() async throws {
