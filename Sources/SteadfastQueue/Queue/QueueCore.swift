@@ -1,9 +1,9 @@
 import Synchronization
 import SystemFoundation
 
-/// A queue without its public face: its parts, and its runs.
+/// The implementation of a queue: its parts, and its runs.
 ///
-/// Each part has one job. A part uses those that are made before it, and none that come after.
+/// Each part has one job. A part uses only parts that are made before it.
 final class QueueCore: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -30,9 +30,9 @@ final class QueueCore: QueuePart {
     claimer = Claimer(gate, schedules)
   }
 
-  /// The queue, when its store is open and it is known what the store says is paused.
+  /// The queue, after its store has been opened and the stored pause has been read.
   ///
-  /// - Throws: What keeps the store from being opened.
+  /// - Throws: The error that prevents the store from being opened.
   var opened: QueueCore {
     get async throws {
       try checkCanOpen()
@@ -46,16 +46,16 @@ final class QueueCore: QueuePart {
 
   /// Checks that the store may be opened.
   ///
-  /// - Throws: A ``TaskQueueError`` that says what is wrong with the queue.
+  /// - Throws: A ``TaskQueueError`` that explains what is wrong with the queue.
   func checkCanOpen() throws {
     try storage.checkCanOpen()
-    // Handlers that are under way go on, and so do the calls that they make.
+    // Handlers that are being performed continue, and so do the calls that they make.
     if handlers.hasRefusal, dispatch.callingTask == nil, let refusal = handlers.refusal {
       throw refusal
     }
   }
 
-  /// Registers a handler for some names; a mistake is thrown by each later call.
+  /// Registers a handler for some names, or makes each later call throw if there is a mistake.
   func register(_ handler: AnyHandler, _ names: [String], _ limit: Int?) {
     do {
       try handlers.register(handler, names: names, limit: limit)
@@ -66,7 +66,7 @@ final class QueueCore: QueuePart {
     dispatch.signals.workers.signal()
   }
 
-  /// Registers the handler for names that have no other one.
+  /// Registers the handler for names that have no handler of their own.
   func registerFallback(_ handler: AnyHandler) {
     handlers.registerFallback(handler)
     dispatch.machine.withLock { $0.registeredFallback() }
@@ -74,7 +74,7 @@ final class QueueCore: QueuePart {
   }
 }
 
-/// What callers look up.
+/// Looks up tasks and statistics.
 extension QueueCore {
   func tasks(
     matching filter: TaskFilter,
@@ -109,7 +109,7 @@ extension QueueCore {
   }
 }
 
-/// Completions that tasks wait for.
+/// Finds the completions that tasks wait for.
 extension QueueCore {
   func pendingCompletions() async throws -> [PendingCompletion] {
     let filter = TaskFilter(states: TaskState.unfinished, remembers: true)
@@ -122,14 +122,15 @@ extension QueueCore {
     return pending
   }
 
-  /// Completes with an error what tasks await under a name, and no transfer brings any more.
+  /// Completes waits with an error if they have the given name and no transfer can complete them.
   ///
-  /// - Returns: how many were lost.
+  /// - Returns: the number of these waits.
   func completeLostTransfers(
     named name: String,
     liveTokens: () async -> Set<TaskToken>
   ) async throws -> Int {
-    // What is handed out after this look is not in it, whatever transfers there are then.
+    // List the waits before the transfers. Then a token that is passed on in between is not
+    // mistaken for a lost one.
     let pending = try await pendingCompletions().filter { $0.name == name && $0.isHandedOut }
     let live = await liveTokens()
     var count = 0

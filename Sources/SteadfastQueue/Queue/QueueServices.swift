@@ -2,7 +2,7 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// What all parts of a queue use.
+/// The services that all parts of a queue use.
 final class QueueServices: Sendable {
   let name: String
   let configuration: TaskQueueConfiguration
@@ -12,7 +12,7 @@ final class QueueServices: Sendable {
   let dispatch: Dispatcher
   let handlers = HandlerTable()
   let generators: Generators
-  /// Decides how attempts settle their tasks.
+  /// Decides how the end of an attempt settles its task.
   let judge: AttemptJudge
   /// Decides about tasks that were interrupted.
   let suspects: Suspects
@@ -71,9 +71,10 @@ extension QueuePart {
   var rateLimiting: RateLimiting? { services.rateLimiting }
   var now: Date { services.dispatch.now }
 
-  /// Calls the body with the tasks that match a filter and exist now, a page at a time.
+  /// Calls the body with the tasks that match a filter and exist now, one page at a time.
   ///
-  /// Callers that add tasks all the time can't make it go on for ever.
+  /// It skips tasks that are added later, so callers that add tasks all the time can't make it run
+  /// forever.
   func forEachPage(
     of filter: TaskFilter,
     after id: TaskID?,
@@ -83,28 +84,28 @@ extension QueuePart {
     try await store.forEachPage(of: filter, after: id, tasksUpTo: own, body)
   }
 
-  /// Returns the queue of the group with a name; `nil` if this process does not have it.
+  /// Returns the queue with a name in the group; `nil` if that queue is not in this process.
   func queue(named name: String) -> QueueCore? { storage.group?.members.queue(named: name) }
 
-  /// Returns the name of the queue whose task a record is, if that is another one.
+  /// Returns the name of the queue to which a task belongs; `nil` if it belongs to this queue.
   func otherQueue(of record: TaskRecord) -> String? {
     guard record.queue != storage.group?.queue ?? "" else { return nil }
     return TaskQueueGroup.name(ofStoredName: record.queue)
   }
 }
 
-/// A queue's clock, and the time on it since the queue was made.
+/// A queue's clock, and the time that it has measured since the queue was made.
 struct QueueTime: Sendable {
   let clock: any WallClock
-  /// The time since the queue was made, as the clock measures durations.
+  /// Returns the time since the queue was made, as the clock measures durations.
   let stopwatch: @Sendable () -> Duration
-  /// The thread that keeps deadlines; `nil` on a clock that is not the system's.
+  /// The thread that waits for deadlines; `nil` if the clock is not the system's.
   let deadlineThread: DeadlineThread?
 
   init(_ clock: some WallClock) {
     self.clock = clock
     deadlineThread = clock is ContinuousClock ? .shared : nil
-    // Most queues have this clock, and read it twice for each attempt: without a generic call.
+    // Most queues have this clock, and read it twice for each attempt. So avoid a generic call.
     if clock is ContinuousClock {
       let start = ContinuousClock.now
       stopwatch = { start.duration(to: .now) }
@@ -114,23 +115,25 @@ struct QueueTime: Sendable {
     }
   }
 
-  /// Returns when a budget is used up, by the stopwatch; one below zero is so at once.
+  /// Returns the stopwatch time at which a budget is used up.
+  ///
+  /// A negative budget counts as zero.
   func deadline(after budget: Duration) -> Duration {
     stopwatch() + min(max(budget, .zero), .longestStorable)
   }
 
-  /// The executor of code that keeps a deadline while handlers may occupy all of Swift's threads.
+  /// The executor for code that must meet a deadline even if handlers occupy all Swift threads.
   ///
-  /// It is `nil` where the caller's own executor does: on another clock, and in virtual time.
+  /// It is `nil` if the caller's own executor suffices: on another clock, and in virtual time.
   var deadlineExecutor: (any TaskExecutor)? { RealWork.observer == nil ? deadlineThread : nil }
 
-  /// Suspends for the delay; on the system's clock, busy handlers do not prolong it.
+  /// Suspends for the delay, which busy handlers do not prolong on the system's clock.
   /// - Throws: `CancellationError` as soon as the task is cancelled.
   nonisolated(nonsending) func wait(for delay: Duration) async throws {
     guard let deadlineThread else { return try await clock.wait(for: delay) }
     try await deadlineThread.sleep(for: delay)
   }
 
-  /// The date, as stores keep dates.
+  /// The current date, rounded to a date that stores can keep.
   var now: Date { clock.date.storable }
 }

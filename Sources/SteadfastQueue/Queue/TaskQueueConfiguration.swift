@@ -2,82 +2,87 @@ public import SteadfastRetry
 
 /// How a queue performs its tasks.
 public struct TaskQueueConfiguration: Sendable {
-  /// How many tasks are performed at the same time; from 1 to 10,000.
+  /// The maximum number of tasks that are performed at the same time, from 1 to 10,000.
   ///
-  /// By default 1: in order, one at a time. For each of them the queue takes about 9 KB while it
-  /// runs, whether it performs a task or is idle.
+  /// By default 1: in order, one at a time. For each of them, the queue uses about 9 KB of memory
+  /// while it runs, even while it is idle.
   public var maxConcurrentTasks: Int
   /// The delay before a retry, for tasks that use backoff.
   ///
-  /// By default 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
+  /// By default 10 s × 2 to the power of the number of retries so far, up to 6 hours, ± 10 %.
   public var backoff: Backoff
-  /// Whether every task retries at once, whatever was chosen for it; by default `false`.
+  /// Whether every task retries at once, even if its options ask for backoff; by default `false`.
   ///
   /// Only a delay that a handler's error sets still applies.
   ///
-  /// Tasks that are added under this setting retry at once under a later configuration, too.
+  /// Tasks that are added with this setting also retry at once with a later configuration.
   public var prohibitsBackoff: Bool
-  /// The options of a new task where neither the call nor the payload's type says otherwise.
+  /// The options of a new task that are set neither by the call nor by the payload's type.
   public var taskDefaults: TaskOptions
-  /// How many tasks may begin within intervals of time; by default as many as can.
+  /// The maximum numbers of tasks that may start within intervals of time; by default no limits.
   ///
-  /// Several limits for the same tasks all hold. <doc:RateLimits> says how they are counted.
+  /// If several limits match a task, all of them apply. <doc:RateLimits> explains how tasks are
+  /// counted.
   public var rateLimits: [RateLimit]
   /// How often a task may be interrupted and still be tried again.
   ///
-  /// An attempt is interrupted when it crashes its process, or is under way when the process is
-  /// killed. A store that is closed during an attempt interrupts it, too. With a store of which a
-  /// queue claims ahead (``Persistence/claimBatch``), a crash also counts for the tasks that were
-  /// about to begin, as a rule once for each. By default 5 times; then the task is abandoned, so
-  /// that it can't crash the process forever. <doc:RetriesOfTasks> says how a queue protects the
-  /// tasks beside it. An attempt that fails sets the number back to zero.
-  /// An attempt that is released unharmed, by a shutdown for example, leaves the number as it is.
+  /// An attempt is interrupted when it crashes its process, or is in progress when the process is
+  /// killed. Closing the store during an attempt also interrupts it. If the queue claims tasks
+  /// ahead from the store (``Persistence/claimBatch``), a crash also counts for the tasks that were
+  /// about to start, usually once for each. By default 5 times; then the task is abandoned, so that
+  /// it can't crash the process forever. <doc:RetriesOfTasks> explains how a queue protects the
+  /// other tasks. An attempt that fails resets the number to zero. An attempt that is released
+  /// without a failure, for example by a shutdown, does not change the number.
   public var maxInterruptions: RetryLimit
-  /// How much a task may remember: the bytes of its names and values; by default 1 MiB.
+  /// The maximum size of a task's memory: the bytes of its names and values; by default 1 MiB.
   ///
-  /// A step beyond it throws a ``StepError``. One value has at most 65,536 bytes.
+  /// A step that would exceed it throws a ``StepError``. A single value has at most 65,536 bytes.
   public var maxMemorySize: Int
-  /// Whether a failure counts as the first one if the attempt has got further; by default `false`.
+  /// Whether a failure counts as the first one if the attempt has made progress; by default
+  /// `false`.
   ///
-  /// An attempt has got further if it has stored the value of a step, a sleep, a completion or a
-  /// checkpoint. So a long transfer over a bad line is not abandoned while it goes on.
+  /// An attempt has made progress if it has stored the value of a step, a sleep, a completion or a
+  /// checkpoint. So a long transfer over an unreliable connection is not abandoned while it makes
+  /// progress.
   public var progressRenewsRetries: Bool
   /// How long succeeded tasks are retained.
   ///
-  /// By default not at all.
+  /// By default, they are not retained.
   public var succeededRetention: Retention
   /// How long abandoned tasks are retained.
   ///
-  /// By default the last 1,000, up to 30 days.
+  /// By default, the last 1,000 are retained, for up to 30 days.
   public var abandonedRetention: Retention
-  /// How many events an observer may fall behind before it misses some; at least 1.
+  /// The maximum number of events that an observer may fall behind before it misses some; at least
+  /// 1.
   ///
   /// By default 1,024.
   public var eventBufferSize: Int
   /// How long cancelled tasks are retained.
   ///
-  /// By default not at all.
+  /// By default, they are not retained.
   public var cancelledRetention: Retention
-  /// The text of an error, which the task stores, and which events and the task's outcome contain.
+  /// Returns the text of an error.
   ///
-  /// By default it is the error's `description`. If that may contain what must not be stored, give
-  /// another closure. The text is shortened to 4,096 bytes, and U+FFFD stands for each NUL in it.
+  /// The text is stored with the task, and is part of events and of the task's outcome. By default,
+  /// it is the error's `description`. If that may contain data that must not be stored, set another
+  /// closure. The text is shortened to 4,096 bytes, and each NUL in it is replaced by U+FFFD.
   public var errorText: @Sendable (any Error) -> String
-  /// Called when tasks wait while the queue runs, and no handler is registered for their name, or
-  /// the queue was told nothing about one of their conditions; and for a rate limit of a name
-  /// without a handler, when the first run begins.
+  /// Called if tasks wait while the queue runs because no handler is registered for their name, or
+  /// because one of their conditions was never set.
   ///
-  /// By default it writes a line to standard error; with `nil` there is no notice. It is called
-  /// once for each name and each condition, with a text for people. While ``TaskQueue/events`` are
-  /// observed, it is not called: then the event ``TaskEvent/unhandled(_:reason:)`` is posted for
-  /// each task.
+  /// It is also called for a rate limit of a name without a handler, when the first run starts. By
+  /// default, it writes a line to standard error; with `nil`, there is no notice. It is called once
+  /// for each name and each condition, with a text for people. While ``TaskQueue/events`` are
+  /// observed, it is not called. Instead, the event ``TaskEvent/unhandled(_:reason:)`` is posted
+  /// for each task.
   public var unhandledNotice: (@Sendable (String) -> Void)?
   /// The source of jitter and IDs.
   ///
-  /// By default the system; a seed makes them repeatable.
+  /// By default the system's random numbers; a seed makes jitter and IDs reproducible.
   public var randomness: Randomness
 
-  /// Makes a configuration; every argument has a default.
+  /// Makes a configuration, for which every argument has a default.
   public init(
     maxConcurrentTasks: Int = 1,
     backoff: Backoff = TaskQueueConfiguration.defaultBackoff,
@@ -112,25 +117,25 @@ public struct TaskQueueConfiguration: Sendable {
     self.randomness = randomness
   }
 
-  /// 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
+  /// 10 s × 2 to the power of the number of retries so far, up to 6 hours, ± 10 %.
   public static let defaultBackoff = Backoff.exponential(from: .seconds(10), multiplier: 2)
     .jittered(.proportional(0.1)).capped(at: .seconds(6 * 3600))
 
-  /// Writes a line to the process's standard error, after the name of this package.
+  /// Writes a line to the process's standard error, with this package's name as a prefix.
   public static let writeToStandardError: @Sendable (String) -> Void = StandardError.write
 
-  /// The most workers: more have no use, and take memory for nothing.
-  private static let mostWorkers = 10_000
+  /// The maximum number of workers; more would be of no use, and would waste memory.
+  private static let maxWorkers = 10_000
 
-  /// The number of workers, within its limits even if the setting makes no sense.
-  var workerCount: Int { min(max(1, maxConcurrentTasks), Self.mostWorkers) }
+  /// The number of workers, clamped to the valid range if the setting is invalid.
+  var workerCount: Int { min(max(1, maxConcurrentTasks), Self.maxWorkers) }
 
-  /// Throws if one of the numbers makes no sense.
+  /// Throws if one of the settings is invalid.
   func validate() throws(TaskQueueError) {
     guard maxConcurrentTasks == workerCount else {
       throw TaskQueueError(
         .invalidArgument,
-        "maxConcurrentTasks is \(maxConcurrentTasks); give 1 to \(Self.mostWorkers)"
+        "maxConcurrentTasks is \(maxConcurrentTasks); give 1 to \(Self.maxWorkers)"
       )
     }
     guard maxMemorySize >= 0 else {
@@ -166,21 +171,22 @@ public struct TaskQueueConfiguration: Sendable {
 
 /// How long ended tasks are retained, with their ID, unique key and outcome.
 ///
-/// A retained task can be looked up, and gives its outcome to callers that ask late. With both a
-/// count and an age, a task is removed as soon as one of them says so. One that stands for others
-/// (``TaskOptions/uniqueFor``) stays for its time. Tasks are removed when the queue begins to run,
-/// and after every few hundred ended tasks that are retained. So a store may at times hold a few
-/// more tasks than the count, and tasks that are older than the age.
+/// A retained task can be looked up, and its outcome is available to callers that ask later. With
+/// both a count and an age, a task is removed as soon as one of the two is exceeded. A task that
+/// prevents duplicates after its end (``TaskOptions/uniqueFor``) stays for that time. Tasks are
+/// removed when the queue starts to run, and after every few hundred ended tasks that are retained.
+/// So a store may temporarily have a few more tasks than the count, and tasks that are older than
+/// the age.
 public struct Retention: Sendable, Hashable {
-  /// How many tasks are retained, the latest ones; `nil` for any number.
+  /// The maximum number of tasks that are retained, the latest ones; `nil` for no limit.
   public var maxCount: Int?
-  /// The age up to which tasks are retained; `nil` for any age.
+  /// The maximum age of tasks that are retained; `nil` for no limit.
   ///
-  /// The clock's date decides. If it is wrongly set forward, tasks are removed, and setting it back
-  /// does not bring them back.
+  /// The clock's date decides. If the clock is wrongly set forward, tasks are removed, and setting
+  /// it back does not restore them.
   public var maxAge: Duration?
 
-  /// Makes a policy of a count, an age, or both; without either, ended tasks are retained forever.
+  /// Makes a policy from a count, an age, or both; without either, ended tasks are retained forever.
   public init(maxCount: Int? = nil, maxAge: Duration? = nil) {
     self.maxCount = maxCount
     self.maxAge = maxAge
@@ -191,6 +197,6 @@ public struct Retention: Sendable, Hashable {
   /// Tasks are retained until the queue's store is removed.
   public static let forever = Retention()
 
-  /// Whether tasks are retained at all when they end.
+  /// Whether any tasks are retained when they end.
   var retains: Bool { maxCount.map { $0 > 0 } ?? true }
 }

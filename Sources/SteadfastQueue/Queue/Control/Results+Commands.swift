@@ -1,18 +1,18 @@
 import Synchronization
 import SystemFoundation
 
-/// Requests for all tasks that match a filter.
+/// Carries out commands for all tasks that match a filter.
 extension Results {
-  /// Returns the results of the queue whose task a record is; `nil` if this process does not have
-  /// it.
+  /// Returns the `Results` of the queue to which a task belongs; `nil` if that queue is not in this
+  /// process.
   private func owner(of record: TaskRecord) -> Results? {
     guard let name = otherQueue(of: record) else { return self }
     return queue(named: name)?.results
   }
 
-  /// Asks something of all tasks that match a filter and exist now.
+  /// Carries out a command for all tasks that match a filter and exist now.
   ///
-  /// - Returns: The number of tasks that it was done to.
+  /// - Returns: The number of tasks for which the command was carried out.
   func ask(_ directive: TaskCommand, of filter: TaskFilter) async throws -> Int {
     var count = 0
     try await forEachPage(of: filter, after: nil) { page in
@@ -21,7 +21,8 @@ extension Results {
     return count
   }
 
-  /// Asks something of a page of tasks, and returns the number of tasks that it was done to.
+  /// Carries out a command for a page of tasks, and returns the number of tasks for which it was
+  /// carried out.
   private func ask(
     _ directive: TaskCommand,
     of page: some Sequence<TaskRecord>,
@@ -29,7 +30,7 @@ extension Results {
   ) async throws -> Int {
     let now = now
     var records: [TaskRecord] = []
-    // What was asked of these before comes first. The others don't wait for it.
+    // These tasks have earlier commands, which come first. The other tasks don't wait for them.
     var others: [TaskRecord] = []
     for record in page where !directive.isMet(by: record, now: now) {
       if owner(of: record)?.hasRequest(for: record.id) == true {
@@ -54,28 +55,29 @@ extension Results {
     dispatch.machine.withLock { $0.hasRequest(for: id) }
   }
 
-  /// Asks something of a task that has changed since it was listed, is being performed, or of which
-  /// something else was asked before.
+  /// Carries out a command for a task that has changed since it was listed, is being performed, or
+  /// has an earlier command.
   ///
-  /// If the task is of another queue of the group, that queue asks it: it may perform the task.
+  /// If the task belongs to another queue of the group, that queue carries out the command, because
+  /// it may be performing the task.
   ///
-  /// - Returns: Whether the task was there, matched the filter, and it was done to it.
+  /// - Returns: Whether the task existed and matched the filter, and the command was carried out.
   private func askAgain(
     _ directive: TaskCommand,
     of listed: TaskRecord,
     matching filter: TaskFilter
   ) async throws -> Bool {
-    // The store knows which queue the filter means, and a task stays in its queue.
+    // The store has already applied the filter's queue, and a task never changes its queue.
     var filter = filter
     filter.queue = nil
     guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
       filter.matches(record)
     else { return false }
-    return try await owner.askUnlessKeyIsHeld(directive, of: record.id)
+    return try await owner.askUnlessKeyInUse(directive, of: record.id)
   }
 
-  /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
-  private func askUnlessKeyIsHeld(
+  /// Does what `ask(_:of:)` does, but skips a task if another task has its unique key.
+  private func askUnlessKeyInUse(
     _ directive: TaskCommand,
     of id: TaskID
   ) async throws -> Bool {
@@ -87,22 +89,23 @@ extension Results {
   }
 }
 
-/// Carries out requests that concern tasks.
+/// Carries out commands for single tasks.
 extension Results {
-  /// Carries out a request for a task that is in a handler, on its way, or in the store.
+  /// Carries out a command for a task, whether it is being performed, claimed ahead, or waiting in
+  /// the store.
   ///
-  /// It waits until earlier requests for the task are carried out. If `isObeying`, the request was
-  /// kept until now, and waits for no other one.
+  /// This waits until earlier commands for the task are carried out. If `isObeying`, the command
+  /// was pending until now, and waits for no other command.
   ///
-  /// - Returns: Whether the task was there, and in a state to which the request applies.
-  /// - Throws: `CancellationError` when the caller is cancelled while it waits, and the store is
-  ///   gone; what the store throws.
+  /// - Returns: Whether the task existed, in a state to which the command applies.
+  /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is
+  ///   unavailable; what the store throws.
   func ask(
     _ directive: TaskCommand,
     of id: TaskID,
     isObeying: Bool = false
   ) async throws -> Bool {
-    var claimsInVain = 0
+    var fruitlessClaims = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<QueueStore.mostRefusals {
       let (answer, claims) = dispatch.machine.withLock { machine in
@@ -139,36 +142,36 @@ extension Results {
       let obeyed = isObeying ? directive : nil
       let result = try await store([change], for: [record], obeying: obeyed)[0]
       if result.isDone { return true }
-      if case .duplicate(let other) = result { throw Self.keyIsHeld(record, by: other) }
+      if case .duplicate(let other) = result { throw Self.keyInUse(record, by: other) }
       guard record.state == .running else { continue }
-      // If a claim under way has taken the task, the queue holds it when that claim has returned.
+      // If a claim in flight has claimed the task, the queue has it once that claim has returned.
       if claims != nil, claims == dispatch.machine.withLock({ $0.claims.finishedCount }) {
         // Another process performs it.
         if store.sharing != nil { return false }
         break
       }
-      // In a shared store, claims may follow each other without a break, for other queues' tasks.
-      // So wait for two claims at most.
-      if store.sharing != nil, claimsInVain == 2 { return false }
-      claimsInVain += 1
+      // In a shared store, other queues' tasks can keep claims going without a pause. So wait for
+      // two claims at most.
+      if store.sharing != nil, fruitlessClaims == 2 { return false }
+      fruitlessClaims += 1
       try await waitForClaim()
     }
-    throw isHeldElsewhere(id)
+    throw performedElsewhere(id)
   }
 
-  private func isHeldElsewhere(_ id: TaskID) -> TaskQueueError {
+  private func performedElsewhere(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the store (\(store)) says that the task \(id) is being performed or changed, which the queue "
-        + "'\(name)' does not do; it may serve another queue at the same time, or have lost the "
-        + "answer to a claim"
+      "the store (\(store)) reports that the task \(id) is being performed or changed, but not by "
+        + "the queue '\(name)'; another queue may use the store at the same time, or the answer to "
+        + "a claim was lost"
     )
   }
 
-  /// Waits until an attempt is cut short, or ends by itself.
+  /// Waits until an attempt is interrupted, or ends by itself.
   ///
-  /// If a handler makes such a request for its own attempt, it is cancelled when this returns. If
-  /// the caller is cancelled while it waits, the wait ends.
+  /// If a handler interrupts its own attempt, its Swift task is cancelled when this returns. If the
+  /// caller is cancelled while it waits, the wait ends.
   private func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
     while !Task.isCancelled,
       dispatch.machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
@@ -183,11 +186,11 @@ extension Results {
 
   /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
   ///
-  /// Other changes, of schedules, may be stored along with them. Without such, occurrences that end
-  /// are followed by the next ones.
+  /// `others` are changes to schedules that are stored in the same step. If there are none, an
+  /// occurrence that ends is followed by the next one.
   ///
-  /// With a `directive`, the only change carries out a request that was kept until now. If the
-  /// store fails, the machine notes the doubt.
+  /// If there is a `directive`, the batch has one change, which carries out that pending command.
+  /// If the store fails, the machine records that the outcome is in doubt.
   ///
   /// - Returns: The outcome of each change.
   func store(
@@ -211,7 +214,7 @@ extension Results {
       let answer =
         try await others.isEmpty
         ? occurrences.send(batch, ending: ends) : storage.send(batch + others)
-      let outcomes = try await withoutDoubt(answer, batch)
+      let outcomes = try await resolvingDoubt(answer, batch)
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
       if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
@@ -228,18 +231,18 @@ extension Results {
     }
     if !consequences.isEmpty { await tell(consequences) }
     if isAnswerLost { await findLostConsequences() }
-    await tellOwners(of: settlements)
+    await notifyOwners(of: settlements)
     await prune(after: settlements)
     return results
   }
 
   private func prune(after settlements: [Settlement]) async {
     let prunings = upkeep.prunings(after: settlements)
-    // The tasks are changed, whatever becomes of this: a run prunes, too.
+    // The tasks are changed even if this fails. A run prunes later, too.
     if !prunings.isEmpty { _ = try? await store.apply(prunings, durability: .relaxed) }
   }
 
-  /// Tells what has been stored about a task, after what was stored before.
+  /// Reports a stored change to a task, after the changes that were stored earlier.
   func wasStored(_ settlement: Settlement) async {
     await observers.changes.waitUncancelled(until: .endIsTold, of: settlement.record.id)
     observers.events.announce(settlement.record.id)
@@ -255,8 +258,8 @@ extension Results {
     }
   }
 
-  /// Lets other queues of the group learn what was done to their tasks.
-  private func tellOwners(of settlements: [Settlement]) async {
+  /// Notifies other queues of the group about changes to their tasks.
+  private func notifyOwners(of settlements: [Settlement]) async {
     guard let group = storage.group else { return }
     let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
     for name in others.keys.compactMap(\.self).sorted() {
@@ -264,7 +267,7 @@ extension Results {
       else {
         continue
       }
-      // One request removes tasks that have ended, and cancels the others.
+      // One command can remove the tasks that have ended, and cancel the others.
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
@@ -273,8 +276,8 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes, with `done` for each change that is stale because it was sent before.
-  private func withoutDoubt(
+  /// Returns the outcomes, with `done` for each change that is stale because it was sent twice.
+  private func resolvingDoubt(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     _ batch: [TaskChange]
   ) async throws -> [ChangeOutcome] {
@@ -289,22 +292,22 @@ extension Results {
     return results
   }
 
-  private static func keyIsHeld(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
+  private static func keyInUse(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
     TaskQueueError(
       .duplicate,
       "the task \(record.id) can't be retried: the task \(other) has its unique key "
-        + "'\(record.uniqueKey ?? "")'; wait until that one has ended, or cancel it"
+        + "'\(record.uniqueKey ?? "")'; wait until that task has ended, or cancel it"
     )
   }
 
-  /// Returns the change that carries out a request for a task that no queue has claimed.
+  /// Returns the change that carries out a command for a task that no queue has claimed.
   func change(_ directive: TaskCommand, of record: TaskRecord) -> TaskChange {
     judge.change(directive, of: record, .unclaimed(record.id), now: now)
   }
 
   /// Waits for the claim in flight, if there is one.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
   func waitForClaim() async throws {
     guard let claim = dispatch.machine.withLock({ $0.claims.inFlight }) else { return }
     try await dispatch.signals.claimEnd.wait(
@@ -315,7 +318,7 @@ extension Results {
 }
 
 extension TaskChange {
-  /// The task that the change concerns, if no queue has claimed it.
+  /// The ID of the changed task, if the change is for a task that no queue has claimed.
   fileprivate var unclaimedID: TaskID? {
     switch self {
     case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
@@ -336,9 +339,9 @@ extension TaskCommand {
     }
   }
 
-  /// Returns whether the request is to make a task available now, and the task already is.
+  /// Returns `true` if the command makes a task available now, and the task is already available.
   ///
-  /// Such a task keeps its place in line.
+  /// Such a task keeps its position in line.
   func isMet(by record: TaskRecord, now: Date) -> Bool {
     self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }
@@ -348,48 +351,48 @@ extension TaskChange {
   fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }
 
-/// Carries out requests that were kept until the queue has let go of their tasks.
+/// Carries out commands that were pending until the queue released their tasks.
 extension Results {
-  /// Carries out requests that came while their tasks were being settled or released.
+  /// Carries out commands that arrived while their tasks were being settled or released.
   ///
-  /// A request stays if the store fails, and the next run carries it out. The finisher does so if
-  /// the store is gone for a while and this Swift task can't wait. At the end this signals
-  /// `idleWatch`, even if there were no requests, because the queue may be idle.
+  /// If the store fails, the command stays pending, and the next run carries it out. If the store
+  /// is temporarily unavailable and this Swift task can't wait, the finisher carries it out. At the
+  /// end, this signals `idleWatch`, even if there were no commands, because the queue may be idle.
   ///
   /// - Parameters:
-  ///   - requests: the requests.
+  ///   - requests: the commands.
   ///   - isLast: whether the run ends, so that no finisher carries them out.
   func obey(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
         _ = try await carryOut(request.directive, of: request.id)
-        obeyed(request.id)
+        finishCommand(request.id)
       } catch let error as TaskQueueError where error.code == .duplicate {
-        // The task stays as it is: another one stands for its key.
-        obeyed(request.id)
+        // The task stays as it is, because another task has its unique key.
+        finishCommand(request.id)
       } catch {
-        // A cancelled caller waits for no other call while the store is gone.
+        // A cancelled caller does not wait for another call while the store is unavailable.
         let isGone = error.isTransientFailure || error is CancellationError
-        let isLeft =
+        let isLeftToFinisher =
           !isLast && isGone && Task.isCancelled && dispatch.machine.withLock { $0.finisherCanWait }
-        // First, so that the run does not end without the error.
-        if !isLeft {
-          let isWait =
+        // Fail before `finishCommand`, so that the run does not end without the error.
+        if !isLeftToFinisher {
+          let isBlocked =
             error is CancellationError && Task.isCancelled && dispatch.signals.absence.isGone
-          let error = isWait ? OtherCallWaits() : error
-          dispatch.fail(error, to: "do what was asked of a task", losing: true)
+          let error = isBlocked ? BlockedByOtherCall() : error
+          dispatch.fail(error, to: "carry out a command for a task", losing: true)
         }
-        // After an error of the queue itself, the next run could not do it, either.
-        obeyed(request.id, puttingBack: error is TaskQueueError ? nil : request.directive)
-        if isLeft { dispatch.signals.finisher.signal() }
+        // After an error of the queue itself, the next run could not carry it out, either.
+        finishCommand(request.id, requeuing: error is TaskQueueError ? nil : request.directive)
+        if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
     }
     dispatch.signals.idleWatch.step()
   }
 
-  /// Carries out a request in place of an earlier one, which no run does now.
+  /// Carries out a command instead of an earlier one that no run is carrying out now.
   ///
-  /// If it is not carried out, the earlier one stays.
+  /// If the command is not carried out, the earlier one stays pending.
   func ask(
     _ directive: TaskCommand,
     of id: TaskID,
@@ -397,8 +400,8 @@ extension Results {
   ) async throws -> Bool {
     var isDone = false
     defer {
-      obeyed(id, puttingBack: isDone ? nil : earlier)
-      // A run may have begun.
+      finishCommand(id, requeuing: isDone ? nil : earlier)
+      // A run may have started.
       dispatch.signals.finisher.signal()
       dispatch.signals.idleWatch.step()
     }
@@ -406,11 +409,12 @@ extension Results {
     return isDone
   }
 
-  /// Waits until no request for a task is being carried out that was kept.
+  /// Waits until no pending command for a task is being carried out.
   ///
-  /// What is carried out waits for the store, and for no handler. So a handler can wait for it.
+  /// A command that is being carried out waits only for the store, never for a handler. So a
+  /// handler can call this.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
   func waitUntilObeyed(_ id: TaskID) async throws {
     try await dispatch.signals.settlement.wait(
       until: { dispatch.machine.withLock { !$0.isObeying(id) } },
@@ -418,8 +422,10 @@ extension Results {
     )
   }
 
-  /// Ends the carrying out of a request, or keeps one for the next run.
-  private func obeyed(_ id: TaskID, puttingBack directive: TaskCommand? = nil) {
+  /// Marks the command for a task as no longer being carried out.
+  ///
+  /// If there is a `directive`, requeues it for the next run.
+  private func finishCommand(_ id: TaskID, requeuing directive: TaskCommand? = nil) {
     dispatch.machine.withLock { machine in
       if let directive { machine.putBack(directive, of: id) }
       machine.obeyed(id)
@@ -427,17 +433,18 @@ extension Results {
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Carries out a request that is not to be carried out by anything else now.
+  /// Carries out a pending command that this call alone is carrying out.
   ///
-  /// - Returns: Whether the task was there, and in a state to which the request applies.
+  /// - Returns: Whether the task existed, in a state to which the command applies.
   private func carryOut(_ directive: TaskCommand, of id: TaskID) async throws -> Bool {
     if try await wasCarriedOut(directive, of: id) { return true }
     return try await ask(directive, of: id, isObeying: true)
   }
 
-  /// Tells what was asked of a task before, if the store has done it though it failed.
+  /// Reports an earlier command for a task if the store carried it out although it reported a
+  /// failure.
   ///
-  /// - Returns: Whether that was the same as is asked now.
+  /// - Returns: Whether that command was carried out and is the same as `directive`.
   private func wasCarriedOut(
     _ directive: TaskCommand,
     of id: TaskID
@@ -448,7 +455,7 @@ extension Results {
     let record = try await storage.record(of: id)
     dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
     let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
-    // If the task was like that before, a look can't tell.
+    // If the task had that state before the change, its record proves nothing.
     guard change.wasStored(leaving: record, isAlone: isAlone),
       !change.wasStored(leaving: doubt.settlement.record, isAlone: isAlone)
     else { return false }
@@ -457,21 +464,21 @@ extension Results {
     return doubt.directive == directive
   }
 
-  /// Notes that the store has failed to store what was asked of a task, and may have stored it.
+  /// Records that the store failed to store a command's change, but may have stored it anyway.
   func noteDoubt(_ directive: TaskCommand, _ settlement: Settlement) {
     let doubt = PendingCommand.Doubt(directive: directive, settlement: settlement)
     dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }
 }
 
-/// The error of a request that waits for another call, which waits for the store.
-private struct OtherCallWaits: Error, CustomStringConvertible {
-  var description: String { "it is gone, and another call for the task waits for it" }
+/// The error of a command that waits for another call, which waits for the store.
+private struct BlockedByOtherCall: Error, CustomStringConvertible {
+  var description: String { "it is unavailable, and another call for the task waits for it" }
 }
 
-/// Changes of tasks that wait.
+/// Updates tasks that are not being performed.
 extension Results {
-  /// Changes a task, whose payload is replaced by one of a type.
+  /// Updates a task, whose payload is replaced by one of the type `Payload`.
   func update<Payload: TaskPayload>(
     _ id: TaskID,
     _ given: TaskUpdate,
@@ -482,8 +489,8 @@ extension Results {
       guard !names.contains(record.name) else { return }
       throw TaskQueueError(
         .invalidArgument,
-        "the task \(id) is a '\(record.name)', and the payload is of '\(Payload.taskName)'; give one "
-          + "of the task's type"
+        "the task \(id) is a '\(record.name)', but the payload is for a '\(Payload.taskName)'; "
+          + "pass a payload of the task's type"
       )
     }
   }
@@ -507,7 +514,7 @@ extension Results {
       try update.check(against: record)
       if record.state == .running {
         guard !hasWaited else { throw Self.running(id) }
-        // Its attempt may have ended, and its end may be on its way into the store.
+        // Its attempt may have ended, and the end may not be stored yet.
         hasWaited = true
         try await observers.changes.wait(until: .endIsTold, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
@@ -521,7 +528,7 @@ extension Results {
   private static func running(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .isRunning,
-      "the task \(id) is being performed; change it when it waits again, or pause it, and change it "
+      "the task \(id) is being performed; update it when it waits again, or pause it and update it "
         + "when its handler has ended"
     )
   }
@@ -533,13 +540,13 @@ extension TaskUpdate {
     guard let expiryDate, record.availableDate >= expiryDate else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)): it "
-        + "could never be performed"
+      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)): "
+        + "the task could never be performed"
     )
   }
 }
 
-/// Completions that tasks wait for.
+/// Completes waits of tasks.
 extension Results {
   func complete(_ token: TaskToken, with value: some Encodable & Sendable) async throws -> Bool {
     let outcome: [UInt8]
@@ -556,13 +563,13 @@ extension Results {
     return try await complete(token, try MemoryCoding.encode(failure))
   }
 
-  /// Stores the outcome of a wait, if there is none.
+  /// Stores the outcome of a wait, if it has none yet.
   func complete(_ token: TaskToken, _ outcome: [UInt8]) async throws -> Bool {
     guard outcome.count <= TaskQueueError.maxValueSize else {
       throw TaskQueueError(
         .invalidArgument,
-        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; give at "
-          + "most \(TaskQueueError.maxValueSize)"
+        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; the "
+          + "maximum is \(TaskQueueError.maxValueSize)"
       )
     }
     let id = token.taskID
@@ -571,7 +578,7 @@ extension Results {
     let name = MemoryName.outcome(token)
     let answer = try await storage.send([.complete(id, named: name, value: outcome)])
     if !answer.outcomes[0].isDone {
-      // The first sending may have been stored.
+      // The first try may have been stored.
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
@@ -592,15 +599,17 @@ extension Results {
     } catch {
       if let withdrawn {
         dispatch.machine.withLock { $0.putBack(withdrawn) }
-        // A run may have begun.
+        // A run may have started.
         dispatch.signals.finisher.signal()
       }
       throw error
     }
   }
 
-  /// Resumes a task, and sets the request to pause it that was withdrawn, though the store may have
-  /// done it.
+  /// Resumes a task.
+  ///
+  /// If this withdraws a pending pause that the store may already have carried out, it sets
+  /// `request` to that pause.
   private func resume(
     _ id: TaskID,
     withdrawing request: inout PendingCommand?

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Decides what may begin: pauses, in memory and in the store, and conditions.
+/// Decides which tasks may start: handles conditions, and pauses in memory and in the store.
 final class StartGate: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -38,7 +38,7 @@ extension StartGate {
     dispatch.signals.workers.signalAll()
   }
 
-  /// Puts back the claimed tasks that may not begin because of a pause.
+  /// Releases the claimed tasks that may not start because of a pause.
   func holdBack(_ pause: (inout WorkMachine) -> Void = { _ in }) async {
     let unbegun = dispatch.machine.withLock { machine in
       pause(&machine)
@@ -48,10 +48,10 @@ extension StartGate {
     dispatch.signals.idleWatch.step()
   }
 
-  /// Waits for the attempts that begin although the queue is paused, or until cancelled.
+  /// Waits for the attempts that still start although the queue is paused, or until cancelled.
   func waitForLastAttempts() async {
     while !Task.isCancelled, dispatch.machine.withLock({ $0.letsThrough }) {
-      // Cancelled: the loop ends.
+      // Cancellation ends the loop.
       try? await dispatch.signals.pauseProgress.wait {
         dispatch.machine.withLock { $0.letsThrough } ? nil : .success(())
       }
@@ -59,7 +59,7 @@ extension StartGate {
   }
 }
 
-/// Pauses that the store holds.
+/// Pauses in the store.
 extension StartGate {
   func pause(_ durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.isWhole = true }
@@ -80,27 +80,27 @@ extension StartGate {
     try await changeStoredPause(durability) { $0.names.remove(name) }
   }
 
-  /// Reads what the store says is paused, and follows it.
+  /// Reads the stored pause, and applies it to this queue.
   ///
-  /// - Parameter again: whether to read it also if this queue has read it before.
+  /// - Parameter again: whether to read it even if this queue has already read it.
   /// - Throws: What the store throws.
   func readStoredPause(again: Bool = true) async throws {
-    let news = try await havingTurnAtPause { () -> PauseNews? in
-      // Of many first calls, one reads it.
+    let change = try await withPauseLock { () -> PauseChange? in
+      // If several calls open the queue at the same time, only the first one reads the pause.
       if !again, dispatch.signals.hasReadPause.load(ordering: .acquiring) { return nil }
       return follow(try StoredPause(try await store.value(named: StoredPause.valueName)))
     }
-    if let news { await putBack(because: news) }
+    if let change { await putBackTasks(pausedBy: change) }
   }
 
-  /// Does what `readStoredPause()` does; a store that fails stops the run.
+  /// Does what `readStoredPause()` does, but stops the run if the store fails.
   func followStoredPause() async {
     do {
       try await readStoredPause()
     } catch is CancellationError where Task.isCancelled {
-      // Another call has its turn. The next run reads what is paused.
+      // Another call is using the stored pause. The next run reads it.
     } catch {
-      dispatch.fail(error, to: "say what is paused")
+      dispatch.fail(error, to: "read the stored pause")
     }
   }
 
@@ -108,7 +108,7 @@ extension StartGate {
     _ durability: Durability,
     _ change: (inout StoredPause) -> Void
   ) async throws {
-    let news = try await havingTurnAtPause {
+    let pauseChange = try await withPauseLock {
       var changed = StoredPause()
       try await storage.setValue(named: StoredPause.valueName, durability) { bytes in
         changed = try StoredPause(bytes)
@@ -117,14 +117,14 @@ extension StartGate {
       }
       return follow(changed)
     }
-    await putBack(because: news)
+    await putBackTasks(pausedBy: pauseChange)
   }
 
-  /// Performs the body, which reads the stored pause, when it has its turn.
+  /// Performs the body, which reads the stored pause, after all earlier callers have finished.
   ///
-  /// - Throws: What the body throws; `CancellationError` when the caller is cancelled before its
-  ///   turn, and the store is gone.
-  private func havingTurnAtPause<Result>(
+  /// - Throws: What the body throws; `CancellationError` if the caller is cancelled while it waits
+  ///   for earlier callers and the store is unavailable.
+  private func withPauseLock<Result>(
     _ body: () async throws -> Result
   ) async throws -> Result {
     try await dispatch.signals.pauseTurns.begin([StoredPause.valueName])
@@ -134,25 +134,25 @@ extension StartGate {
     return result
   }
 
-  /// Puts back claimed tasks that may not begin any more.
+  /// Releases the claimed tasks that a new pause stops from starting.
   ///
-  /// No other call waits for this: it may take long.
-  private func putBack(because news: PauseNews) async {
-    if news.isPaused { await holdBack() }
-    guard !news.pausedNames.isEmpty else { return }
-    await results.putBackUnbegun { news.pausedNames.contains($0.name) }
+  /// This runs after the next caller may use the stored pause, because it may take long.
+  private func putBackTasks(pausedBy change: PauseChange) async {
+    if change.isPaused { await holdBack() }
+    guard !change.pausedNames.isEmpty else { return }
+    await results.putBackUnbegun { change.pausedNames.contains($0.name) }
   }
 
-  /// What a queue has begun to follow.
-  private struct PauseNews {
-    /// Whether the queue is paused now, and was not before.
+  /// What a newly read stored pause changes for this queue.
+  private struct PauseChange {
+    /// Whether the queue is newly paused.
     var isPaused: Bool
-    /// The names that are paused now, and were not before.
+    /// The names that are newly paused.
     var pausedNames: Set<String>
   }
 
-  /// Begins to follow what the store says is paused.
-  private func follow(_ pause: StoredPause) -> PauseNews {
+  /// Applies the stored pause to this queue.
+  private func follow(_ pause: StoredPause) -> PauseChange {
     let (paused, resumed) = handlers.setStoredPauses(pause.names)
     let isNew = dispatch.machine.withLock { machine in
       if !resumed.isEmpty { machine.workArrived() }
@@ -160,28 +160,28 @@ extension StartGate {
     }
     if isNew, !pause.isWhole { dispatch.signals.pauseProgress.resumeAll(with: .success(())) }
     if isNew && !pause.isWhole || !resumed.isEmpty { dispatch.signals.workers.signalAll() }
-    return PauseNews(isPaused: isNew && pause.isWhole, pausedNames: paused)
+    return PauseChange(isPaused: isNew && pause.isWhole, pausedNames: paused)
   }
 }
 
-/// What is paused for all queues on a store: a value of the store.
+/// The stored pause, which applies to all queues on a store.
 ///
-/// The value is a JSON object, or is not there if nothing is paused. Its keys have one order, so
-/// that what is the same has the same bytes.
+/// It is a value in the store: a JSON object, or no value if nothing is paused. The keys are always
+/// in the same order, so that equal pauses have equal bytes.
 struct StoredPause: Sendable, Equatable {
   /// The name of the value.
   static let valueName = "steadfast.pause"
 
-  /// Whether everything is paused.
+  /// Whether the whole queue is paused.
   var isWhole = false
   /// The names whose tasks are paused.
   var names: Set<String> = []
 
   init() {}
 
-  /// Reads a value; `nil` says that nothing is paused.
+  /// Decodes a value; `nil` means that nothing is paused.
   ///
-  /// - Throws: A ``TaskQueueError`` if the value makes no sense.
+  /// - Throws: A ``TaskQueueError`` if the value can't be decoded.
   init(_ bytes: [UInt8]?) throws(TaskQueueError) {
     guard let bytes else { return }
     do {
@@ -191,8 +191,8 @@ struct StoredPause: Sendable, Equatable {
     } catch {
       throw TaskQueueError(
         .storeFailed,
-        "the value '\(Self.valueName)' of the store does not say what is paused: this version can't "
-          + "read it, and takes nothing for resumed",
+        "this version can't read the stored pause, which is the value '\(Self.valueName)' of the "
+          + "store; the queue keeps its current state",
         underlying: error
       )
     }
@@ -216,7 +216,7 @@ struct StoredPause: Sendable, Equatable {
   }
 }
 
-/// Conditions.
+/// Sets conditions.
 extension StartGate {
   func register(
     _ monitor: some ConditionMonitor,
@@ -229,9 +229,9 @@ extension StartGate {
     dispatch.signals.monitors.signal()
   }
 
-  /// Tells the queue whether a condition holds, as its caller says or a monitor.
+  /// Sets whether a condition holds, as a caller or a monitor reports it.
   ///
-  /// - Returns: Whether the monitor is still the one that is registered.
+  /// - Returns: `false` if another monitor has replaced the reporting one; otherwise `true`.
   @discardableResult
   func tell(
     _ condition: TaskCondition,
@@ -249,7 +249,7 @@ extension StartGate {
       dispatch.signals.workers.signalAll()
       return true
     }
-    // Another caller may have said the same, and wait for the claim still.
+    // Another caller may have reported the same, and may still wait for the claim.
     await results.putBackUnbegun { $0.conditions.contains(condition) }
     guard isNew, registration?.interruptsTasks == true else { return true }
     for worker in dispatch.machine.withLock({ $0.releaseAttempts(requiring: condition) }) {
@@ -279,22 +279,23 @@ extension StartGate {
   private func follow(_ registration: ConditionState.Registration) async {
     for await holds in registration.monitor.values() {
       guard await tell(registration.condition, holds: holds, by: registration) else { break }
-      noteTold(registration)
+      markReported(registration)
     }
-    noteTold(registration)
+    markReported(registration)
   }
 
-  private func noteTold(_ registration: ConditionState.Registration) {
+  private func markReported(_ registration: ConditionState.Registration) {
     upkeep.state.withLock { $0.conditions.hasTold(registration) }
     dispatch.signals.conditionsTold.resumeAll(with: .success(()))
   }
 
-  /// Waits until each monitor has told its condition, the run is to end, or until cancelled.
+  /// Waits until each monitor has reported its condition, the run is stopping, or this is
+  /// cancelled.
   func waitForMonitors() async {
     while upkeep.state.withLock({ $0.conditions.awaitsMonitors }),
       !dispatch.machine.withLock({ $0.isStopping }), !Task.isCancelled
     {
-      // Cancelled: the loop ends, and so do the workers.
+      // Cancellation ends the loop, and the workers too.
       try? await dispatch.signals.conditionsTold.wait {
         let awaits = upkeep.state.withLock { $0.conditions.awaitsMonitors }
         return awaits && !dispatch.machine.withLock { $0.isStopping } ? nil : .success(())

@@ -7,8 +7,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
   private let queue: QueueCore
   /// Whether the call that returned this value added the task.
   ///
-  /// It is `false` if a task with the same unique key is returned in its place, and if the task was
-  /// looked up with ``TaskQueue/task(_:)``.
+  /// It is `false` if the call returned an existing task with the same unique key, or if the task
+  /// was looked up with ``TaskQueue/task(_:)``.
   public let isNew: Bool
 
   init(_ task: AdmittedTask, in queue: QueueCore) {
@@ -23,15 +23,16 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// The task's progress, as its handler reports it.
   public var progress: TaskProgress { TaskProgress(self) }
 
-  /// Returns the task as the store holds it: its state, its dates, its failures.
+  /// Returns the task's record from the store: its state, its dates, its failures.
   ///
-  /// - Returns: the task; `nil` if it does not exist any more.
+  /// - Returns: the record; `nil` if the task no longer exists.
   /// - Throws: what the store throws.
   public func record() async throws -> TaskRecord? {
     try await queue.opened.storage.record(of: id)
   }
 
-  /// Cancels the task, or its attempt if it is being performed.
+  /// Cancels the task, or only its attempt if it is being performed, as ``TaskQueue/cancel(_:)``
+  /// does.
   ///
   /// - Returns: whether the task existed and had not ended.
   /// - Throws: what the store throws.
@@ -40,7 +41,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
     try await queue.opened.results.ask(.cancel, of: id)
   }
 
-  /// Sets the date from which the task may be performed, as ``TaskQueue/reschedule(_:to:)`` does.
+  /// Sets the earliest date at which the task may be performed, as
+  /// ``TaskQueue/reschedule(_:to:)`` does.
   ///
   /// - Returns: whether the task existed, had not ended, and was not being performed.
   /// - Throws: as ``TaskQueue/reschedule(_:to:)``.
@@ -51,8 +53,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Makes the task available now, as ``TaskQueue/performNow(_:)`` does.
   ///
-  /// - Returns: whether the task existed, had not ended, was not being performed, and was not
-  ///   available already.
+  /// - Returns: whether the task existed, had not ended, was not being performed, and was not yet
+  ///   available.
   /// - Throws: as ``TaskQueue/performNow(_:)``.
   @discardableResult
   public func performNow() async throws -> Bool {
@@ -61,10 +63,10 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits until the task has succeeded, and returns what its handler returned.
   ///
-  /// The value is not stored, and other processes don't know it. Only a caller that has held an
-  /// `EnqueuedTask` of the task since before it succeeded gets the value.
-  /// - Parameter type: the type of what the handler returns.
-  /// - Returns: what the handler returned.
+  /// The value is not stored, and other processes don't know it. To get the value, a caller must
+  /// have had an `EnqueuedTask` of the task since before the task succeeded.
+  /// - Parameter type: the type of the value that the handler returns.
+  /// - Returns: the value that the handler returned.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/noValue`` if the task was
   ///   abandoned or cancelled, or if the value is not known or has another type; what ``outcome()``
   ///   throws.
@@ -87,23 +89,23 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits until the task has ended, and returns its outcome.
   ///
-  /// If the task has ended already, the call returns at once. While the queue does not run, the
-  /// call goes on waiting. If a task with the same unique key supersedes this one
-  /// (``TaskEvent/superseded(_:by:)``), the outcome is that of the other task.
+  /// If the task has already ended, the call returns at once. If the queue does not run, the call
+  /// continues to wait. If a task with the same unique key supersedes this one
+  /// (``TaskEvent/superseded(_:by:)``), the call returns the outcome of that task.
   ///
-  /// A handler that waits for another task of its queue keeps its worker busy: with one worker
-  /// (``TaskQueueConfiguration/maxConcurrentTasks``), the other task never begins.
+  /// A handler that waits for another task of its queue keeps its worker busy. With one worker
+  /// (``TaskQueueConfiguration/maxConcurrentTasks``), the other task never starts.
   ///
-  /// - Throws: `CancellationError` when the waiting is cancelled; the task goes on. A
+  /// - Throws: `CancellationError` when the waiting is cancelled; the task itself continues. A
   ///   ``TaskQueueError`` in three cases: the queue was shut down before the task ended; the task
-  ///   has ended and was not retained, and was there before or was performed by another process;
-  ///   the caller is the task's own handler, or something that the handler started, and would wait
-  ///   for itself. A Swift task that a handler has started, and that goes on after it, counts as
-  ///   started by the handler that the same worker calls next: let such a task be detached. What
-  ///   the store throws.
+  ///   ended and was not retained, and it existed before the call that returned this value, or
+  ///   another process performed it; the caller is the task's own handler, or a Swift task that the
+  ///   handler started, and would wait for itself. If a Swift task that a handler started outlives
+  ///   the handler, it counts as started by the next handler on the same worker; use a detached
+  ///   task for such work. What the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = handle.outcome { return outcome }
-    let isLookedUp = queue.dispatch.hasEnded || mayHaveEndedUntold
+    let isLookedUp = queue.dispatch.hasEnded || mayHaveEndedUnnoticed
     if isLookedUp, let outcome = try await storedOutcome() { return outcome }
     if queue.dispatch.callingTask == id { throw waitsForItself }
     return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
@@ -113,9 +115,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Whether the task may have ended before anything in this process was notified.
   ///
-  /// It was there before, another process that shares the store may have performed it, or the
-  /// answer to a call that has ended it was lost.
-  private var mayHaveEndedUntold: Bool {
+  /// This is so if the task existed before, if another process that shares the store may have
+  /// performed it, or if the store's answer to a change that ended it was lost.
+  private var mayHaveEndedUnnoticed: Bool {
     !isNew || queue.store.sharing != nil
       || queue.observers.mayMissEnds.load(ordering: .acquiring)
   }
@@ -128,38 +130,39 @@ public struct EnqueuedTask: Sendable, Identifiable {
     )
   }
 
-  /// Waits for a report of progress after this many reports; `nil` when none will come.
+  /// Waits for the progress report that follows report `number`; `nil` if there will be none.
   func progress(after number: Int) async -> OutcomeHandle.Progress? {
-    if number == 0, mayHaveEndedUntold, handle.outcome == nil,
-      await isOverInStore(), handle.outcome == nil
+    if number == 0, mayHaveEndedUnnoticed, handle.outcome == nil,
+      await hasEndedInStore(), handle.outcome == nil
     {
       return nil
     }
-    // The task's own handler would wait for what it is to report itself.
+    // The task's own handler would wait for a report that only it can make.
     return await handle.progress(after: number) {
       queue.dispatch.hasEnded || queue.dispatch.callingTask == id
     }
   }
 
   /// Returns whether the task has ended in the store; `true` if the store can't tell.
-  private func isOverInStore() async -> Bool {
+  private func hasEndedInStore() async -> Bool {
     do { return try await storedOutcome() != nil } catch { return true }
   }
 
-  /// Returns the outcome in the store; `nil` if it has not ended, or its end is reported soon.
+  /// Returns the outcome in the store; `nil` if the task has not ended, or its end is about to be
+  /// reported.
   private func storedOutcome() async throws -> TaskOutcome? {
     guard let record = try await queue.storage.record(of: id) else {
-      // It may have ended and gone since the handle was read, or its end is stored and not yet
+      // The task may have ended since the handle was read, or its end is stored but not yet
       // reported.
       if let outcome = handle.outcome { return outcome }
       if handle.isSuperseded { return nil }
       if queue.dispatch.machine.withLock({ $0.isUnsettled(id) }) { return nil }
-      // The queue has ended it at a caller's request, perhaps, and reports that in a moment.
+      // Perhaps the queue ended it at a caller's request, and has yet to report that.
       try await queue.observers.changes.wait(until: .allIsTold, of: id)
       if let outcome = handle.outcome { return outcome }
       throw Results.unknown(id)
     }
-    // While the queue runs, it reports a success that it has stored a moment later, with its value.
+    // A running queue reports a success shortly after storing it, and then includes the value.
     if record.outcome == .succeeded,
       queue.dispatch.machine.withLock({ $0.mode != nil && $0.isUnsettled(id) })
     {
@@ -178,17 +181,17 @@ extension EnqueuedTask: CustomStringConvertible {
 
 /// An asynchronous sequence of a task's progress, from 0 to 1, as its handler reports it.
 ///
-/// The sequence begins with the fraction that was reported last, if there is one. A slow observer
-/// gets only the latest fraction. A failed attempt sets the progress back to 0, and success sets it
-/// to 1. The sequence ends when the task ends, when the queue has been shut down, or when the
-/// observing task is cancelled. In the task's own handler, it has what was reported so far, and
-/// ends.
+/// The sequence starts with the latest fraction that was reported, if there is one. A slow observer
+/// gets only the latest fraction. A failed attempt resets the progress to 0, and success sets it to
+/// 1. The sequence ends when the task ends, when the queue has been shut down, or when the
+/// observing Swift task is cancelled. In the task's own handler, the sequence delivers the latest
+/// fraction and ends.
 ///
-/// The fractions are not stored. If another process performs the task, the sequence has none of
-/// them, and ends when the queue, while it runs, finds in the store that the task has ended: after
-/// 1 if it has succeeded and is retained.
+/// The fractions are not stored. If another process performs the task, the sequence does not
+/// deliver its fractions. It ends when the queue, while running, finds in the store that the task
+/// has ended. If the task succeeded and is retained, the sequence delivers 1 first.
 public struct TaskProgress: AsyncSequence, Sendable {
-  /// What the sequence delivers.
+  /// The type of the elements: a fraction from 0 to 1.
   public typealias Element = Double
   /// The sequence never fails.
   public typealias Failure = Never
@@ -207,10 +210,10 @@ public struct TaskProgress: AsyncSequence, Sendable {
 
     fileprivate init(task: EnqueuedTask) { self.task = task }
 
-    /// Returns the next fraction, or `nil` if the task has ended or the observing one is cancelled.
+    /// Returns the next fraction, or `nil` if the task has ended or the observer is cancelled.
     public mutating func next() async -> Double? { await next(isolation: #isolation) }
 
-    /// Returns the next fraction, or `nil` if the task has ended or the observing one is cancelled.
+    /// Returns the next fraction, or `nil` if the task has ended or the observer is cancelled.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> Double? {
       guard let progress = await task.progress(after: number) else { return nil }
       number = progress.number

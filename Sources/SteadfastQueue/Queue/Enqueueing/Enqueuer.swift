@@ -12,12 +12,12 @@ final class Enqueuer: QueuePart {
   }
 }
 
-/// What a call says about a new task.
+/// The arguments of a call that adds a task.
 struct TaskDraft {
   let name: String
   let payload: StoredPayload
   let uniqueKey: String?
-  /// What the call and the payload choose.
+  /// The options from the call and from the payload.
   private(set) var options: TaskOptions
 
   init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?, _ options: TaskOptions) {
@@ -27,7 +27,7 @@ struct TaskDraft {
     self.options = options
   }
 
-  /// Makes a draft; what `options` leave out is taken from `others`, then from the payload.
+  /// Makes a draft, for which `others`, then the payload, fill in the options that are not set.
   init<Payload: TaskPayload>(
     _ payload: Payload,
     _ uniqueKey: String?,
@@ -45,7 +45,7 @@ struct TaskDraft {
     )
   }
 
-  /// Returns the draft with the queue's defaults for what is not chosen.
+  /// Returns the draft with the queue's defaults for the options that are not set.
   consuming func filled(from defaults: TaskOptions) -> TaskDraft {
     options.fill(from: defaults)
     return self
@@ -54,12 +54,12 @@ struct TaskDraft {
   var policy: UniquePolicy { options.onDuplicate ?? .keep }
 }
 
-/// A task that a call has added, or the one that stands for it.
+/// A task that a call has added, or the existing task with the same unique key.
 struct AdmittedTask {
   let handle: OutcomeHandle
   let isNew: Bool
 
-  /// The same task, as it is for a call that has not added it.
+  /// The same task, for a call that found it and did not add it.
   var asFound: AdmittedTask { AdmittedTask(handle: handle, isNew: false) }
 }
 
@@ -67,10 +67,10 @@ struct AdmittedTask {
 extension Enqueuer {
   /// Adds a new task.
   ///
-  /// It makes no arrays but those that the store takes and returns.
+  /// It allocates no arrays, except those passed to the store and returned by it.
   func add(_ draft: consuming TaskDraft) async throws -> AdmittedTask {
     let draft = draft.filled(from: configuration.taskDefaults)
-    for _ in 0..<Self.mostDraws {
+    for _ in 0..<Self.maxIDDraws {
       let now = self.now
       let id = generators.nextID(at: now)
       let record = try record(of: draft, id: id, now: now)
@@ -79,7 +79,7 @@ extension Enqueuer {
         return task
       }
     }
-    throw takenIDs
+    throw idCollision
   }
 
   /// Adds new tasks.
@@ -89,8 +89,8 @@ extension Enqueuer {
     guard drafts.allSatisfy({ $0.policy == policy }) else {
       throw TaskQueueError(
         .invalidArgument,
-        "the payloads choose different values of onDuplicate, and one call has one; give it in the "
-          + "options of the call"
+        "the payloads set different values of onDuplicate, but one call can use only one; set it "
+          + "in the options of the call"
       )
     }
     return try await add(policy) { now in
@@ -108,7 +108,7 @@ extension Enqueuer {
     try draft.options.record(
       id: id,
       name: draft.name,
-      payload: try forStore(draft.payload),
+      payload: try storable(draft.payload),
       uniqueKey: draft.uniqueKey,
       prohibitsBackoff: configuration.prohibitsBackoff,
       follower: follower,
@@ -116,18 +116,18 @@ extension Enqueuer {
     )
   }
 
-  private func forStore(_ payload: StoredPayload) throws -> StoredPayload {
+  private func storable(_ payload: StoredPayload) throws -> StoredPayload {
     if RealWork.encodesPayloads { return try payload.withoutValue() }
-    // Most stores keep bytes, and would have to make other records of these.
+    // Most stores keep bytes, and would have to convert each record otherwise.
     return store.appliesAtOnce ? payload : try payload.encoded()
   }
 
-  /// Adds new tasks, which are made once more if the store holds tasks with their IDs.
+  /// Adds new tasks, and makes them again with other IDs if one of their IDs is already in use.
   func add(
     _ policy: UniquePolicy,
     _ make: (Date) throws -> [TaskRecord]
   ) async throws -> [AdmittedTask] {
-    for _ in 0..<Self.mostDraws {
+    for _ in 0..<Self.maxIDDraws {
       let now = self.now
       let records = try make(now)
       if let tasks = try await insert(records, policy, now) {
@@ -135,44 +135,44 @@ extension Enqueuer {
         return tasks
       }
     }
-    throw takenIDs
+    throw idCollision
   }
 
-  /// How often a task gets another ID.
+  /// The maximum number of IDs tried for a task.
   ///
   /// IDs are random, so a collision means that another queue uses the same seed.
-  private static let mostDraws = 8
+  private static let maxIDDraws = 8
 
-  private var takenIDs: TaskQueueError {
+  private var idCollision: TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the store (\(store)) holds tasks with the IDs that the queue '\(name)' draws: two "
-        + "queues on one store must not have the same seed as their randomness"
+      "the store (\(store)) already has tasks with the IDs that the queue '\(name)' generates: "
+        + "two queues that share a store must not use the same seed for their randomness"
     )
   }
 
-  /// How many tasks a caller adds, on average, before it yields its thread.
+  /// The average number of tasks that a caller adds before it yields its thread.
   private static let tasksBeforeYielding: UInt64 = 32
 
-  /// Whether a caller yields its thread to other Swift tasks, as it does from time to time.
+  /// Returns whether the caller should now yield its thread to other Swift tasks.
   ///
   /// A store in memory never suspends its callers. A few callers that add one task after another
-  /// would hold all of Swift's threads, and no worker could perform what they add.
+  /// would occupy all of Swift's threads, and no worker could perform the tasks that they add.
   private func isTimeToYield(after records: some Collection<TaskRecord>) -> Bool {
-    // Decide by the IDs, which are random. Callers on several threads would contend for a counter.
+    // Decide by the random IDs: callers on several threads would contend for a counter.
     store.appliesAtOnce
       && records.contains { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) }
   }
 
   /// Stores a new task.
   ///
-  /// - Returns: The enqueued task; `nil` if the store holds a task with its ID.
+  /// - Returns: The enqueued task; `nil` if the store already has a task with its ID.
   private func insert(
     _ record: TaskRecord,
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> AdmittedTask? {
-    // Make the handle before the task can be performed, so that no outcome is missed.
+    // Make the handle before any worker can perform the task, so that no outcome is missed.
     var task = newTask(record)
     let isStored = try await store(CollectionOfOne(record), policy) { results in
       if case .replaced(let twin) = results[0] { await observers.tookOver(twin) }
@@ -183,18 +183,18 @@ extension Enqueuer {
 
   /// Stores new tasks.
   ///
-  /// - Returns: The enqueued tasks; `nil` if the store holds a task with one of their IDs.
+  /// - Returns: The enqueued tasks; `nil` if the store already has a task with one of their IDs.
   private func insert(
     _ records: [TaskRecord],
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [AdmittedTask]? {
-    // Of several tasks with one key, one is stored, and stands for all of them.
+    // Of several tasks with the same key, only one is stored. It is returned for all of them.
     let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
     var tasks = kept.map(newTask)
     let areStored = try await store(kept, policy) { results in
       for index in kept.indices {
-        // Only this one waits, so that the others need no asynchronous call.
+        // Only a replacement waits. The other outcomes need no asynchronous call.
         if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
         if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
       }
@@ -203,15 +203,16 @@ extension Enqueuer {
     return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
   }
 
-  /// Stores new tasks, and lets `tell` tell what has become of them.
+  /// Stores new tasks, and calls `tell` to report the outcomes.
   ///
-  /// - Returns: Whether they are stored; if not, the store holds a task with one of their IDs.
+  /// - Returns: `true` if they are stored; `false` if the store already has a task with one of
+  ///   their IDs.
   private func store(
     _ records: some Collection<TaskRecord>,
     _ policy: UniquePolicy,
     tell: ([ChangeOutcome]) async -> Void
   ) async throws -> Bool {
-    // The turn lasts until what was stored is told.
+    // Reserve the keys until the outcomes are reported.
     let keys = policy == .replace ? Set(records.compactMap(\.uniqueKey)) : []
     if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
@@ -223,16 +224,16 @@ extension Enqueuer {
       } else {
         results = try await storage.persist(records.map { .insert($0, onDuplicate: policy) })
       }
-      guard !results.contains(where: \.isNoneOfInsertion) else {
+      guard !results.contains(where: \.isImpossibleForInsertion) else {
         throw UnusableAnswer(results: results, to: records.count)
       }
     } catch {
       observers.didNotEnqueue(records)
-      // During the call, a claim may have skipped a task that was to be replaced.
+      // During the call, a claim may have skipped the task that was about to be replaced.
       dispatch.lookForWork()
       throw error
     }
-    if !results.allSatisfy(\.isUsual) {
+    if !results.allSatisfy(\.isPlainInsertion) {
       guard try wereInserted(records, results, policy) else { return false }
     }
     await tell(results)
@@ -245,8 +246,8 @@ extension Enqueuer {
 
   /// Stores tasks that replace those with their unique keys.
   ///
-  /// If a task that has the key is being changed, this waits until that change is reported, and
-  /// then asks the store again.
+  /// If a task with the key is being changed, this waits until that change is reported, and then
+  /// asks the store again.
   private func replace(
     with records: some Collection<TaskRecord>
   ) async throws -> [ChangeOutcome] {
@@ -254,7 +255,7 @@ extension Enqueuer {
     var results: [ChangeOutcome] = []
     for _ in 0..<QueueStore.mostRefusals {
       results = try await storage.persist(batch)
-      let twins = results.compactMap(\.twinThatWasKept)
+      let twins = results.compactMap(\.keptTwin)
       if twins.isEmpty { return results }
       for twin in twins {
         try await observers.changes.wait(until: .allIsTold, of: twin)
@@ -265,7 +266,7 @@ extension Enqueuer {
 
   /// Reports what happened to a new task.
   ///
-  /// - Returns: The twin, if it stays in place of the new task.
+  /// - Returns: The existing task with the same unique key, if it is used instead of the new one.
   private func inserted(
     _ record: TaskRecord,
     _ result: ChangeOutcome,
@@ -274,11 +275,11 @@ extension Enqueuer {
     switch result {
     case .duplicate(let twin), .replaced(let twin):
       observers.didNotEnqueue(CollectionOfOne(record))
-      // The store has chosen the date, which may be earlier than before. A claim returns it.
+      // The store chose the date, which may be earlier than before. A claim returns that date.
       if case .replaced = result { dispatch.lookForWork() }
       return AdmittedTask(handle: observers.outcomes.handle(of: twin), isNew: false)
     case .stale, .superseded, .doneWithConsequences, .unmetDependency, .valueDiffers:
-      preconditionFailure("an insertion has an outcome that is none")
+      preconditionFailure("the store returned an outcome that no insertion can have")
     case .done, .identityTaken, .batchRefused:
       break
     }
@@ -290,27 +291,30 @@ extension Enqueuer {
 }
 
 extension ChangeOutcome {
-  /// Whether no insertion has this outcome.
-  fileprivate var isNoneOfInsertion: Bool {
+  /// Whether no insertion can have this outcome.
+  fileprivate var isImpossibleForInsertion: Bool {
     switch self {
     case .stale, .superseded, .doneWithConsequences, .valueDiffers: true
     case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }
 
-  /// Whether a new task was added as it is.
-  fileprivate var isUsual: Bool { if case .done = self { true } else { false } }
+  /// Whether a new task was added without affecting another task.
+  fileprivate var isPlainInsertion: Bool { if case .done = self { true } else { false } }
 
-  fileprivate var twinThatWasKept: TaskID? {
+  fileprivate var keptTwin: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }
   }
 }
 
-/// Unique keys of tasks that are added in one call.
+/// Deduplicates tasks that are added in one call.
 extension Enqueuer {
-  /// Returns the tasks without those whose name and unique key another one has.
+  /// Returns one task for each name and unique key, and all tasks without a unique key.
   ///
-  /// Of such tasks, the last one replaces the others; with other policies, the first one stays.
+  /// With the policy `replace`, the last task with a key replaces the others. With the other
+  /// policies, the first one stays.
+  ///
+  /// - Throws: An error if two tasks have the same key and the policy is `reject`.
   static func oneOfEachKey(
     _ records: [TaskRecord],
     _ policy: UniquePolicy
@@ -324,7 +328,7 @@ extension Enqueuer {
     if policy == .reject, kept.count < records.count {
       throw TaskQueueError(
         .duplicate,
-        "two of the new tasks have the same unique key; give each of them another one"
+        "two of the new tasks have the same unique key; give each task its own"
       )
     }
     return kept
@@ -343,7 +347,9 @@ private struct NamedKey: Hashable {
 }
 
 extension [AdmittedTask] {
-  /// Returns the task that stands for each of the records, of which only `kept` were stored.
+  /// Returns a task for each record, although only `kept` were stored.
+  ///
+  /// A record that was not stored gets the stored task with the same unique key.
   func standing(for records: [TaskRecord], _ kept: [TaskRecord]) -> [AdmittedTask] {
     var ofKey: [NamedKey: AdmittedTask] = [:]
     var ofID: [TaskID: AdmittedTask] = [:]
@@ -357,11 +363,12 @@ extension [AdmittedTask] {
   }
 }
 
-/// New tasks that a store does not add.
+/// Handles new tasks that the store refused.
 extension Enqueuer {
-  /// Returns whether the store has added the tasks; if not, it holds a task with one of their IDs.
+  /// Returns `true` if the store added the tasks, and `false` if it already has a task with one of
+  /// their IDs.
   ///
-  /// - Throws: The reason why the store has refused them.
+  /// - Throws: The reason why the store refused them.
   func wereInserted(
     _ records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome],
@@ -397,8 +404,7 @@ extension Enqueuer {
     return nil
   }
 
-  /// Returns the error for the first task that would wait for another one without end, if there is
-  /// one.
+  /// Returns the error for the first task that would wait forever for another one, if there is one.
   private func unmetDependency(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome]
@@ -407,16 +413,16 @@ extension Enqueuer {
       guard case .unmetDependency(let id) = result else { continue }
       return TaskQueueError(
         .unmetDependency,
-        "the new task of the name '\(record.name)' would wait without end for the task \(id), which is "
-          + "not in the store, or has ended without success; name tasks that have not ended, or "
-          + "enqueue both in one call"
+        "the new task '\(record.name)' would wait forever for the task \(id), which is not in the "
+          + "store, or has ended without success; name tasks that have not ended, or enqueue both "
+          + "in one call"
       )
     }
     return nil
   }
 }
 
-/// Adds tasks for callers.
+/// Adds tasks to the queue.
 extension QueueCore {
   func enqueue(_ draft: consuming TaskDraft) async throws -> EnqueuedTask {
     EnqueuedTask(try await opened.enqueuer.add(draft), in: self)
@@ -445,8 +451,9 @@ extension QueueCore {
     guard follower.storedUniqueKey == nil else {
       throw TaskQueueError(
         .invalidArgument,
-        "the task that follows the batch has the unique key '\(follower.storedUniqueKey ?? "")': another "
-          + "task could stand for it, which would not follow; give it no unique key"
+        "the task that follows the batch has the unique key '\(follower.storedUniqueKey ?? "")': "
+          + "if another task had the key, that task would be used, and it would not follow the "
+          + "batch; remove the unique key"
       )
     }
     let members = payloads.map { TaskDraft($0, nil, options) }
@@ -460,7 +467,7 @@ extension QueueCore {
     return EnqueuedBatch(tasks: tasks, follower: enqueuedFollower)
   }
 
-  /// Adds tasks to a batch that was enqueued before.
+  /// Adds tasks to an existing batch.
   func enqueue<Payload: TaskPayload>(
     contentsOf payloads: [Payload],
     options: TaskOptions,
@@ -477,7 +484,7 @@ extension QueueCore {
       throw TaskQueueError(
         .invalidArgument,
         "a task that is added to a batch has 'dependencies', 'orderKey' or a unique key: it could "
-          + "wait for the task that follows the batch, which waits for it"
+          + "wait for the task that follows the batch, which would wait for it in turn"
       )
     }
     return try await enqueue { drafts in
@@ -495,8 +502,8 @@ extension QueueCore {
     guard let statement = try store.insertStatement(for: record, onDuplicate: policy) else {
       throw TaskQueueError(
         .invalidArgument,
-        "the store (\(store)) has no SQL statement that adds a task to it, as a SQLite store or a "
-          + "PostgreSQL store has; call enqueue"
+        "the store (\(store)) has no SQL statement that adds a task; only a SQLite store and a "
+          + "PostgreSQL store have one; call enqueue instead"
       )
     }
     return statement

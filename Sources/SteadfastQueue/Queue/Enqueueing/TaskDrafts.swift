@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// New tasks that are added in one step, and may wait for each other.
 ///
-/// ``TaskQueue/enqueue(together:)`` hands it to a closure that fills it.
+/// ``TaskQueue/enqueue(together:)`` passes it to a closure that adds the tasks.
 public struct TaskDrafts {
   private let enqueuer: Enqueuer
   private let now: Date
@@ -15,17 +15,17 @@ public struct TaskDrafts {
 
   /// Adds a task.
   ///
-  /// A later task can name its ID in its ``TaskOptions/dependencies``. Options that are left out
-  /// are taken from the payload and from the queue, as for any new task.
+  /// A later task can name this task's ID in its ``TaskOptions/dependencies``. Options that are
+  /// left out come from the payload and from the queue, as for any new task.
   ///
   /// - Parameters:
-  ///   - payload: what the handler is given.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own.
-  ///   - options: the options of the task. ``TaskOptions/onDuplicate`` must not be chosen, or be
+  ///   - payload: the payload that is passed to the handler.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default the payload's own.
+  ///   - options: the options of the task. Leave out ``TaskOptions/onDuplicate``, or set it to
   ///     ``UniquePolicy/reject``.
   /// - Returns: the ID that the task will have.
-  /// - Throws: a ``TaskQueueError`` if an option makes no sense; what the payload's encoding
-  ///   throws.
+  /// - Throws: a ``TaskQueueError`` if an option is invalid; what the payload's encoding throws.
   @discardableResult
   public mutating func add<Payload: TaskPayload>(
     _ payload: Payload,
@@ -35,15 +35,16 @@ public struct TaskDrafts {
     try add(TaskDraft(payload, uniqueKey, options))
   }
 
-  /// Adds a task that has a name and any JSON.
+  /// Adds a task with a name and any JSON as its payload.
   ///
   /// - Parameters:
-  ///   - name: the name under which its handler is found.
-  ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
+  ///   - name: the name under which its handler is registered.
+  ///   - payload: the JSON that is passed to the handler; by default `null`.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default none.
   ///   - options: the options of the task, as for a task with a payload type.
   /// - Returns: the ID that the task will have.
-  /// - Throws: a ``TaskQueueError`` if an option makes no sense; an `EncodingError` for JSON that
+  /// - Throws: a ``TaskQueueError`` if an option is invalid; an `EncodingError` for JSON that
   ///   can't be stored.
   @discardableResult
   public mutating func add(
@@ -55,7 +56,7 @@ public struct TaskDrafts {
     try add(TaskDraft(name, try StoredPayload(payload), uniqueKey, options))
   }
 
-  /// Draws the ID of a task that is added later.
+  /// Generates the ID of a task that is added later.
   func nextID() -> TaskID { enqueuer.generators.nextID(at: now) }
 
   @discardableResult
@@ -68,8 +69,8 @@ public struct TaskDrafts {
     guard draft.uniqueKey == nil || draft.options.onDuplicate ?? .reject == .reject else {
       throw TaskQueueError(
         .invalidArgument,
-        "onDuplicate is given for a task that is added together with others: if another task has "
-          + "its unique key, none of them is added; leave it out, or give .reject"
+        "onDuplicate is set for a task that is added together with others: if another task has "
+          + "its unique key, none of them is added; leave it out, or set it to .reject"
       )
     }
     let record = try enqueuer.record(

@@ -3,33 +3,33 @@ public import SystemFoundation
 extension TaskQueue {
   /// Adds a task.
   ///
-  /// The task is stored when the call returns. A handler that adds a task to its own queue calls
-  /// the method of its ``TaskContext``, so it needs no reference to the queue.
+  /// The task is stored when the call returns. To add a task to its own queue, a handler calls the
+  /// same method of its ``TaskContext``, so it needs no reference to the queue.
   ///
-  /// An argument that is left out is taken from `options`, then from the payload's type
+  /// An argument that is left out comes from `options`, then from the payload's type
   /// (``TaskPayload/options``), then from the queue's
   /// ``TaskQueueConfiguration/taskDefaults``; see ``TaskOptions``.
   ///
   /// - Parameters:
-  ///   - payload: what the handler is given.
-  ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - delay: how long from now until the task may be performed, in place of a date.
-  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11
+  ///   - payload: the payload that is passed to the handler.
+  ///   - availableDate: the earliest date at which the task may be performed; by default now.
+  ///   - delay: the time from now until the task may be performed; use it instead of a date.
+  ///   - maxRetries: the maximum number of retries if the task fails; by default 10, so 11
   ///     attempts.
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
   ///     it waits.
   ///   - priority: its rank among the available tasks; by default ``Priority/normal``.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own
-  ///     (``TaskPayload/uniqueKey``).
-  ///   - policy: what to do if a task with the key waits or is performed already; by default
-  ///     ``UniquePolicy/keep``.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default the payload's own (``TaskPayload/uniqueKey``).
+  ///   - policy: what to do if a task with the same key is already waiting or being performed; by
+  ///     default ``UniquePolicy/keep``.
   ///   - options: everything else: a time limit, an expiry date, tags.
-  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
-  /// - Throws: a ``TaskQueueError`` if an argument makes no sense or a duplicate is rejected; what
-  ///   the payload's encoding throws; what the store throws; `CancellationError` if it is to
-  ///   replace a task, and is cancelled while another call for that one waits for a store that is
-  ///   gone. After an error the task was not added, unless the error says that the outcome is
-  ///   unknown.
+  /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
+  /// - Throws: a ``TaskQueueError`` if an argument is invalid or a duplicate is rejected; what the
+  ///   payload's encoding throws; what the store throws; `CancellationError` if the call is
+  ///   cancelled before it can replace a task, because another call for that task waits for an
+  ///   unavailable store. After an error, the task was not added, unless the error says that the
+  ///   outcome is unknown.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -55,13 +55,13 @@ extension TaskQueue {
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
   ///
-  /// Each task is added as by the call for a single payload.
+  /// Each task is added in the same way as by the call for a single payload.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers are given, one payload for each task.
+  ///   - payloads: the payloads that are passed to the handlers, one for each task.
   ///   - options: the options of all of the tasks.
-  ///   - uniqueKey: returns the key of a task, of which one at a time is performed. If it returns
-  ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
+  ///   - uniqueKey: returns the unique key of a task. If it returns `nil`, and by default, the key
+  ///     is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
   ///   the tasks have been added, or none.
@@ -74,18 +74,19 @@ extension TaskQueue {
     try await core.enqueue(payloads.map { TaskDraft($0, uniqueKey($0), options) })
   }
 
-  /// Adds a task that has a name and any JSON, and no payload type.
+  /// Adds a task with a name and any JSON as its payload, without a payload type.
   ///
-  /// Otherwise it does what the call with a payload type does. Register its handler with
-  /// ``register(name:maxConcurrentTasks:perform:)`` or ``registerFallback(perform:)``. A handler
-  /// that is registered for a payload type of this name performs the task, too.
+  /// Otherwise, the call does the same as the one with a payload type. Register the task's handler
+  /// with ``register(name:maxConcurrentTasks:perform:)`` or ``registerFallback(perform:)``. A
+  /// handler that is registered for a payload type with this name performs the task, too.
   ///
   /// - Parameters:
-  ///   - name: the name under which its handler is found.
-  ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
+  ///   - name: the name under which its handler is registered.
+  ///   - payload: the JSON that is passed to the handler; by default `null`.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default none.
   ///   - options: the options of the task.
-  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
+  /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
   /// - Throws: as for a task with a payload type.
   @discardableResult
   public nonisolated func enqueue(
@@ -109,15 +110,15 @@ extension TaskQueue {
   /// }
   /// ```
   ///
-  /// If another task has the unique key of one of them, none is added.
+  /// If another task already has the unique key of one of them, none is added.
   ///
   /// - Parameter body: a closure that adds the tasks. It may be called more than once.
   /// - Returns: the tasks, in the order in which they were added.
   /// - Throws: what `body` throws; a ``TaskQueueError`` with the code
-  ///   ``TaskQueueError/Code/unmetDependency`` if one of them names a task that is not in the
-  ///   store, or has ended without success, with ``TaskQueueError/Code/duplicate`` if another task
-  ///   has a unique key; what the store throws. After an error that says that the outcome is
-  ///   unknown, all of the tasks have been added, or none.
+  ///   ``TaskQueueError/Code/unmetDependency`` if one of them depends on a task that is not in the
+  ///   store or has ended without success, or with the code ``TaskQueueError/Code/duplicate`` if
+  ///   another task already has one of their unique keys; what the store throws. After an error
+  ///   that says that the outcome is unknown, all of the tasks have been added, or none.
   @discardableResult
   public nonisolated func enqueue(
     together body: (inout TaskDrafts) throws -> Void
@@ -125,27 +126,27 @@ extension TaskQueue {
     try await core.enqueue(together: body)
   }
 
-  /// Adds a batch of tasks, and one that follows when all of them have ended, in one step.
+  /// Adds a batch of tasks, and a follower that starts when all of them have ended, in one step.
   ///
   /// ```swift
   /// let notice = Notify(album: album)
   /// let batch = try await queue.enqueue(contentsOf: photos, then: notice)
   /// ```
   ///
-  /// With the follower's ``TaskOptions/dependencyRule``, it follows if all have succeeded, which is
-  /// the default, or however they have ended. In the first case it is cancelled as soon as one of
-  /// them ends without success; the others go on. If there are no payloads, it is available at
-  /// once.
+  /// The follower's ``TaskOptions/dependencyRule`` decides whether all tasks of the batch must
+  /// succeed, which is the default, or may end in any way. By default, the follower is cancelled as
+  /// soon as one of them ends without success; the others continue. If there are no payloads, the
+  /// follower is available at once.
   ///
-  /// A handler of a task of the batch can add further ones
-  /// (``TaskContext/enqueueInBatch(_:options:)``). If another task has the unique key of one of
-  /// them, none is added.
+  /// The handler of a task in the batch can add more tasks to it
+  /// (``TaskContext/enqueueInBatch(_:options:)``). If another task already has the unique key of
+  /// one of the new tasks, none is added.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers of the batch are given, one payload for each task.
+  ///   - payloads: the payloads of the tasks of the batch, one for each task.
   ///   - options: the options of the tasks of the batch.
-  ///   - follower: the payload of the task that follows. It must have no unique key.
-  ///   - followerOptions: the options of the task that follows.
+  ///   - follower: the payload of the follower. It must have no unique key.
+  ///   - followerOptions: the options of the follower.
   /// - Returns: the tasks.
   /// - Throws: as ``enqueue(together:)``.
   @discardableResult
@@ -159,7 +160,7 @@ extension TaskQueue {
   }
 }
 
-/// Tasks that were enqueued as a batch, and the task that follows when all of them have ended.
+/// Tasks that were enqueued as a batch, and the follower that starts when all of them have ended.
 public struct EnqueuedBatch: Sendable {
   /// The tasks of the batch, in the order of their payloads.
   public let tasks: [EnqueuedTask]
@@ -168,19 +169,19 @@ public struct EnqueuedBatch: Sendable {
 
   /// Returns how many tasks of the batch have ended, in this process or in another one.
   ///
-  /// ``TaskEvent/batchProgressed(followedBy:_:)`` tells it at each end.
+  /// ``TaskEvent/batchProgressed(followedBy:_:)`` reports it each time a task ends.
   ///
-  /// - Returns: the progress, with tasks that handlers have added; `nil` if the task that follows
-  ///   is not in the store any more.
+  /// - Returns: the progress, which includes tasks that handlers have added; `nil` if the follower
+  ///   is no longer in the store.
   /// - Throws: what the store throws.
   public func progress() async throws -> BatchProgress? {
     try await follower.record().map { $0.dependencies.batch ?? BatchProgress() }
   }
 
-  /// Cancels the task that follows, and those of ``tasks`` that have not ended.
+  /// Cancels the follower, and the ``tasks`` that have not ended.
   ///
-  /// Tasks that handlers have added to the batch (``TaskContext/enqueueInBatch(_:options:)``) go
-  /// on. To cancel those too, give all tasks of the batch a tag, and call
+  /// Tasks that handlers have added to the batch (``TaskContext/enqueueInBatch(_:options:)``)
+  /// continue. To cancel those too, give all tasks of the batch a tag, and call
   /// ``TaskQueue/cancel(matching:)``.
   ///
   /// - Throws: what the store throws; some tasks may have been cancelled by then.
@@ -198,20 +199,22 @@ extension TaskQueue {
   /// try connection.execute(statement.text, statement.parameters)
   /// ```
   /// The statement does what `enqueue` would do with the same arguments. Nothing is stored until
-  /// you execute it and commit. Then a queue that runs on the database finds the task by itself, in
-  /// this process or in another one. A payload that the store seals is sealed in the statement.
+  /// you execute it and commit. Then a queue that runs on the database, in this process or in
+  /// another one, finds the task by itself. If the store seals payloads, the payload is sealed in
+  /// the statement.
   ///
-  /// This waits for nothing, so it can be called within a transaction. The queue must have been
-  /// opened before (``open()``), which makes what the statement needs.
+  /// This call never waits, so you can make it within a transaction. Open the queue before
+  /// (``open()``): that creates the database objects that the statement needs.
   ///
   /// - Parameters:
-  ///   - payload: what the handler is given.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own
-  ///     (``TaskPayload/uniqueKey``). With ``UniquePolicy/reject``, the statement fails if there is
-  ///     a duplicate; with the others it succeeds, and adds none.
+  ///   - payload: the payload that is passed to the handler.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default the payload's own (``TaskPayload/uniqueKey``). If there is a duplicate, the
+  ///     statement fails with ``UniquePolicy/reject``; with the other policies, it succeeds without
+  ///     adding a task.
   ///   - options: the options of the task. Dates and delays count from this call.
-  /// - Returns: the statement, for one execution: it names the task's ID.
-  /// - Throws: a ``TaskQueueError`` if an argument makes no sense, or the store has no such
+  /// - Returns: the statement. Execute it only once, because it contains the task's ID.
+  /// - Throws: a ``TaskQueueError`` if an argument is invalid, or the store has no such
   ///   statements; what the payload's encoding throws.
   public nonisolated func insertStatement<Payload: TaskPayload>(
     for payload: Payload,
@@ -222,11 +225,11 @@ extension TaskQueue {
   }
 }
 
-// What one may guess, and what has another form. Without these, a call is an error of the
-// compiler's all the same. With them, the error says what to write.
+// Calls that one may guess, but that have another form. The compiler would reject such a call
+// anyway. With these declarations, its error says what to write instead.
 
 extension TaskQueue {
-  /// Not here: several payloads have a label.
+  /// Unavailable: several payloads need a label.
   @available(*, unavailable, message: "give several payloads as enqueue(contentsOf:)")
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
@@ -235,42 +238,42 @@ extension TaskQueue {
     try await enqueue(contentsOf: payloads)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
   public nonisolated func cancel(_ task: EnqueuedTask) async throws -> Bool {
     try await cancel(task.id)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
   public nonisolated func pause(_ task: EnqueuedTask) async throws -> Bool {
     try await pause(task.id)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
   public nonisolated func resume(_ task: EnqueuedTask) async throws -> Bool {
     try await resume(task.id)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
   public nonisolated func retry(_ task: EnqueuedTask) async throws -> Bool {
     try await retry(task.id)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id")
   @discardableResult
   public nonisolated func remove(_ task: EnqueuedTask) async throws -> Bool {
     try await remove(task.id)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id, or call reschedule(to:) of the task")
   @discardableResult
   public nonisolated func reschedule(
@@ -280,7 +283,7 @@ extension TaskQueue {
     try await reschedule(task.id, to: date)
   }
 
-  /// Not here: a task is named by its ID.
+  /// Unavailable: the call needs the ID of the task.
   @available(*, unavailable, message: "give the task's id, or call performNow() of the task")
   @discardableResult
   public nonisolated func performNow(_ task: EnqueuedTask) async throws -> Bool {
@@ -289,7 +292,7 @@ extension TaskQueue {
 }
 
 extension TaskContext {
-  /// Not here: several payloads have a label.
+  /// Unavailable: several payloads need a label.
   @available(*, unavailable, message: "give several payloads as enqueue(contentsOf:)")
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
@@ -300,7 +303,7 @@ extension TaskContext {
 }
 
 extension TaskAbandoned {
-  /// Not here: the reason is a text.
+  /// Unavailable: the reason is a string.
   @available(
     *,
     unavailable,

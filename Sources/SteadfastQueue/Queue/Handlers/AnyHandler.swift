@@ -1,14 +1,14 @@
 import SystemFoundation
 
-/// A handler without the type of its payload: it decodes payloads by itself.
+/// A type-erased handler, which decodes payloads itself.
 ///
-/// It is a class because it is looked up for each attempt. Copying a structure of closures would
-/// retain each of them.
+/// It is a class because the queue looks it up for each attempt. Copying a structure of closures
+/// would retain each closure.
 final class AnyHandler: Sendable {
   let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
   /// The hooks, if the handler has any.
   let hooks: Hooks?
-  /// The type of its payloads; `nil` if it takes any JSON.
+  /// The type of its payloads; `nil` if it accepts any JSON.
   let payloadType: PayloadType?
 
   private init<Payload, Output: Sendable>(
@@ -53,7 +53,7 @@ final class AnyHandler: Sendable {
 }
 
 extension AnyHandler {
-  /// Makes a handler of a closure.
+  /// Makes a handler from a closure.
   convenience init<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,
     hooks: Hooks? = nil,
@@ -67,7 +67,7 @@ extension AnyHandler {
     )
   }
 
-  /// Makes a handler of a closure that performs tasks of any payload.
+  /// Makes a handler from a closure that performs tasks with any payload.
   convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
@@ -110,8 +110,8 @@ extension TaskRecord {
     guard version <= Payload.schemaVersion else {
       throw UndecodablePayload(
         description:
-          "the payload of '\(name)' has the schema version \(version), and \(type) knows "
-          + "none later than \(Payload.schemaVersion): a newer version of the program has stored it"
+          "the payload of '\(name)' has the schema version \(version), but the latest that \(type) "
+          + "can decode is \(Payload.schemaVersion): a newer version of the program has stored it"
       )
     }
     let json = try openedPayload
@@ -137,7 +137,7 @@ extension TaskRecord {
     }
   }
 
-  /// The payload's bytes, as the handler's type decodes them.
+  /// The payload's unsealed bytes, which the handler's type decodes.
   ///
   /// - Throws: a ``TaskQueueError`` if they are sealed and were not opened; what the payload's
   ///   encoding throws.
@@ -147,7 +147,7 @@ extension TaskRecord {
       throw TaskQueueError(
         .unopenedPayload,
         "the payload of the task \(id) ('\(name)') is sealed, and the queue's store has no seal to "
-          + "open it with: give the queue its store with sealingPayloads(with:)"
+          + "open it: call sealingPayloads(with:) of the store, and use the result for the queue"
       )
     }
   }

@@ -1,40 +1,41 @@
 import Synchronization
 import SystemFoundation
 
-/// The handlers of a queue, each under the names of the tasks that it performs.
+/// The handlers of a queue, by the names of the tasks that they perform.
 final class HandlerTable: Sendable {
-  /// The time zones that schedules were given with.
+  /// The time zones that schedules were created with.
   let zones = TimeZones()
 
-  /// The names by which tasks of a type are found: the current one and the former ones.
+  /// The task names of a payload type: the current one and the former ones.
   static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
     [type.taskName] + type.formerTaskNames
   }
 
   private struct State {
     var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
-    /// The name that was looked up last, with its handler.
+    /// The most recently looked-up name, with its handler.
     private var recent: (name: ComparedText, handler: AnyHandler?)?
-    /// The handler of the names that have no other.
+    /// The handler for names that have no handler of their own.
     var fallback: AnyHandler?
-    /// How many tasks of each of these names may be performed at a time.
+    /// The maximum number of tasks of each registered name that may be performed at a time.
     var limits: [String: Int] = [:]
-    /// The paused names, whether they have a handler or not.
+    /// The names that are paused in memory, whether they have a handler or not.
     var pausedNames: Set<String> = []
-    /// The names that the store says are paused.
+    /// The names that are paused in the store.
     var storedPausedNames: Set<String> = []
-    /// How many tasks of each name may be performed at a time; 0 for a paused name.
-    var room: [String: Int] = [:]
-    /// How often `room` has changed.
+    /// The maximum number of tasks of each name that may be performed at a time; 0 for a paused
+    /// name.
+    var capacities: [String: Int] = [:]
+    /// The number of changes to `capacities` so far.
     var version = 0
-    /// Whether the table takes no handlers any more: nothing more is performed.
+    /// Whether the table is closed: it accepts no handlers, and no more tasks are performed.
     var isClosed = false
-    /// Why the first handler that was refused was refused.
+    /// The error for the first handler that was refused.
     var refusal: TaskQueueError?
 
-    /// Refuses a name that Swift takes for another registered one though its bytes differ.
+    /// Throws if a name is equal to another registered name in Swift although its bytes differ.
     ///
-    /// The names of a ``ClaimRequest`` can't have both.
+    /// The names of a ``ClaimRequest`` can't contain both.
     func checkSpelling(of name: String, among names: [String]) throws(TaskQueueError) {
       let isRegistered = handlers[name] != nil && handlers[exactly: name] == nil
       guard isRegistered || names.contains(where: { $0 == name && !$0.isExactly(name) }) else {
@@ -42,14 +43,14 @@ final class HandlerTable: Sendable {
       }
       throw TaskQueueError(
         .nameTaken,
-        "the name '\(name)' is registered already with other bytes of UTF-8, and a queue takes only "
-          + "one of them: write both in the same form"
+        "the name '\(name)' is already registered with different bytes of UTF-8, and a queue "
+          + "accepts only one of the two forms: use the same form everywhere"
       )
     }
 
     /// Returns the handler that is registered for a name.
     mutating func handler(named name: String) -> AnyHandler? {
-      // Most tasks have the same name as the one before.
+      // Most tasks have the same name as the previous task.
       if let recent, recent.name.isExactly(name) { return recent.handler }
       let handler = handlers[exactly: name]
       recent = (ComparedText(name), handler)
@@ -60,21 +61,21 @@ final class HandlerTable: Sendable {
       pausedNames.contains(name) || storedPausedNames.contains(name)
     }
 
-    mutating func updateRoom(of name: String) {
+    mutating func updateCapacity(of name: String) {
       version += 1
-      room[name] = isPaused(name) ? 0 : limits[name]
+      capacities[name] = isPaused(name) ? 0 : limits[name]
     }
   }
 
   private let state = Mutex(State())
   private let hasRefused = Atomic(false)
 
-  /// How many tasks a claim may ask for, by name.
+  /// The maximum numbers of tasks to claim, by name.
   ///
-  /// `names` says how many tasks of each name may be performed at a time, `version` how often that
-  /// has changed, and `others` how many tasks of all other names may be performed.
+  /// `names` has the maximum number of tasks of each name that may be performed at a time, and
+  /// `version` the number of changes to it so far. `others` is the maximum for all other names.
   var room: (names: [String: Int], version: Int, others: Int) {
-    state.withLock { ($0.room, $0.version, $0.fallback == nil ? 0 : .max) }
+    state.withLock { ($0.capacities, $0.version, $0.fallback == nil ? 0 : .max) }
   }
 
   var names: [String] { state.withLock { Array($0.limits.keys) } }
@@ -88,34 +89,34 @@ final class HandlerTable: Sendable {
     state.withLock { $0.isClosed || $0.fallback != nil || $0.handler(named: name) != nil }
   }
 
-  /// Registers a handler for some names, in place of one for the same type of payload.
+  /// Registers a handler for some names, and replaces handlers for the same payload type.
   ///
-  /// - Throws: why the handler is refused, for all of the names.
+  /// - Throws: the reason why the handler is refused. Then it is registered for none of the names.
   func register(_ handler: AnyHandler, names: [String], limit: Int?) throws(TaskQueueError) {
     if let limit, limit < 1 {
       throw TaskQueueError(
         .invalidArgument,
-        "the handler of '\(names[0])' was registered with a maxConcurrentTasks of \(limit); give 1 or "
-          + "more, or nil for as many as the queue performs"
+        "the handler of '\(names[0])' was registered with a maxConcurrentTasks of \(limit); use 1 "
+          + "or more, or nil for no limit other than the queue's"
       )
     }
-    // Replaced handlers are freed outside of the lock: their deinitializers may call the table.
+    // Release replaced handlers after unlocking: their deinitializers may call the table.
     let replaced = try state.withLock { state throws(TaskQueueError) -> [AnyHandler?] in
       guard !state.isClosed else { return [] }
       for name in names {
-        try handler.checkCanTake(name, from: state.handlers[name])
+        try handler.checkAccepts(name, from: state.handlers[name])
         try state.checkSpelling(of: name, among: names)
       }
       return names.map { name in
         state.limits[name] = limit ?? .max
-        state.updateRoom(of: name)
+        state.updateCapacity(of: name)
         return state.handlers.updateValue(handler, forKey: name)
       }
     }
     withExtendedLifetime(replaced) {}
   }
 
-  /// Returns the text that says why no handler performs the tasks of a name.
+  /// Returns a text that explains why no handler performs the tasks of a name.
   func reasonForNone(named name: String) -> String {
     let reason = "no handler is registered for the name '\(name)'"
     guard let type = names.sorted().first(where: { $0.hasSuffix(".\(name)") }) else {
@@ -132,35 +133,35 @@ final class HandlerTable: Sendable {
   func pause(_ name: String) {
     state.withLock { state in
       state.pausedNames.insert(name)
-      state.updateRoom(of: name)
+      state.updateCapacity(of: name)
     }
   }
 
   func resume(_ name: String) {
     state.withLock { state in
       state.pausedNames.remove(name)
-      state.updateRoom(of: name)
+      state.updateCapacity(of: name)
     }
   }
 
-  /// Notes which names the store says are paused.
+  /// Sets the names that are paused in the store.
   ///
-  /// - Returns: The names that this pauses, and those that it resumes.
+  /// - Returns: The names that this pauses, and the names that it resumes.
   func setStoredPauses(_ names: Set<String>) -> (paused: Set<String>, resumed: Set<String>) {
     state.withLock { state in
       guard names != state.storedPausedNames else { return ([], []) }
       let changed = names.symmetricDifference(state.storedPausedNames)
       let before = changed.filter(state.isPaused)
       state.storedPausedNames = names
-      for name in changed { state.updateRoom(of: name) }
+      for name in changed { state.updateCapacity(of: name) }
       let after = changed.filter(state.isPaused)
       return (after.subtracting(before), before.subtracting(after))
     }
   }
 
-  /// Notes why a handler was refused.
+  /// Records the error for a refused handler.
   ///
-  /// From now on, each call of the queue that can throw throws the first of these errors.
+  /// From then on, each call of the queue that can throw throws the first such error.
   func refuse(_ error: TaskQueueError) {
     state.withLock { $0.refusal = $0.refusal ?? error }
     hasRefused.store(true, ordering: .releasing)
@@ -168,7 +169,7 @@ final class HandlerTable: Sendable {
 
   /// Whether a handler was refused.
   var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
-  /// Why the first refused handler was refused; `nil` if none was.
+  /// The error for the first handler that was refused; `nil` if none was.
   var refusal: TaskQueueError? { state.withLock { $0.refusal } }
 
   func registerFallback(_ handler: AnyHandler) {
@@ -180,14 +181,14 @@ final class HandlerTable: Sendable {
     withExtendedLifetime(replaced) {}
   }
 
-  /// Drops all handlers, and takes no more.
+  /// Removes all handlers, and accepts no more.
   func close() {
     let handlers = state.withLock { state in
       let handlers = (state.handlers, state.fallback)
       state.handlers = [:]
       state.fallback = nil
       state.limits = [:]
-      state.room = [:]
+      state.capacities = [:]
       state.version += 1
       state.isClosed = true
       return handlers
@@ -197,10 +198,10 @@ final class HandlerTable: Sendable {
 }
 
 extension AnyHandler {
-  /// Checks that the handler can have this name.
+  /// Checks that the handler can be registered for a name.
   ///
-  /// - Throws: why it can't.
-  fileprivate func checkCanTake(
+  /// - Throws: the reason why it can't.
+  fileprivate func checkAccepts(
     _ name: String,
     from holder: AnyHandler?
   ) throws(TaskQueueError) {
@@ -214,8 +215,8 @@ extension AnyHandler {
     else { return }
     throw TaskQueueError(
       .nameTaken,
-      "the name '\(name)' is registered for the payloads of \(held.name), and cannot be for those of "
-        + "\(payloadType.name) too: give one of the two types a taskName of its own"
+      "the name '\(name)' is registered for payloads of the type \(held.name), and can't also be "
+        + "registered for \(payloadType.name): give one of the two types a taskName of its own"
     )
   }
 }

@@ -1,6 +1,6 @@
 public import SystemFoundation
 
-/// What a handler knows about the task that it performs, in addition to the payload.
+/// The information that a handler gets about its task, in addition to the payload.
 public struct TaskContext: Sendable {
   let record: TaskRecord
   let queue: QueueCore
@@ -8,9 +8,9 @@ public struct TaskContext: Sendable {
   let number: AttemptNumber
   /// The token of the task's lease.
   let leaseToken: UInt64
-  /// What the worker's attempt knows of the task's memory.
+  /// The part of the task's memory that the worker's attempt has loaded.
   let memory: WorkerMemory
-  // Most tasks have none. Then this is one word, and copying it costs nothing.
+  // A box, because most tasks have no occurrence. Then this is one word, and a copy costs nothing.
   private var occurrenceBox: OccurrenceBox?
 
   init(
@@ -30,24 +30,24 @@ public struct TaskContext: Sendable {
 
   /// The task's ID, the same at each attempt.
   ///
-  /// A server can recognise a repetition by it.
+  /// Send it to a server as an idempotency key, so that the server recognises a repeated request.
   public var id: TaskID { record.id }
-  /// The name that the task is stored under; a former name if the type was renamed since.
+  /// The name under which the task is stored; a former name if the type has been renamed since.
   public var name: String { record.name }
   /// How many attempts have failed before this one; 0 on the first.
   public var retryCount: Int { record.retryCount }
-  /// How many retries the task has.
+  /// The maximum number of retries.
   public var maxRetries: RetryLimit { record.maxRetries }
-  /// Whether a failure of this attempt abandons the task.
+  /// Whether the task is abandoned if this attempt fails.
   ///
   /// The handler can still restart the task (``TaskHandler/shouldRestart(_:after:in:)``).
   public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.nextRetryCount) }
-  /// How often the task was interrupted: its process ended before the attempt did, or just before
-  /// it began.
+  /// How often the task was interrupted, because its process ended during an attempt or just before
+  /// one.
   public var interruptionCount: Int { record.interruptionCount }
   /// When the task was enqueued.
   public var createdDate: Date { record.createdDate }
-  /// The date from which this attempt was allowed.
+  /// The earliest date at which this attempt could start.
   public var availableDate: Date { record.availableDate }
   /// Whether a retry waits for the queue's backoff, or is due at once.
   public var usesBackoff: Bool { record.usesBackoff }
@@ -55,7 +55,7 @@ public struct TaskContext: Sendable {
   public var lastError: String? { record.lastError }
   /// The last five failures, the oldest first (``TaskRecord/failures``).
   public var failures: [TaskFailure] { record.failures }
-  /// The labels that the task was given.
+  /// The task's labels.
   public var tags: Set<String> { record.tags }
   /// The task's rank among the available tasks.
   public var priority: TaskQueue.Priority { record.priority }
@@ -63,9 +63,9 @@ public struct TaskContext: Sendable {
   public var uniqueKey: String? { record.uniqueKey }
   /// The task's order key; `nil` if it has none.
   public var orderKey: String? { record.orderKey }
-  /// How long an attempt may take; `nil` if nothing limits it.
+  /// The maximum duration of an attempt; `nil` if there is no limit.
   public var timeLimit: Duration? { record.timeLimit }
-  /// When the task is abandoned if it is not done; `nil` if it does not expire.
+  /// When the task expires: it is abandoned if it is not done by then; `nil` if it does not expire.
   public var expiryDate: Date? { record.expiryDate }
 
   /// The date for which a recurring task is performed; `nil` for other tasks.
@@ -75,12 +75,13 @@ public struct TaskContext: Sendable {
     occurrenceBox = OccurrenceBox(occurrence)
   }
 
-  /// The tasks that this one has waited for, and what became of them.
+  /// The tasks that this one has waited for, and their outcomes.
   public var dependencies: TaskDependencies { record.dependencies }
 
-  /// Reports the task's progress to observers and callers that hold the task: from 0 to 1.
+  /// Reports the task's progress, from 0 to 1, to observers and to callers that have an
+  /// ``EnqueuedTask`` of it.
   ///
-  /// A fraction outside of that range is limited to it; not-a-number is ignored. Progress is not
+  /// A fraction outside of that range is clamped to it; not-a-number is ignored. Progress is not
   /// stored. Reports after the handler has ended, or after its Swift task was cancelled, are
   /// ignored.
   public func report(progress fraction: Double) {
@@ -99,13 +100,13 @@ private final class OccurrenceBox: Sendable {
   init(_ occurrence: TaskOccurrence) { self.occurrence = occurrence }
 }
 
-/// Follow-up tasks: a handler needs no queue of its own to add them.
+/// Adds follow-up tasks. The handler needs no reference to the queue.
 extension TaskContext {
   /// Adds a task to the queue that performs this one.
   ///
-  /// The task is stored when the call returns, whatever then becomes of the attempt. The next
-  /// attempt adds the task again. A unique key made of ``id`` prevents that until the added task
-  /// has ended, and ``TaskOptions/uniqueFor`` prevents it for a time of your choice.
+  /// The task is stored when the call returns, even if the attempt then fails. The next attempt
+  /// adds the task again. A unique key that contains ``id`` prevents that until the added task has
+  /// ended, and ``TaskOptions/uniqueFor`` prevents it for a period that you choose.
   ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in
@@ -115,22 +116,22 @@ extension TaskContext {
   /// ```
   ///
   /// - Parameters:
-  ///   - payload: what the handler is given.
-  ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - delay: how long from now until the task may be performed, in place of a date.
-  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11
+  ///   - payload: the payload that is passed to the handler.
+  ///   - availableDate: the earliest date at which the task may be performed; by default now.
+  ///   - delay: the time from now until the task may be performed; use it instead of a date.
+  ///   - maxRetries: the maximum number of retries if the task fails; by default 10, so 11
   ///     attempts.
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
   ///     it waits.
   ///   - priority: its rank among the available tasks; by default ``TaskQueue/Priority/normal``.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own
-  ///     (``TaskPayload/uniqueKey``).
-  ///   - policy: what to do if a task with the key waits or is performed already; by default
-  ///     ``UniquePolicy/keep``.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default the payload's own (``TaskPayload/uniqueKey``).
+  ///   - policy: what to do if a task with the same key is already waiting or being performed; by
+  ///     default ``UniquePolicy/keep``.
   ///   - options: everything else: a time limit, an expiry date, tags.
-  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
+  /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
   /// - Throws: as the method of ``TaskQueue`` with the same arguments; ``TaskSuspended`` if the
-  ///   attempt has suspended the task, so that a handler that catches too much adds nothing.
+  ///   attempt has suspended the task, so that a handler that caught that error adds nothing.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -160,10 +161,10 @@ extension TaskContext {
   /// All of them are added or, if it throws, none.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers are given, one payload for each task.
+  ///   - payloads: the payloads that are passed to the handlers, one for each task.
   ///   - options: the options of all of the tasks.
-  ///   - uniqueKey: returns the key of a task, of which one at a time is performed. If it returns
-  ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
+  ///   - uniqueKey: returns the unique key of a task. If it returns `nil`, and by default, the key
+  ///     is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``; ``TaskSuspended``.
   @discardableResult
@@ -176,14 +177,15 @@ extension TaskContext {
     return try await queue.enqueue(payloads.map { TaskDraft($0, uniqueKey($0), options) })
   }
 
-  /// Adds a task that has a name and any JSON to the queue that performs this one.
+  /// Adds a task with a name and any JSON as its payload to the queue that performs this one.
   ///
   /// - Parameters:
-  ///   - name: the name under which its handler is found.
-  ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
+  ///   - name: the name under which its handler is registered.
+  ///   - payload: the JSON that is passed to the handler; by default `null`.
+  ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
+  ///     default none.
   ///   - options: the options of the task.
-  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
+  /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
   /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``; ``TaskSuspended``.
   @discardableResult
   public func enqueue(
@@ -200,19 +202,19 @@ extension TaskContext {
 }
 
 extension TaskContext {
-  /// Adds a task to the batch of this one: the batch's follower waits for it, too.
+  /// Adds a task to the batch of this one, so that the batch's follower waits for it, too.
   ///
-  /// The task is stored when the call returns, whatever then becomes of the attempt. The next
-  /// attempt adds it again. The batch's follower has not begun by then, because it waits for this
-  /// task.
+  /// The task is stored when the call returns, even if the attempt then fails. The next attempt
+  /// adds it again. The batch's follower can't have started by then, because it also waits for the
+  /// task that makes this call.
   ///
   /// - Parameters:
-  ///   - payload: what the handler is given. It must have no unique key.
+  ///   - payload: the payload that is passed to the handler. It must have no unique key.
   ///   - options: the options of the task, without ``TaskOptions/dependencies`` and
-  ///     ``TaskOptions/orderKey``: the task could wait for the batch's follower, which waits for
-  ///     it.
+  ///     ``TaskOptions/orderKey``. With these, the task could wait for the batch's follower, which
+  ///     would wait for it in turn.
   /// - Returns: the task.
-  /// - Throws: a ``TaskQueueError`` if this task is of no batch, or if an option makes no sense;
+  /// - Throws: a ``TaskQueueError`` if this task belongs to no batch, or if an option is invalid;
   ///   what the store throws.
   @discardableResult
   public func enqueueInBatch<Payload: TaskPayload>(
@@ -224,10 +226,10 @@ extension TaskContext {
 
   /// Adds tasks to the batch of this one, all of them or none.
   ///
-  /// It does for each of them what ``enqueueInBatch(_:options:)`` does.
+  /// Each task is added in the same way as by ``enqueueInBatch(_:options:)``.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers are given, one payload for each task.
+  ///   - payloads: the payloads that are passed to the handlers, one for each task.
   ///   - options: the options of all of the tasks.
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as ``enqueueInBatch(_:options:)``.
@@ -239,8 +241,8 @@ extension TaskContext {
     guard let follower = dependencies.follower else {
       throw TaskQueueError(
         .invalidArgument,
-        "the task \(id) of the name '\(name)' is of no batch, so nothing can be added to it; enqueue "
-          + "the first tasks of a batch with enqueue(contentsOf:then:)"
+        "the task \(id) ('\(name)') belongs to no batch, so no tasks can be added to its batch; "
+          + "enqueue the first tasks of a batch with enqueue(contentsOf:then:)"
       )
     }
     return try await queue.enqueue(

@@ -1,7 +1,7 @@
 public import SteadfastRetry
 public import SystemFoundation
 
-/// A handler with hooks: it performs the tasks of one type, and is asked when they fail or end.
+/// A handler with hooks: it performs the tasks of one type, and is notified when they fail or end.
 ///
 /// ```swift
 /// struct Uploader: TaskHandler {
@@ -20,26 +20,26 @@ public import SystemFoundation
 /// }
 /// await queue.register(handler: Uploader())
 /// ```
-/// All methods but ``perform(_:in:)`` have defaults. The hooks are called after the attempt, and
-/// before its result is stored. If the process ends in between, the attempt is made again, and so
-/// are the calls. A hook keeps its own worker busy, not the others.
+/// All methods but ``perform(_:in:)`` have default implementations. The hooks are called after the
+/// attempt, and before its result is stored. If the process ends in between, the attempt and the
+/// calls are repeated. A hook keeps only its own worker busy.
 public protocol TaskHandler<Payload>: Sendable {
-  /// What its tasks carry.
+  /// The type of its tasks' payloads.
   associatedtype Payload: TaskPayload
-  /// What it returns, for callers that hold the task.
+  /// The type of the value that it returns to callers that have an ``EnqueuedTask``.
   associatedtype Output: Sendable
 
-  /// Does the work: returning is success, throwing is failure.
+  /// Does the work: to return is success, to throw is failure.
   ///
-  /// The same rules hold as for a handler given to
+  /// The same rules apply as for a closure passed to
   /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
   func perform(_ payload: Payload, in context: TaskContext) async throws -> Output
 
-  /// Chooses when a failed task is tried again; by default at the proposed date.
+  /// Returns the date at which a failed task is retried; by default the proposed date.
   ///
-  /// It is called when the queue's backoff proposes a date: not for a task that does not use
-  /// backoff, and not when the error has set its own delay. A date that has passed means at once,
-  /// behind the available tasks.
+  /// The queue calls this when its backoff proposes a date. So it does not call this for a task
+  /// that does not use backoff, or if the error sets its own delay. If the returned date has
+  /// passed, the task is available at once, behind the available tasks.
   func retryDate(
     of payload: Payload,
     after error: any Error,
@@ -47,29 +47,29 @@ public protocol TaskHandler<Payload>: Sendable {
     in context: TaskContext
   ) async -> Date
 
-  /// Returns whether a task whose retries are used up starts over; by default `false`.
+  /// Returns whether a task that has used up its retries starts over; by default `false`.
   ///
-  /// No retries are counted then. The task waits for the backoff of a first retry, if it uses
-  /// backoff, and ``retryDate(of:after:proposed:in:)`` is called.
+  /// If it starts over, its number of retries is reset to 0. If the task uses backoff, it waits as
+  /// for a first retry, and ``retryDate(of:after:proposed:in:)`` is called.
   func shouldRestart(
     _ payload: Payload,
     after error: any Error,
     in context: TaskContext
   ) async -> Bool
 
-  /// Called when a task ends, on success too; by default it does nothing.
+  /// Called when a task ends, even with success; by default it does nothing.
   ///
-  /// A task that has ended may be retained, and retried: then delete only what a retry does not
-  /// need. Nothing is called when a retained task is removed later.
+  /// A task that has ended may be retained and retried. In this case, delete only what a retry does
+  /// not need. When a retained task is removed later, no method is called.
   ///
-  /// After a cancellation it is called in a Swift task that is cancelled.
+  /// After a cancellation, this is called in a cancelled Swift task.
   ///
-  /// A task that is cancelled, replaced or removed while it waits ends without this call.
+  /// If a task is cancelled, replaced or removed while it waits, it ends without this call.
   func willEnd(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }
 
 extension TaskHandler {
-  /// The proposed date.
+  /// Returns the proposed date.
   public func retryDate(
     of payload: Payload,
     after error: any Error,
@@ -77,7 +77,7 @@ extension TaskHandler {
     in context: TaskContext
   ) async -> Date { date }
 
-  /// `false`.
+  /// Returns `false`.
   public func shouldRestart(
     _ payload: Payload,
     after error: any Error,
@@ -103,21 +103,23 @@ extension TaskHandler {
 /// await queue.register(Sync.self)
 /// ```
 public protocol PerformableTask: TaskPayload {
-  /// What it returns, for callers that hold the task.
+  /// The type of the value that it returns to callers that have an ``EnqueuedTask``.
   associatedtype Output: Sendable = Void
 
-  /// Does the work: returning is success, throwing is failure.
+  /// Does the work: to return is success, to throw is failure.
   ///
-  /// The same rules hold as for a handler given to
+  /// The same rules apply as for a closure passed to
   /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
   func perform(in context: TaskContext) async throws -> Output
 }
 
-/// The error that a handler throws to abandon its task at once, whatever retries it has left.
+/// The error that a handler throws to abandon its task at once, even if it has retries left.
 ///
-/// Any `RetryAwareError` whose `retryDecision` is `.stop` does the same; this one is ready-made.
+/// Any other `RetryAwareError` whose `retryDecision` is `.stop` has the same effect.
 public struct TaskAbandoned: RetryAwareError, CustomStringConvertible {
-  /// Why the task can't be done: stored with a retained task, and part of its outcome.
+  /// The reason why the task can't be done.
+  ///
+  /// It is part of the task's outcome, and is stored with a retained task.
   public let reason: String
 
   /// Makes the error with a reason.
@@ -135,39 +137,41 @@ extension TaskAbandoned: LocalizedError {
   public var errorDescription: String? { description }
 }
 
-/// The error that a handler throws to snooze its task: to be called again later, without a failure.
+/// The error that a handler throws to snooze its task: the handler is called again later, and the
+/// attempt is no failure.
 ///
-/// The attempt is not counted as a retry, and the task's last error stays as it was. The date is
-/// chosen when the error is thrown. Setting the system clock back afterwards does not make the date
+/// The attempt does not count as a retry, and the task keeps its last error. The date is determined
+/// when the error is thrown. If the system clock is set back afterwards, the date does not become
 /// earlier.
 ///
-/// `withRetry` in a handler does not retry it, but throws it at once.
+/// `withRetry` in a handler does not retry after this error, but throws it at once.
 public struct TaskSnoozed: RetryAwareError, CustomStringConvertible {
-  /// What is put off.
+  /// The tasks that are postponed.
   public enum Scope: Sendable, Hashable {
-    /// The task alone.
+    /// Only the task.
     case task
     /// The task, and all tasks that share its rate limit (``RateLimit``).
     ///
-    /// Throw it when a server has answered with 429, say. If the task has a limit with a key, the
-    /// tasks with the same key are put off, else those of its name if that has a limit, else those
-    /// that share the queue's. Without any limit, it is the task alone. The pause is stored, and
-    /// holds for all processes that share the store.
+    /// Use it when a server has responded with 429, for example. If the task has a limit with a
+    /// key, the tasks with the same key are postponed; otherwise, if its name has a limit, the
+    /// tasks with that name; otherwise, the tasks that share the queue's limit. Without any limit,
+    /// only the task is postponed. The pause is stored, and applies to all processes that share the
+    /// store.
     case rateLimit
   }
 
-  /// How long to snooze the task; a negative duration means not at all.
+  /// How long to snooze the task; a negative duration counts as zero.
   public let duration: Duration
-  /// What is put off; by default the task.
+  /// The tasks that are postponed; by default only the task.
   public let scope: Scope
 
-  /// Makes the error with how long to snooze the task, and what else is put off.
+  /// Makes the error with the duration of the snooze and the tasks that are postponed.
   public init(for duration: Duration, scope: Scope = .task) {
     self.duration = duration
     self.scope = scope
   }
 
-  /// `.stop`, which is for `withRetry` in the handler: the queue snoozes the task.
+  /// `.stop`, so that `withRetry` in the handler throws the error, and the queue snoozes the task.
   public var retryDecision: RetryDecision { .stop }
 
   /// How long the task is snoozed.

@@ -1,31 +1,31 @@
 extension TaskQueue {
   /// Registers the closure that performs the tasks of a payload type.
   ///
-  /// It replaces a closure that was registered for that type before. You can register it before or
-  /// after tasks of the type exist; until then the tasks stay in the store. The closure returns
-  /// when the work is done, and throws when it failed:
+  /// The closure replaces any closure that was registered for the type before. You can register it
+  /// before or after tasks of the type exist; until then, the tasks stay in the store. The closure
+  /// returns when the work is done, and throws when it failed:
   /// - An error is a failure, and so is `CancellationError` unless the attempt was cancelled: the
-  ///   task is tried again after its backoff, and abandoned when its retries are used up.
+  ///   task is retried after its backoff, and abandoned when its retries are used up.
   /// - A `RetryAwareError` whose `retryDecision` is `.stop` abandons the task, as ``TaskAbandoned``
   ///   does; `.retry(after:)` sets the delay.
   /// - ``TaskSnoozed`` snoozes the task without counting a retry.
   ///
   /// The closure is called on the concurrent executor unless it is isolated to an actor, such as
-  /// the main actor. It is called for several tasks at a time if the configuration allows. When the
-  /// run is cancelled, the closure's Swift task is cancelled. Whatever the closure then throws, its
-  /// task is released unharmed. What the closure returns goes to callers that hold the task
-  /// (``EnqueuedTask/value(as:)``), and is not stored.
+  /// the main actor. It is called for several tasks at a time if the configuration allows it. When
+  /// the run is cancelled, the closure's Swift task is cancelled. If the closure then throws any
+  /// error, its task is released and does not count as failed. The closure's return value is passed
+  /// to callers that have an ``EnqueuedTask`` (``EnqueuedTask/value(as:)``), and is not stored.
   ///
-  /// One name stands for one payload type, so that a handler gets no task of another type. It is a
-  /// mistake to register a second type for a name, to use an empty name, or to give a limit below
-  /// 1. The handler is then not registered. From then on, each call of the queue that can throw
-  /// throws a ``TaskQueueError`` that says why, with both types
-  /// (``TaskQueueError/Code/nameTaken``). A run that is under way goes on.
+  /// Each name belongs to only one payload type, so that a handler gets no task of another type. It
+  /// is a mistake to register a second type for a name, to use an empty name, or to set a limit
+  /// below 1. The handler is then not registered. From then on, each call of the queue that can
+  /// throw throws a ``TaskQueueError`` that explains the mistake, and names both types
+  /// (``TaskQueueError/Code/nameTaken``). A run in progress continues.
   ///
   /// - Parameters:
-  ///   - type: the payload type; it says by which names its tasks are found.
-  ///   - limit: how many tasks of each of these names this queue performs at a time, at least 1; by
-  ///     default as many as it performs in all.
+  ///   - type: the payload type, which determines the names of its tasks.
+  ///   - limit: the maximum number of tasks of each of these names that this queue performs at a
+  ///     time, at least 1; by default, only the queue's own limit applies.
   ///   - perform: the closure that does the work.
   public func register<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,
@@ -39,7 +39,7 @@ extension TaskQueue {
   ///
   /// - Parameters:
   ///   - type: the payload type.
-  ///   - limit: how many tasks of each of its names are performed at a time.
+  ///   - limit: the maximum number of tasks of each of its names that are performed at a time.
   public func register<Payload: PerformableTask>(
     _ type: Payload.Type,
     maxConcurrentTasks limit: Int? = nil
@@ -52,8 +52,8 @@ extension TaskQueue {
   /// Registers a handler with hooks, which performs the tasks of a type.
   ///
   /// - Parameters:
-  ///   - handler: does the work, and is asked when a task fails or ends.
-  ///   - limit: how many tasks of each of the names are performed at a time.
+  ///   - handler: does the work, and is notified when a task fails or ends.
+  ///   - limit: the maximum number of tasks of each name that are performed at a time.
   public func register<Handler: TaskHandler>(
     handler: Handler,
     maxConcurrentTasks limit: Int? = nil
@@ -61,11 +61,11 @@ extension TaskQueue {
     core.register(AnyHandler(handler), HandlerTable.names(of: Handler.Payload.self), limit)
   }
 
-  /// Registers the closure that performs the tasks of a name, whatever JSON they carry.
+  /// Registers the closure that performs the tasks of a name, with any JSON as their payload.
   ///
   /// - Parameters:
-  ///   - name: the name that the tasks were enqueued under.
-  ///   - limit: how many of them are performed at a time.
+  ///   - name: the name under which the tasks were enqueued.
+  ///   - limit: the maximum number of these tasks that are performed at a time.
   ///   - perform: the closure that does the work.
   public func register<Output: Sendable>(
     name: String,
@@ -87,18 +87,18 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
-  /// Pauses a name: no further attempt of its tasks begins.
+  /// Pauses a name: no further attempt at its tasks starts.
   ///
-  /// Attempts under way go on, and so do the tasks of other names. When the call returns, no task
-  /// of the name is claimed until ``resume(name:)``. If the calling Swift task is cancelled, the
-  /// name is paused all the same, but the waiting ends at once. A task that a worker has already
-  /// taken may still begin. The name need not have a handler.
+  /// Attempts in progress continue, and so do the tasks of other names. When the call has returned,
+  /// no task of the name is claimed until ``resume(name:)``. If the calling Swift task is
+  /// cancelled, the name is paused nevertheless, but the call does not wait. A task that is already
+  /// assigned to a worker may still start. The name need not have a handler.
   ///
-  /// Only this queue pauses the name, and it does so in memory. The pause does not outlast the
-  /// process, and other queues on the same store don't know of it. ``pause(name:durability:)``
-  /// pauses the name for all of them.
+  /// The pause applies only to this queue, and is kept in memory. It ends with the process, and
+  /// other queues on the same store don't know of it. ``pause(name:durability:)`` pauses the name
+  /// for all of them.
   ///
-  /// - Parameter name: the name that the tasks were enqueued under, for example a payload type's
+  /// - Parameter name: the name under which the tasks were enqueued, for example a payload type's
   ///   ``TaskPayload/taskName``. A former name is paused separately.
   public func pause(name: String) async {
     await core.gate.pause(name: name)
@@ -106,44 +106,45 @@ extension TaskQueue {
 
   /// Undoes ``pause(name:)``.
   ///
-  /// A pause that the store holds stays: ``resume(name:durability:)`` ends it.
+  /// This does not end a pause in the store; ``resume(name:durability:)`` does.
   public func resume(name: String) async {
     core.gate.resume(name: name)
   }
 
-  /// The names that were paused and not resumed, in memory or in the store.
+  /// The names that are paused, in memory or in the store.
   ///
-  /// What the store says is known from the first call of the queue on, such as ``open()``. In a
-  /// shared store, another queue may have changed it since this queue has looked.
+  /// The names that are paused in the store are known after the first call of the queue, such as
+  /// ``open()``. In a shared store, another queue may have changed them since this queue last read
+  /// them.
   public nonisolated var pausedNames: Set<String> { core.handlers.pausedNames }
 }
 
-/// What must hold when tasks are performed (``TaskOptions/conditions``).
+/// Conditions that tasks require (``TaskOptions/conditions``).
 extension TaskQueue {
-  /// Tells the queue whether a condition holds.
+  /// Sets whether a condition holds.
   ///
-  /// A condition about which the queue was told nothing does not hold. When a condition begins to
-  /// hold, workers look for the tasks that waited for it. When it ends, no attempt at a task that
-  /// requires it begins any more after the call has returned. Attempts that are under way go on. An
-  /// attempt is under way as soon as a worker has taken its task, which is before the handler is
-  /// called; for a recurring task, the worker looks into the store in between.
+  /// A condition that was never set does not hold. When a condition starts to hold, workers look
+  /// for the tasks that wait for it. When a condition ends, no attempt at a task that requires it
+  /// starts after the call has returned. Attempts in progress continue. An attempt is in progress
+  /// as soon as its task is assigned to a worker. That is before the handler is called; for a
+  /// recurring task, the worker reads from the store in between.
   ///
   /// ```swift
   /// await queue.setCondition("charging", holds: battery.isCharging)
   /// ```
-  /// An app can make it a condition that it is active: it calls this with `true` when it becomes
-  /// active, and with `false` before it resigns. What the queue is told lasts as long as the queue
-  /// object. If the calling Swift task is cancelled, the queue is told all the same, but a task
-  /// that was claimed already may still begin.
+  /// For example, an app can define a condition that it is active. It calls this with `true` when
+  /// it becomes active, and with `false` before it resigns active. The setting lasts as long as the
+  /// queue object. If the calling Swift task is cancelled, the condition is set nevertheless, but a
+  /// task that was already claimed may still start.
   public func setCondition(_ condition: TaskCondition, holds: Bool) async {
     await core.gate.tell(condition, holds: holds)
   }
 
-  /// Registers the monitor that tells, while the queue runs, whether a condition holds.
+  /// Registers the monitor that reports, while the queue runs, whether a condition holds.
   ///
-  /// A run begins when each monitor has told its condition for the first time. A monitor that is
-  /// registered for the same condition later takes its place. A monitor whose values end tells
-  /// nothing any more: what it told last stays.
+  /// A run starts when each monitor has reported its condition for the first time. A monitor that
+  /// is registered later for the same condition replaces this one. When a monitor's values end, its
+  /// last report stays in effect.
   ///
   /// ```swift
   /// await queue.register(NetworkMonitor(), for: .network)
@@ -153,11 +154,11 @@ extension TaskQueue {
   /// )
   /// ```
   /// - Parameters:
-  ///   - monitor: what tells whether the condition holds.
+  ///   - monitor: the monitor that reports whether the condition holds.
   ///   - condition: the condition.
-  ///   - interruptsTasks: whether attempts at tasks that require the condition are cut short when
+  ///   - interruptsTasks: whether attempts at tasks that require the condition are interrupted when
   ///     it ends. The handler's Swift task is then cancelled. If the handler throws, the task waits
-  ///     for the condition, and no retry is counted. By default such attempts go on.
+  ///     for the condition, and no retry is counted. By default, such attempts continue.
   public func register(
     _ monitor: some ConditionMonitor,
     for condition: TaskCondition,
@@ -168,9 +169,9 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
-  /// Why the queue performs no attempt of a task that has not ended, and what to do about it.
+  /// Returns the reason why the queue does not perform an unfinished task, and what to do about it.
   ///
-  /// It is `nil` for a task that waits for a date that comes, for other tasks, or for a worker.
+  /// The reason is `nil` for a task that waits for a future date, for other tasks, or for a worker.
   package nonisolated func obstacle(to record: TaskRecord) -> String? {
     core.upkeep.obstacle(to: record)
   }

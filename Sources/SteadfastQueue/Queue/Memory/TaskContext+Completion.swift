@@ -13,29 +13,31 @@ extension TaskContext {
   ///   transfer.resume()
   /// }
   /// ```
-  /// The body hands the token out: to a transfer of the system, in the link of an e-mail, with a
+  /// The body passes the token on: to a transfer of the system, in the link of an e-mail, or with a
   /// request to another service. Then this throws ``TaskSuspended``. When
   /// ``TaskQueue/complete(_:with:)`` is called with the token, in this process or a later one, the
-  /// handler is called again, and this returns the value. The first completion counts. One that
-  /// comes before the task is suspended is not missed. Whatever the handler does with the error,
-  /// the task is suspended.
+  /// handler is called again, and this returns the value. The first completion counts. A completion
+  /// that arrives before the task is suspended is not lost. The task is suspended even if the
+  /// handler catches the error.
   ///
-  /// The token is stored before the body is called. The body is called once, as a step is: if the
-  /// process ends before its end is stored, the next attempt calls it again, with the same token.
+  /// The token is stored before the body is called. The body is performed once, like a step: if the
+  /// process ends before the body's end is stored, the next attempt calls it again, with the same
+  /// token.
   ///
   /// To wait for several completions at once, open them with ``openCompletion(_:of:within:_:)``
   /// first.
   ///
   /// - Parameters:
-  ///   - name: the name of the completion, which an attempt uses once.
+  ///   - name: the name of the completion. An attempt can use a name only once.
   ///   - type: the type of the value.
-  ///   - timeLimit: how long the task waits, from when the completion is opened; `nil` for ever.
-  ///   - body: hands the token out.
-  /// - Returns: the value that the wait was completed with.
+  ///   - timeLimit: the maximum time that the task waits after it opened the completion; `nil` for
+  ///     no limit.
+  ///   - body: passes the token on.
+  /// - Returns: the value with which the wait was completed.
   /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the wait was completed with an error,
   ///   or has timed out; what the body throws; a ``StepError`` for a name that can't be used;
-  ///   `CancellationError` if the attempt was cancelled, or the store fails. If the value is not a
-  ///   `Value`, the task is parked.
+  ///   `CancellationError` if the attempt was cancelled, or the store fails. If the value does not
+  ///   have the type `Value`, the task is parked.
   public func completion<Value: Codable & Sendable>(
     _ name: String,
     of type: Value.Type = Value.self,
@@ -47,13 +49,13 @@ extension TaskContext {
 
   /// Suspends the task until the wait is completed.
   ///
-  /// It does what the function with a value does; see ``TaskQueue/complete(_:)``.
+  /// Otherwise, this does the same as the method with a value; see ``TaskQueue/complete(_:)``.
   ///
   /// - Parameters:
   ///   - name: the name of the completion.
-  ///   - timeLimit: how long the task waits; `nil` for ever.
-  ///   - body: hands the token out.
-  /// - Throws: the errors of the function with a value.
+  ///   - timeLimit: the maximum time that the task waits; `nil` for no limit.
+  ///   - body: passes the token on.
+  /// - Throws: the errors of the method with a value.
   public func completion(
     _ name: String,
     within timeLimit: Duration? = nil,
@@ -74,21 +76,22 @@ extension TaskContext {
   /// }
   /// let approvals = try await (bank.value, stock.value)
   /// ```
-  /// They may come in any order, but the handler waits for one value after the other, even if it
-  /// reads them side by side: the first one that is not there suspends the task, and the attempt
-  /// goes no further. A completion wakes the task even if its value is not read yet. The handler is
-  /// called again then, which counts no retry, and waits on.
+  /// The completions may arrive in any order, but the handler waits for the values one after the
+  /// other, even if it reads them concurrently: the first value that is missing suspends the task,
+  /// and ends the attempt. Each completion wakes the task, even if the handler waits for another
+  /// one. The handler is then called again, which does not count as a retry, and continues to wait.
   ///
-  /// A handler can't go on with whichever value comes first of two. For that, open one completion,
-  /// and hand its token out twice: the first completion counts.
+  /// A handler can't continue with the first of two values that arrives. To do that, open one
+  /// completion, and pass its token on twice: the first completion counts.
   ///
   /// - Parameters:
-  ///   - name: the name of the completion, which an attempt uses once.
+  ///   - name: the name of the completion. An attempt can use a name only once.
   ///   - type: the type of the value.
-  ///   - timeLimit: how long the task waits, from now on; `nil` for ever. The wait times out when
-  ///     the handler reads the value after that. So read the one with the shortest limit first.
-  ///   - body: hands the token out; it is called once, as a step is.
-  /// - Returns: the completion. ``TaskCompletion/value`` waits for it.
+  ///   - timeLimit: the maximum time that the task waits from now on; `nil` for no limit. The wait
+  ///     times out when the handler reads the value after that. So read the value with the shortest
+  ///     limit first.
+  ///   - body: passes the token on. It is performed once, like a step.
+  /// - Returns: the completion. ``TaskCompletion/value`` waits for its value.
   /// - Throws: the errors of ``completion(_:of:within:_:)`` that do not concern the value.
   public func openCompletion<Value: Codable & Sendable>(
     _ name: String,
@@ -119,10 +122,10 @@ extension TaskContext {
     )
   }
 
-  /// Whether the outcome of a completion is known.
+  /// Returns whether the outcome of a completion is known.
   func hasCome(_ outcome: String) -> Bool { remembered(outcome)?.isEmpty == false }
 
-  /// Calls the body once, as a step does.
+  /// Performs the body once, like a step.
   private func handOut(
     _ token: TaskToken,
     _ name: String,
@@ -149,7 +152,7 @@ extension TaskContext {
     return open
   }
 
-  /// Counts a deadline again if the clock was ahead when the completion was opened.
+  /// Recalculates the deadline if the clock was ahead when the completion was opened.
   private func counted(
     _ known: OpenCompletion,
     _ name: String,
@@ -167,31 +170,31 @@ extension TaskContext {
 
 /// A completion that a task has opened, and can wait for.
 ///
-/// Its handler may use it until it returns.
+/// The task's handler may use it until the handler returns.
 public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   let name: String
   /// The token that completes it.
   public let token: TaskToken
-  /// When the wait ends without a value; `nil` if it has no end.
+  /// The date at which the wait times out; `nil` if it has no limit.
   ///
-  /// It ends when ``value`` is read on that date or later. A completion that comes before that
-  /// counts.
+  /// The wait times out when ``value`` is read on that date or later. A completion that arrives
+  /// before ``value`` is read still counts.
   public var deadline: Date? { end?.date }
   let end: WaitEnd?
   let context: TaskContext
 
-  /// The value that the wait was completed with.
+  /// The value with which the wait was completed.
   ///
-  /// If there is none yet, the task is suspended, until any of its completions comes or the time of
-  /// this one is up.
-  /// - Throws: ``TaskSuspended``, also if the attempt has suspended the task before, whether there
-  ///   is a value or not; a ``CompletionFailed``; `CancellationError`; the same errors as
+  /// If there is no value yet, the task is suspended until any of its completions arrives or this
+  /// wait times out.
+  /// - Throws: ``TaskSuspended`` if there is no value, or if the attempt has already suspended the
+  ///   task; a ``CompletionFailed``; `CancellationError`; the same errors as
   ///   ``TaskContext/completion(_:of:within:_:)``.
   public var value: Value {
     get async throws {
       try context.checkIsNotSuspended()
       let outcome = MemoryName.outcome(token)
-      // It may have come since the memory was read.
+      // It may have arrived since the memory was read.
       if !context.hasCome(outcome) { try await reread(outcome) }
       if !context.hasCome(outcome) {
         guard let deadline, deadline <= context.queue.now else {
@@ -217,7 +220,7 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
     context.memory.with(context.number) { $0.reread(outcome, in: memory) }
   }
 
-  /// Completes the wait without a value, unless another completion comes first.
+  /// Completes the wait as timed out, unless another completion arrives first.
   private func timeOut(_ outcome: String) async throws {
     let failure = try MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true))
     do {
@@ -225,27 +228,27 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
     } catch let error as CancellationError {
       throw error
     } catch {
-      throw context.release(error, "keep what a task remembers")
+      throw context.release(error, "store a task's memory")
     }
     try await reread(outcome)
   }
 }
 
-/// The error for a completion that brings no value.
+/// The error for a wait that was completed with an error, or has timed out.
 ///
-/// It is remembered, so each later attempt meets it. If the handler lets it through, the task is
-/// abandoned.
+/// The outcome is stored, so each later attempt gets the same error. If the handler does not catch
+/// it, the task is abandoned.
 public struct CompletionFailed: RetryAwareError, CustomStringConvertible {
   /// The name of the completion.
   public let name: String
-  /// The text of the error that it was completed with; `nil` if it has timed out.
+  /// The text of the error with which the wait was completed; `nil` if it has timed out.
   public let reason: String?
 
-  /// Whether no completion came in time.
+  /// Whether no completion arrived in time.
   public var hasTimedOut: Bool { reason == nil }
   /// `.stop`.
   public var retryDecision: RetryDecision { .stop }
-  /// As in `the completion 'upload' has timed out`.
+  /// A text such as `the completion 'upload' has timed out`.
   public var description: String {
     reason.map { "the completion '\(name)' has failed: \($0)" }
       ?? "the completion '\(name)' has timed out"
@@ -253,11 +256,11 @@ public struct CompletionFailed: RetryAwareError, CustomStringConvertible {
 }
 
 extension CompletionFailed: LocalizedError {
-  /// What has failed, and why.
+  /// The name of the completion, and why it failed.
   public var errorDescription: String? { description }
 }
 
-/// How a wait was completed, as it is stored.
+/// The stored form of a wait's outcome.
 enum CompletionOutcome {
   private enum Key: CodingKey { case value, error, timedOut }
 
@@ -272,7 +275,7 @@ enum CompletionOutcome {
     var timedOut: Bool?
   }
 
-  /// What a completion brings.
+  /// The decoded outcome of a completion.
   struct Brought<Wrapped: Decodable>: Decodable {
     let result: Result<Wrapped, Missing>
 
@@ -288,16 +291,16 @@ enum CompletionOutcome {
     }
   }
 
-  /// Why there is no value; the reason is `nil` if the completion has timed out.
+  /// The reason why there is no value; `nil` if the completion has timed out.
   struct Missing: Error {
     let reason: String?
   }
 }
 
-/// The token and the deadline of a wait, as they are stored.
+/// The stored form of a wait's token and deadline.
 struct OpenCompletion: Codable, Sendable {
   /// The random part of the token.
   let secret: String
-  /// When the wait ends; `nil` if it has no end.
+  /// When the wait times out; `nil` if it has no limit.
   var deadline: WaitEnd?
 }

@@ -1,9 +1,9 @@
 import Synchronization
 import SystemFoundation
 
-/// How steps, checkpoints, sleeps and completions read and change what the task remembers.
+/// Reads and changes the task's memory for steps, checkpoints, sleeps and completions.
 extension TaskContext {
-  /// Says that a Swift task is in the body of a step.
+  /// Marks a Swift task that is in the body of a step.
   private struct Mark: Sendable {
     let memory: ObjectIdentifier
     let number: AttemptNumber
@@ -11,16 +11,16 @@ extension TaskContext {
 
   @TaskLocal private static var mark: Mark?
 
-  /// Calls the body of a step, so that a step within it is refused.
+  /// Calls the body of a step, and makes a step within it fail.
   func inStep<Value>(_ body: () async throws -> Value) async throws -> Value {
     let mark = Mark(memory: ObjectIdentifier(memory), number: number)
     return try await Self.$mark.withValue(mark) { try await body() }
   }
 
-  /// Begins the use of a name, and reads what the task remembers.
+  /// Begins the use of a name, and loads the task's memory.
   ///
-  /// The second name is the one under which the task remembers. Only a checkpoint may use its name
-  /// more than once.
+  /// `name` is the name in the handler, and `stored` the name in the task's memory. If
+  /// `isRepeatable`, the attempt may use the name more than once, as it does for a checkpoint.
   func begin(_ name: String, _ stored: String, isRepeatable: Bool = false) async throws {
     try checkIsUnderWay(name)
     if let mark = Self.mark, mark.memory == ObjectIdentifier(memory), mark.number == number {
@@ -28,7 +28,7 @@ extension TaskContext {
         .nested,
         name,
         "the step '\(name)' is in the body of another step, which is repeated as a whole; call it "
-          + "after that one"
+          + "after that step"
       )
     }
     guard !name.isEmpty, stored.utf8.count <= TaskQueueError.maxValueNameSize, !name.hasNUL else {
@@ -43,15 +43,15 @@ extension TaskContext {
       throw StepError(
         .nameUsedTwice,
         name,
-        "the name '\(name)' is used twice in one attempt; give each step a name of its own, or say "
-          + "what it is for with 'for:'"
+        "the name '\(name)' is used twice in one attempt; give each step its own name, or pass the "
+          + "item that it is for as 'for:'"
       )
     }
     try await read()
     try checkIsNotSuspended()
   }
 
-  /// Performs what uses a name; if that throws, the attempt may use the name again.
+  /// Performs a body that uses a name, which the attempt may use again if the body throws.
   func using<Value>(_ stored: String, _ body: () async throws -> Value) async throws -> Value {
     do {
       return try await body()
@@ -67,12 +67,14 @@ extension TaskContext {
     throw StepError(
       .attemptIsOver,
       name,
-      "'\(name)' was used after the attempt had ended; wait for all that a handler starts before it "
-        + "returns"
+      "'\(name)' was used after the attempt had ended; in the handler, wait for all Swift tasks "
+        + "that it starts before it returns"
     )
   }
 
-  /// Throws if the task is to be suspended: nothing more begins in this attempt.
+  /// Throws if the task will be suspended, parked or released when the attempt ends.
+  ///
+  /// Nothing more may start in such an attempt.
   func checkIsNotSuspended() throws {
     switch memory.with(number, { $0.ending }) {
     case .suspended?: throw TaskSuspended()
@@ -81,32 +83,32 @@ extension TaskContext {
     }
   }
 
-  /// Reads what the task remembers, unless the attempt has done so.
+  /// Loads the task's memory, unless the attempt has already loaded it.
   private func read() async throws {
     guard memory.with(number, { $0.stored == nil }) else { return }
-    // A task that remembers nothing need not be looked up.
+    // An empty memory need not be read from the store.
     guard record.memorySize > 0 else { return memory.with(number) { $0.read(TaskMemory()) } }
     let stored = try await load()
     memory.with(number) { $0.read(stored) }
   }
 
-  /// Reads what the store has the task remember.
+  /// Returns the task's memory from the store.
   func load() async throws -> TaskMemory {
     do {
       return try await queue.store.memory(of: id)
     } catch let error as TaskQueueError where error.code == .unopenedPayload {
       throw park(error)
     } catch {
-      throw release(error, "read what a task remembers")
+      throw release(error, "read a task's memory")
     }
   }
 
-  /// The bytes that the task remembers under a name.
+  /// Returns the bytes under a name in the task's memory.
   func remembered(_ name: String) -> [UInt8]? { memory.with(number) { $0[name] } }
 
-  /// Has the task remember values, and returns when they are stored.
+  /// Adds values to the task's memory, and returns when they are stored.
   ///
-  /// - Throws: `CancellationError` if another queue has taken the task over, or the store fails.
+  /// - Throws: `CancellationError` if another queue has claimed the task, or the store fails.
   func remember(
     _ values: [(name: String, bytes: [UInt8])],
     _ durability: Durability = .durable
@@ -117,10 +119,10 @@ extension TaskContext {
     do {
       outcomes = try await queue.storage.persistInAttempt(changes, durability)
     } catch {
-      throw release(error, "keep what a task remembers")
+      throw release(error, "store a task's memory")
     }
     guard outcomes.allSatisfy(\.isDone) else {
-      // Another queue has the task. What this attempt does is not stored any more.
+      // Another queue has claimed the task. The results of this attempt are no longer stored.
       queue.dispatch.lost(lease)
       throw CancellationError()
     }
@@ -129,14 +131,14 @@ extension TaskContext {
     }
   }
 
-  /// Checks that a value may be remembered.
+  /// Throws if a value is too large for the task's memory.
   func check(_ bytes: [UInt8], under name: String, _ stored: String) throws {
     guard bytes.count <= TaskQueueError.maxValueSize else {
       throw StepError(
         .tooLarge,
         name,
-        "'\(name)' has a value of \(bytes.count) bytes, and a task remembers at most "
-          + "\(TaskQueueError.maxValueSize) under a name; store it elsewhere, and remember where"
+        "'\(name)' has a value of \(bytes.count) bytes, but the maximum is "
+          + "\(TaskQueueError.maxValueSize); store the value elsewhere, and return its location"
       )
     }
     let size = memory.with(number) { $0.size(with: bytes, under: stored) }
@@ -145,8 +147,8 @@ extension TaskContext {
       throw StepError(
         .tooLarge,
         name,
-        "with '\(name)', the task would remember \(size) bytes, and maxMemorySize is \(limit); store "
-          + "less of it, or split the task"
+        "with '\(name)', the task's memory would have \(size) bytes, but maxMemorySize is "
+          + "\(limit); store less, or split the task"
       )
     }
   }
@@ -158,7 +160,7 @@ extension TaskContext {
     do {
       return try MemoryCoding.encode(value)
     } catch {
-      // The text may become a task's last error, so it never has the value in it.
+      // The text may become a task's last error, so it must not contain the value.
       let problem =
         switch error {
         case EncodingError.invalidValue(let part, let context):
@@ -169,11 +171,11 @@ extension TaskContext {
     }
   }
 
-  /// Decodes a value that the task remembers.
+  /// Decodes a value from the task's memory.
   ///
-  /// `type` is the one that the handler asks for.
+  /// `type` is the type that the handler expects.
   ///
-  /// - Throws: An error after which the task is parked, whatever the handler does.
+  /// - Throws: An error after which the task is parked, even if the handler catches it.
   func decoded<Value: Decodable>(
     _ bytes: [UInt8],
     _ name: String,
@@ -186,22 +188,22 @@ extension TaskContext {
     }
   }
 
-  /// Has the task parked when the attempt ends.
+  /// Makes the queue park the task when the attempt ends.
   func park(_ error: any Error) -> any Error {
     memory.with(number) { $0.decide(.parked(reason: "\(error)")) }
     return error
   }
 
-  /// Has the task released when the attempt ends, because its store has failed.
+  /// Makes the queue release the task when the attempt ends, because its store has failed.
   func release(_ error: any Error, _ operation: String) -> any Error {
     queue.dispatch.fail(error, to: operation)
     memory.with(number) { $0.decide(.released) }
     return CancellationError()
   }
 
-  /// Has the task suspended when the attempt ends.
+  /// Makes the queue suspend the task when the attempt ends.
   ///
-  /// Without an end, only what it awaits wakes it.
+  /// If `end` is `nil`, only the completions with these names wake the task.
   func suspend(until end: WaitEnd?, awaiting names: [String] = []) -> TaskSuspended {
     let date = end?.date ?? .distantFuture
     memory.with(number) {
@@ -211,20 +213,20 @@ extension TaskContext {
   }
 }
 
-/// The error for something that a task remembers, and that is not of the type that is asked for.
+/// The error for a remembered value that does not have the expected type.
 ///
-/// What is remembered never appears in it.
+/// The error never contains the value.
 struct UndecodableMemory: Error, CustomStringConvertible {
   let name: String
   let type: String
 
   var description: String {
-    "what the task remembers under '\(name)' is not of the type \(type); register a handler that reads it, or "
-      + "restart the task with forgetting: true"
+    "the value under '\(name)' in the task's memory does not have the type \(type); register a "
+      + "handler that can decode it, or retry the task with forgetting: true"
   }
 }
 
-/// The JSON of what a task remembers.
+/// Encodes and decodes remembered values as JSON.
 enum MemoryCoding {
   static func encode(_ value: some Encodable) throws -> [UInt8] {
     try StableJSON.encode(value)
@@ -235,71 +237,73 @@ enum MemoryCoding {
   }
 }
 
-/// What an attempt knows of its task's memory, and what it has decided about the task's end.
+/// An attempt's copy of its task's memory, and the attempt's decision about the task's next state.
 ///
-/// It is a value without a store or a clock: each event is a method that says what to do.
+/// It is a value that has no store and no clock. Each event is a method that returns what to do.
 struct AttemptMemory: Sendable {
-  /// What becomes of the task when the attempt ends, whatever its handler returns or throws.
+  /// What happens to the task when the attempt ends, whatever its handler returns or throws.
   enum Ending: Sendable, Equatable {
-    /// If a date was counted by the clock, it was counted from the last one.
+    /// `countedFrom` is the clock's date when `until` was calculated, or `nil` if the date was
+    /// chosen.
     case suspended(until: Date, awaiting: [String], countedFrom: Date?)
-    /// Something that the task remembers can't be decoded or opened.
+    /// A remembered value can't be decoded or unsealed.
     case parked(reason: String)
-    /// The store could not store what the task was to remember.
+    /// The store failed to read or store the task's memory.
     case released
   }
 
   let number: AttemptNumber
-  /// What the store is known to hold; `nil` until it was read.
+  /// The known contents of the stored memory; `nil` until it was read.
   private(set) var stored: TaskMemory?
-  /// The names that this attempt has used, by their bytes.
+  /// The names that this attempt has used, compared by their bytes.
   private var used: Set<ExactText> = []
-  /// Whether the attempt has added to what the task remembers.
+  /// Whether the attempt has added to the task's memory.
   private(set) var hasProgressed = false
   private(set) var ending: Ending?
-  /// The checkpoint that was saved last, while it is not stored.
+  /// The latest checkpoint, if it is not stored yet.
   private(set) var unsaved: [UInt8]?
-  /// When a checkpoint was stored last, on the queue's stopwatch.
+  /// When a checkpoint was last stored, on the queue's stopwatch.
   private var savedAt: Duration?
   /// Whether a checkpoint is being stored.
   private(set) var isSaving = false
 
   init(of number: AttemptNumber) { self.number = number }
 
-  /// The bytes under a name; `nil` if there are none, or the memory was not read.
+  /// The bytes under a name; `nil` if there are none, or the memory has not been read.
   subscript(name: String) -> [UInt8]? { stored?[name] }
 
-  /// Takes note of what the store has returned, unless something newer is known.
+  /// Sets the memory that the store has returned, unless newer contents are known.
   mutating func read(_ memory: TaskMemory) { if stored == nil { stored = memory } }
 
-  /// Takes note of what the store has returned of values that others complete.
+  /// Updates one name, whose value is stored by callers that complete a wait.
   mutating func reread(_ name: String, in memory: TaskMemory) { stored?[name] = memory[name] }
 
   /// Begins the use of a name.
   ///
-  /// - Returns: Whether the attempt has not used it yet.
+  /// - Returns: `false` if the attempt has already used it.
   mutating func use(_ name: String) -> Bool { used.insert(ExactText(name)).inserted }
 
   /// Ends the use of a name under which nothing was stored.
   mutating func giveBack(_ name: String) { used.remove(ExactText(name)) }
 
-  /// Takes note that the store has stored a value under a name.
+  /// Records that a value was stored under a name.
   mutating func remembered(_ value: [UInt8], _ name: String) {
-    // Of checkpoints, a later one than the stored one may be known.
+    // For a checkpoint, a later one than the stored one may already be known.
     if name != MemoryName.checkpoint { stored?[name] = value }
     hasProgressed = true
   }
 
-  /// Returns how large the memory is with other bytes under a name.
+  /// Returns the size that the memory would have with other bytes under a name.
   func size(with value: [UInt8], under name: String) -> Int {
     let old = self[name].map { name.utf8.count + $0.count } ?? 0
     return (stored?.size ?? 0) - old + name.utf8.count + value.count
   }
 
-  /// Decides what becomes of the task, unless that is decided.
+  /// Decides what happens to the task when the attempt ends, unless that is already decided.
   mutating func decide(_ ending: Ending) {
-    // What several sides of a handler await is gathered. The earliest date counts. If any was
-    // counted by a clock that was ahead, the handler counts again.
+    // Concurrent parts of a handler may all suspend the task. Merge what they await, and use the
+    // earliest date. Use the latest origin: if the clock was ahead for any of them, the handler
+    // recalculates its date.
     if case .suspended(let date, let names, let origin) = ending,
       case .suspended(let other, let others, let otherOrigin)? = self.ending
     {
@@ -315,10 +319,10 @@ struct AttemptMemory: Sendable {
 
   // MARK: Checkpoints
 
-  /// How long a checkpoint may wait for the next one before it is stored.
+  /// The minimum time between two stored checkpoints, unless one is due.
   private static let savingInterval = Duration.seconds(1)
 
-  /// Takes a checkpoint, which is stored now or later.
+  /// Sets the latest checkpoint, which is stored now or later.
   mutating func save(_ value: [UInt8]) {
     unsaved = value
     stored?[MemoryName.checkpoint] = value
@@ -327,8 +331,8 @@ struct AttemptMemory: Sendable {
 
   /// Returns the checkpoint to store now, if there is one.
   ///
-  /// If it is due, it is stored even if one was stored a moment ago. `again` stores it even if it
-  /// is stored already.
+  /// If `isDue`, it is stored even if another one was stored a moment ago. If `again`, it is stored
+  /// even if it is already stored.
   mutating func beginSaving(at time: Duration, isDue: Bool, again: Bool) -> [UInt8]? {
     guard !isSaving, let value = unsaved ?? (again ? self[MemoryName.checkpoint] : nil) else {
       return nil
@@ -339,7 +343,7 @@ struct AttemptMemory: Sendable {
     return value
   }
 
-  /// Takes note that a checkpoint was stored, or could not be.
+  /// Records whether a checkpoint was stored.
   mutating func endSaving(_ value: [UInt8], at time: Duration, isStored: Bool) {
     isSaving = false
     if isStored {
@@ -350,19 +354,20 @@ struct AttemptMemory: Sendable {
   }
 }
 
-/// Holds the memory of the attempt that a worker makes.
+/// The memory of a worker's current attempt.
 ///
-/// There is one for each worker, not for each attempt, so an attempt whose handler remembers
-/// nothing pays one atomic read.
+/// There is one for each worker, not for each attempt, so an attempt whose handler does not use its
+/// memory costs only one atomic read.
 final class WorkerMemory: Sendable {
   private let state = Mutex<AttemptMemory?>(nil)
   private let isUsed = Atomic(false)
-  /// Callers that wait until a checkpoint was stored.
+  /// Callers that wait until a checkpoint is stored.
   private let savings = Waiters<Void>()
 
-  /// Calls the body with the memory of an attempt, which begins empty.
+  /// Calls the body with the memory of an attempt, which is empty at first.
   ///
-  /// A context that outlives its attempt finds an empty one, and leaves the next attempt's alone.
+  /// A context that outlives its attempt gets an empty memory, and does not change the memory of
+  /// the next attempt.
   func with<Result>(
     _ number: AttemptNumber,
     _ body: (inout sending AttemptMemory) throws -> sending Result
@@ -373,7 +378,7 @@ final class WorkerMemory: Sendable {
         return try body(&past)
       }
       isUsed.store(true, ordering: .relaxed)
-      // While `state` held the value too, a change would copy all that it holds.
+      // Take the value out of `state`, so that a change does not copy its contents.
       var memory = state.take() ?? AttemptMemory(of: number)
       if memory.number != number { memory = AttemptMemory(of: number) }
       defer { state = memory }
@@ -394,7 +399,7 @@ final class WorkerMemory: Sendable {
     }
   }
 
-  /// Takes note that a checkpoint was stored, or could not be.
+  /// Records whether a checkpoint was stored, and resumes callers that wait for that.
   func endSaving(_ number: AttemptNumber, _ value: [UInt8], at time: Duration, isStored: Bool) {
     with(number) { $0.endSaving(value, at: time, isStored: isStored) }
     savings.resumeAll(with: .success(()))
@@ -408,35 +413,35 @@ final class WorkerMemory: Sendable {
   }
 }
 
-/// The names under which a queue has a task remember.
+/// The names in a task's memory.
 ///
-/// The kind comes first, so that a step and a sleep of the same name don't meet.
+/// The kind comes first, so that a step and a sleep with the same name don't conflict.
 enum MemoryName {
   static let checkpoint = "checkpoint"
 
   /// The name for the value of a step.
   static func step(_ name: String) -> String { stepPrefix + name }
-  /// The name for the intent to begin a step that is not repeated.
+  /// The name for the intent to start a step that is not repeated.
   static func intent(_ name: String) -> String { "intent:\(name)" }
   /// The name for the date of a sleep.
   static func sleep(_ name: String) -> String { "sleep:\(name)" }
   /// The name for the token and the deadline of a completion.
   static func completion(_ name: String) -> String { completionPrefix + name }
-  /// The name that says that the token of a completion was handed out.
+  /// The name whose presence means that the body of a completion has passed its token on.
   static func handedOut(_ name: String) -> String { "opened:\(name)" }
-  /// The name for the outcome of a completion, which is open until it comes.
+  /// The name for the outcome of a completion, whose value is empty until the completion arrives.
   static func outcome(_ token: TaskToken) -> String { "outcome:\(token.secretText)" }
 
   static let stepPrefix = "step:"
   static let completionPrefix = "completion:"
 
-  /// What a task remembers under the name of an intent.
+  /// The value under the name of an intent.
   static let begun = Array("true".utf8)
 
-  /// Returns what follows a prefix in a name; `nil` if the name does not begin with it.
+  /// Returns the part of a name after a prefix; `nil` if the name does not start with the prefix.
   ///
-  /// Both are compared by their bytes: the first character of what follows may combine with the
-  /// end of the prefix.
+  /// Both are compared by their bytes, because the first character after the prefix may combine
+  /// with its last one.
   static func name(in stored: String, after prefix: String) -> String? {
     guard stored.utf8.starts(with: prefix.utf8) else { return nil }
     return String(stored.unicodeScalars.dropFirst(prefix.unicodeScalars.count))
@@ -444,10 +449,10 @@ enum MemoryName {
 }
 
 extension TaskMemory {
-  /// The value of a step that has ended; `nil` if it has not.
+  /// Returns the value of a step that has ended.
   ///
   /// - Parameters:
-  ///   - name: the name of the step, with what it is for in brackets, as in `pick[7]`.
+  ///   - name: the name of the step, with its item in brackets, as in `pick[7]`.
   ///   - type: the type of the value.
   /// - Returns: The value; `nil` if the step has not ended.
   /// - Throws: What decoding the value throws.
@@ -458,26 +463,26 @@ extension TaskMemory {
     try self[MemoryName.step(name)].map { try MemoryCoding.decode(type, from: $0) }
   }
 
-  /// The names of the steps that have ended, with what they are for in brackets.
+  /// The names of the steps that have ended, with their items in brackets.
   public var steps: [String] {
     names.compactMap { MemoryName.name(in: $0, after: MemoryName.stepPrefix) }
   }
 
-  /// The checkpoint that was saved last; `nil` if there is none.
+  /// Returns the latest checkpoint; `nil` if there is none.
   ///
   /// - Throws: What decoding it throws.
   public func checkpoint<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value? {
     try self[MemoryName.checkpoint].map { try MemoryCoding.decode(type, from: $0) }
   }
 
-  /// Sets the value of a step, as if it had ended with it; for tests.
+  /// Sets the value of a step, as if it had ended with that value; for tests.
   ///
   /// - Throws: What encoding the value throws.
   package mutating func setValue(_ value: some Encodable, ofStep name: String) throws {
     self[MemoryName.step(name)] = try MemoryCoding.encode(value)
   }
 
-  /// Has the memory say that a step that is not repeated was interrupted; for tests.
+  /// Marks a step that is not repeated as interrupted; for tests.
   package mutating func setInterrupted(step name: String) {
     self[MemoryName.intent(name)] = MemoryName.begun
   }

@@ -2,40 +2,42 @@ public import SteadfastRetry
 public import SystemFoundation
 
 extension TaskContext {
-  /// Performs a step once: a later attempt gets its value without performing it again.
+  /// Performs a step once: a later attempt gets the value without performing the step again.
   ///
   /// ```swift
   /// let charge = try await context.step("charge") { step in
   ///   try await bank.charge(order.amount, idempotencyKey: step.key)
   /// }
   /// ```
-  /// The value is stored durably before this returns. An attempt that comes after it, in this
-  /// process or another one, returns the stored value. A step is known by its name, not by its
-  /// place, so steps may be performed side by side, and the code may change between attempts. What
-  /// is remembered under a name that no step has any more is ignored. See <doc:WorkInSteps>.
+  /// The value is stored durably before this returns. In a later attempt, in this process or
+  /// another one, this returns the stored value. A step is identified by its name, not by its
+  /// position in the code, so steps may be performed concurrently, and the code may change between
+  /// attempts. A stored value whose name no step uses is ignored. See <doc:WorkInSteps>.
   ///
-  /// If the process ends before the value is stored, the next attempt performs the step again: give
-  /// ``TaskStep/key`` to a service that must not do the work twice, or pass
+  /// If the process ends before the value is stored, the next attempt performs the step again. If a
+  /// service must not do the work twice, send it ``TaskStep/key``, or pass
   /// ``StepRepetition/never``.
   ///
-  /// Errors are not remembered: if the body throws, this throws the same error, and the next
-  /// attempt performs the step again. Nothing begins in an attempt that was cancelled. A body that
-  /// returns although it was cancelled is remembered.
+  /// Errors are not stored: if the body throws, this throws the same error, and the next attempt
+  /// performs the step again. No step starts in an attempt that was cancelled. If a body returns
+  /// although it was cancelled, its value is stored.
   ///
   /// - Parameters:
-  ///   - name: the step's name: 1 to 1,000 bytes of UTF-8. An attempt uses a name once.
-  ///   - item: what the step is for, such as the ID of an item in a loop. It is a part of the name,
-  ///     in brackets.
+  ///   - name: the step's name: 1 to 1,000 bytes of UTF-8. An attempt can use a name only once.
+  ///   - item: the item that the step is for, such as an ID in a loop. It becomes a part of the
+  ///     name, in brackets.
   ///   - repetition: whether an interrupted step is repeated.
-  ///   - body: performs the step. It can't perform another one.
-  ///   - ifInterrupted: for a step that is not repeated: asks the other side whether it was done,
-  ///     and returns its value, or performs it then. By default a ``StepInterrupted`` is thrown.
-  /// - Returns: the value of the step. It takes at most 65,536 bytes as JSON.
-  /// - Throws: what the body throws; a ``StepError`` for a name whose step has returned, or a value
-  ///   that can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has suspended
-  ///   the task; `CancellationError`, also if another queue has taken the task over or the store
-  ///   fails, and then the attempt is not counted. If the stored value is not a `Value`, the task
-  ///   is parked, like one whose payload can't be decoded.
+  ///   - body: performs the step. It can't contain another step.
+  ///   - ifInterrupted: for a step that is not repeated: asks the other side whether the work was
+  ///     done. If so, returns the value; if not, performs the step. By default, a
+  ///     ``StepInterrupted`` is thrown.
+  /// - Returns: the value of the step, at most 65,536 bytes as JSON.
+  /// - Throws: what the body throws; a ``StepError`` for a name that the attempt has already used,
+  ///   or a value that can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has
+  ///   suspended the task; `CancellationError` if the attempt was cancelled, another queue has
+  ///   claimed the task, or the store fails. In the last two cases, the attempt is not counted. If
+  ///   the stored value does not have the type `Value`, the task is parked, like one whose payload
+  ///   can't be decoded.
   @discardableResult
   public func step<Value: Codable & Sendable>(
     _ name: String,
@@ -81,15 +83,15 @@ extension TaskContext {
 
   /// Performs a step without a value once: a later attempt does not perform it again.
   ///
-  /// It does what the function with a value does.
+  /// Otherwise, this does the same as the method with a value.
   ///
   /// - Parameters:
   ///   - name: the step's name.
-  ///   - item: what the step is for; a part of the name.
+  ///   - item: the item that the step is for, which becomes a part of the name.
   ///   - repetition: whether an interrupted step is repeated.
   ///   - body: performs the step.
-  ///   - ifInterrupted: for a step that is not repeated: makes sure that it was done.
-  /// - Throws: the errors of the function with a value.
+  ///   - ifInterrupted: for a step that is not repeated: ensures that the work was done.
+  /// - Throws: the errors of the method with a value.
   public func step(
     _ name: String,
     for item: (some CustomStringConvertible)? = String?.none,
@@ -117,11 +119,13 @@ extension TaskContext {
 }
 
 extension TaskContext {
-  /// Throws: without this, a body whose value can't be stored would be a step without a value, and
-  /// the value would be lost.
+  /// Always throws, for a body whose value can't be stored.
   ///
-  /// It is deprecated, and not unavailable, because the compiler chooses no unavailable function if
-  /// another one fits.
+  /// Without this method, such a body would count as a step without a value, and the value would be
+  /// lost.
+  ///
+  /// It is deprecated, and not unavailable, because the compiler does not choose an unavailable
+  /// method if another one matches.
   @_documentation(visibility: internal)
   @available(
     *,
@@ -138,17 +142,17 @@ extension TaskContext {
     throw StepError(
       .notEncodable,
       name,
-      "the value of '\(name)' has the type \(Value.self), which is not Codable, and can't be stored; "
-        + "make it Codable, or assign it to '_' in the body"
+      "the value of '\(name)' has the type \(Value.self), which is not Codable, so it can't be "
+        + "stored; make the type Codable, or assign the value to '_' in the body"
     )
   }
 }
 
-/// The value of a step without one: `true` in the store.
+/// The stored value of a step that has no value of its own: `true`.
 struct Done: Codable, Sendable {
   init() {}
 
-  // A step may have had a value before the code was changed.
+  // Accepts any value: the step may have had a value before the code was changed.
   init(from decoder: any Decoder) {}
 
   func encode(to encoder: any Encoder) throws {
@@ -157,13 +161,13 @@ struct Done: Codable, Sendable {
   }
 }
 
-/// The step of a task that is under way (``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_``).
+/// A step that is being performed (``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_``).
 public struct TaskStep: Sendable, Hashable {
-  /// The name that the handler gave it, with what it is for, as in `pick[7]`.
+  /// The step's name, with the item that it is for, as in `pick[7]`.
   public let name: String
   /// The ID of the task, a slash, and the name: the same at each attempt.
   ///
-  /// Give it to the service that must not do the work twice.
+  /// Use it as the idempotency key for a service that must not do the work twice.
   public let key: String
 
   init(_ name: String, of id: TaskID) {
@@ -175,19 +179,20 @@ public struct TaskStep: Sendable, Hashable {
 /// Whether a step is repeated if it was interrupted.
 @nonexhaustive
 public enum StepRepetition: Sendable, Hashable {
-  /// The step is repeated: it is done at least once.
+  /// The step is repeated: it is performed at least once.
   case always
-  /// The step is not repeated: it is done at most once.
+  /// The step is not repeated: it is performed at most once.
   ///
-  /// That it begins is stored first. If the process ends, or the step throws, before its end is
-  /// stored, nothing tells whether the work was done. The next attempt asks `ifInterrupted`, or
-  /// throws a ``StepInterrupted``.
+  /// The queue stores that the step starts before the step starts. If the process ends, or the step
+  /// throws, before its end is stored, it is unknown whether the work was done. The next attempt
+  /// calls `ifInterrupted`, or throws a ``StepInterrupted``.
   case never
 }
 
-/// The error for a step that can't be performed: a mistake in the handler.
+/// The error for a step that can't be performed because of a mistake in the handler.
 ///
-/// Another attempt would meet it again. So the task is abandoned if the handler lets it through.
+/// Another attempt would fail in the same way. So the task is abandoned if the handler does not
+/// catch the error.
 public struct StepError: RetryAwareError, CustomStringConvertible {
   /// What is wrong with the step.
   ///
@@ -197,17 +202,17 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
 
     private init(_ name: String) { self.name = name }
 
-    /// The attempt has used the name before; two steps need two names.
+    /// The attempt has already used the name; each step needs its own name.
     public static let nameUsedTwice = Code("nameUsedTwice")
-    /// It was called in the body of another step, which is repeated as a whole.
+    /// The step was started in the body of another step, which is repeated as a whole.
     public static let nested = Code("nested")
     /// The name is empty, too long, or has a NUL (U+0000).
     public static let invalidName = Code("invalidName")
-    /// Its value can't be encoded.
+    /// The step's value can't be encoded.
     public static let notEncodable = Code("notEncodable")
-    /// Its value is too large, or the task would remember too much.
+    /// The step's value is too large, or the task's memory would become too large.
     ///
-    /// The work was done, and is not remembered.
+    /// The work was done, but its value is not stored.
     public static let tooLarge = Code("tooLarge")
     /// The attempt is over: the context was used after the handler had ended.
     public static let attemptIsOver = Code("attemptIsOver")
@@ -216,11 +221,11 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
     public var description: String { name }
   }
 
-  /// What is wrong.
+  /// What is wrong with the step.
   public let code: Code
   /// The name of the step.
   public let name: String
-  /// What is wrong and what to do about it, for a person to read.
+  /// A text for people to read: what is wrong, and what to do about it.
   public let message: String
 
   init(_ code: Code, _ name: String, _ message: String) {
@@ -235,33 +240,35 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
   public var description: String { message }
 }
 
-/// The error for a step that is not repeated, and that was interrupted.
+/// The error for a step that was interrupted and is not repeated.
 ///
-/// It began in an earlier attempt, and nothing tells whether its work was done. Ask the other side,
-/// as `ifInterrupted` of ``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_`` does. If the
-/// handler lets this error through, the task is abandoned: a dead letter for a person to look at.
+/// The step started in an earlier attempt, and it is unknown whether its work was done. Ask the
+/// other side, as `ifInterrupted` of ``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_`` does.
+/// If the handler does not catch this error, the task is abandoned, and becomes a dead letter for a
+/// person to look at.
 public struct StepInterrupted: RetryAwareError, CustomStringConvertible {
   /// The step.
   public let step: TaskStep
 
   /// `.stop`.
   public var retryDecision: RetryDecision { .stop }
-  /// As in `the step 'wire' was interrupted, and is not repeated; ask whether it was done`.
+  /// A text such as `the step 'wire' was interrupted, and is not repeated; ask the other side
+  /// whether it was done`.
   public var description: String {
-    "the step '\(step.name)' was interrupted, and is not repeated; ask the other side whether it was "
-      + "done"
+    "the step '\(step.name)' was interrupted, and is not repeated; ask the other side whether it "
+      + "was done"
   }
 }
 
-/// The error that leaves a handler whose task was suspended.
+/// The error that ends a handler whose task is suspended.
 ///
-/// ``TaskContext/sleep(_:for:)`` and ``TaskContext/completion(_:of:within:_:)`` throw it. Let it
-/// through, after any clean-up. Whatever the handler then returns or throws, the task is suspended,
-/// and the handler is called again on the date, or when the completion has come.
+/// ``TaskContext/sleep(_:for:)`` and ``TaskContext/completion(_:of:within:_:)`` throw it. Don't
+/// catch it, or rethrow it after any cleanup. Whatever the handler then returns or throws, the task
+/// is suspended, and the handler is called again on the date, or when the completion has arrived.
 ///
-/// `withRetry` in a handler does not retry it, but throws it at once.
+/// `withRetry` in a handler does not retry after this error, but throws it at once.
 public struct TaskSuspended: RetryAwareError, CustomStringConvertible {
-  /// `.stop`, which is for `withRetry` in the handler: the queue suspends the task.
+  /// `.stop`, so that `withRetry` in the handler throws the error, and the queue suspends the task.
   public var retryDecision: RetryDecision { .stop }
   /// A text for logs.
   public var description: String { "the task is suspended" }
@@ -273,17 +280,17 @@ extension StepError: LocalizedError {
 }
 
 extension StepInterrupted: LocalizedError {
-  /// What happened, and what to do.
+  /// The description: what happened, and what to do.
   public var errorDescription: String? { description }
 }
 
 extension TaskSuspended: LocalizedError {
-  /// What happened.
+  /// The description.
   public var errorDescription: String? { description }
 }
 
 extension TaskContext {
-  /// Returns the checkpoint that was saved last; `nil` if there is none.
+  /// Returns the latest checkpoint; `nil` if there is none.
   ///
   /// ```swift
   /// var place = try await context.checkpoint(Place.self) ?? Place(offset: 0)
@@ -296,8 +303,8 @@ extension TaskContext {
   /// - Parameter type: the type of the checkpoint.
   /// - Returns: the checkpoint; `nil` if none was saved.
   /// - Throws: `CancellationError` if the store fails, and then the attempt is not counted;
-  ///   ``TaskSuspended`` if the attempt has suspended the task. If the stored checkpoint is not of
-  ///   this type, the task is parked, like one whose payload can't be decoded.
+  ///   ``TaskSuspended`` if the attempt has suspended the task. If the stored checkpoint has
+  ///   another type, the task is parked, like one whose payload can't be decoded.
   public func checkpoint<Value: Codable & Sendable>(
     _ type: Value.Type = Value.self
   ) async throws -> Value? {
@@ -305,24 +312,24 @@ extension TaskContext {
     return try remembered(MemoryName.checkpoint).map { try decoded($0, "checkpoint") }
   }
 
-  /// Saves how far the task has come, in place of what was saved before.
+  /// Saves the task's progress as a checkpoint, which replaces the previous one.
   ///
-  /// With ``Durability/relaxed``, the first checkpoint of an attempt is stored at once, and then at
-  /// most one in each second; the last one is stored when the attempt ends, unless the task has
-  /// succeeded. So a crash of the process loses the progress of a second, and a power cut what
-  /// ``Durability/relaxed`` allows. With ``Durability/durable``, the checkpoint is stored when this
-  /// returns.
+  /// With ``Durability/relaxed``, the first checkpoint of an attempt is stored at once. After that,
+  /// at most one is stored each second. The last one is stored when the attempt ends, unless the
+  /// task has succeeded. So a crash of the process loses at most a second's progress, and a power
+  /// failure loses what ``Durability/relaxed`` allows. With ``Durability/durable``, the checkpoint
+  /// is stored when this returns.
   ///
-  /// A checkpoint is progress: it clears ``TaskContext/interruptionCount``, so that a long transfer
-  /// whose process is killed again and again is not abandoned for that.
+  /// A checkpoint counts as progress: it resets ``TaskContext/interruptionCount``, so that a long
+  /// transfer is not abandoned because its process is killed repeatedly.
   ///
-  /// It is also a good place to stop: when the attempt was cancelled, because the queue is shut
-  /// down for example, this saves and then throws `CancellationError`. If the handler lets that
-  /// through, the attempt is not counted, and the next one goes on from here.
+  /// A checkpoint is also a good place to stop. If the attempt was cancelled, for example because
+  /// the queue is shut down, this saves and then throws `CancellationError`. If the handler does
+  /// not catch that error, the attempt is not counted, and the next one continues from here.
   ///
   /// - Parameters:
-  ///   - value: how far the task has come; at most 65,536 bytes as JSON.
-  ///   - durability: what the checkpoint survives, and when it is stored.
+  ///   - value: the progress; at most 65,536 bytes as JSON.
+  ///   - durability: the failures that the checkpoint survives, and when it is stored.
   /// - Throws: `CancellationError`; a ``StepError`` if the value can't be stored;
   ///   ``TaskSuspended``.
   public func save<Value: Codable & Sendable>(
@@ -338,11 +345,12 @@ extension TaskContext {
     try Task.checkCancellation()
   }
 
-  /// Stores the checkpoint that was saved last, if it is not stored and it is time.
+  /// Stores the latest checkpoint if it is not stored yet, and `isDue` or the last one was stored
+  /// long enough ago.
   func writeCheckpoint(_ durability: Durability, isDue: Bool) async throws {
     while true {
       let time = queue.time.stopwatch()
-      // What is stored may be relaxed, or an earlier checkpoint.
+      // The stored checkpoint may not be durable, so store it again.
       let again = durability == .durable
       let unsaved = memory.with(number) { memory in
         memory.beginSaving(at: time, isDue: isDue, again: again)
@@ -354,7 +362,7 @@ extension TaskContext {
         isStored = true
         return
       }
-      // If a checkpoint is being stored, it may not be the last one.
+      // The checkpoint that is being stored may not be the latest one.
       guard isDue, memory.with(number, { $0.isSaving }) else { return }
       await memory.waitForSaving(number)
     }
@@ -362,25 +370,25 @@ extension TaskContext {
 }
 
 extension TaskContext {
-  /// Suspends the task for a while, which takes no worker, no lease and no memory of the process.
+  /// Suspends the task for a while, during which it uses no worker, no lease and no memory of the
+  /// process.
   ///
   /// ```swift
   /// try await context.sleep("before the reminder", for: .seconds(3 * 86_400))
   /// try await mail.remind(order)
   /// ```
-  /// The date on which the sleep ends is stored when the sleep is met first. This then throws
-  /// ``TaskSuspended``, and the handler is called again on that date, by any process: it goes
-  /// through its steps, whose values are known, and this returns. Whatever the handler does with
-  /// the error, the task is suspended. A suspended task keeps its unique key and its place in
-  /// order. If the clock turns out to have been ahead, the sleep is counted again from the present
-  /// date.
+  /// The first call stores the date on which the sleep ends, and throws ``TaskSuspended``. On that
+  /// date, any process calls the handler again: its earlier steps return their stored values, and
+  /// this returns. The task is suspended even if the handler catches the error. A suspended task
+  /// keeps its unique key and its position among the tasks with its order key. If the clock turns
+  /// out to have been ahead, the sleep starts again from the current date.
   ///
-  /// Put a sleep after what must come before it. Steps that are under way side by side with a sleep
-  /// are cancelled with the handler.
+  /// Start a sleep only after all work that must come before it has ended. Steps that run
+  /// concurrently with a sleep are cancelled with the handler.
   ///
   /// - Parameters:
-  ///   - name: the name of the sleep, which an attempt uses once.
-  ///   - duration: how long the task sleeps; nothing below zero.
+  ///   - name: the name of the sleep. An attempt can use a name only once.
+  ///   - duration: how long the task sleeps; a negative duration counts as zero.
   /// - Throws: ``TaskSuspended``; a ``StepError`` for a name that can't be used;
   ///   `CancellationError` if the attempt was cancelled, or the store fails.
   public func sleep(_ name: String, for duration: Duration) async throws {
@@ -389,13 +397,13 @@ extension TaskContext {
 
   /// Suspends the task until a date, as ``sleep(_:for:)`` does.
   ///
-  /// The date that was given first counts, also in later attempts.
+  /// The date of the first call counts. Later attempts don't change it.
   ///
   /// - Parameters:
-  ///   - name: the name of the sleep, which an attempt uses once.
+  ///   - name: the name of the sleep. An attempt can use a name only once.
   ///   - date: when the sleep ends.
-  /// - Throws: the errors of ``sleep(_:for:)``; a ``TaskQueueError`` for a date that no store can
-  ///   hold.
+  /// - Throws: the errors of ``sleep(_:for:)``; a ``TaskQueueError`` for a date that can't be
+  ///   stored.
   public func sleep(_ name: String, until date: Date) async throws {
     try TaskQueueError.check(storable: date, "the date of the sleep '\(name)'")
     try await sleep(name) { _ in WaitEnd(at: date.storable) }
@@ -418,13 +426,13 @@ extension TaskContext {
   }
 }
 
-/// When a sleep or the wait for a completion ends, as a task remembers it.
+/// The stored form of the date on which a sleep ends or a wait for a completion times out.
 ///
-/// In JSON, it is the date in seconds since 1970 or, if that was counted, a list of it and of the
-/// date from which it was counted.
+/// In JSON, a chosen date is a number of seconds since 1970. A date that was calculated from a
+/// duration is a list: that number, and the date from which it was calculated.
 struct WaitEnd: Codable, Equatable, Sendable {
   private(set) var date: Date
-  /// The date by the clock from which it was counted; `nil` if it was chosen.
+  /// The clock's date when `date` was calculated; `nil` if `date` was chosen.
   private(set) var countedFrom: Date?
 
   init(at date: Date) { self.date = date }
@@ -434,9 +442,8 @@ struct WaitEnd: Codable, Equatable, Sendable {
     countedFrom = now
   }
 
-  /// Returns the end of the same wait, counted from `now` if it was counted from a later date.
-  ///
-  /// The clock was ahead then.
+  /// Returns the end of the same wait, recalculated from `now` if it was calculated from a later
+  /// date, because the clock was ahead then.
   func counted(at now: Date) -> WaitEnd {
     guard let countedFrom, countedFrom > now else { return self }
     return WaitEnd(after: .seconds(date.timeIntervalSince(countedFrom)), from: now)

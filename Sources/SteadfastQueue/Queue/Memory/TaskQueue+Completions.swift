@@ -1,25 +1,26 @@
 public import SystemFoundation
 
-/// What tasks remember, and the completions that they wait for.
+/// The memory of tasks, and the completions that they wait for.
 extension TaskQueue {
   /// Completes the wait of a task with a value.
   ///
-  /// The task may be suspended, wait, or be under way in any process. Its handler is called again,
-  /// and ``TaskContext/completion(_:of:within:_:)`` returns the value. The first completion counts.
-  /// When this returns, it is stored durably. Any queue of a group completes the waits of all.
+  /// The task may be suspended, waiting, or being performed in any process. Its handler is called
+  /// again, and ``TaskContext/completion(_:of:within:_:)`` returns the value. The first completion
+  /// counts. When this returns, the completion is stored durably. Any queue of a group can complete
+  /// the waits of all its queues.
   ///
   /// - Parameters:
-  ///   - token: the token that the task has handed out.
+  ///   - token: the token that the task has passed on.
   ///   - value: the value, at most 65,536 bytes as JSON.
-  /// - Returns: whether this is the first completion, and came before the wait timed out. It is
-  ///   `false` for a token that is unknown, whose task has ended or begun from the beginning, or
-  ///   that was completed.
+  /// - Returns: whether this is the first completion, and arrived before the wait timed out. It is
+  ///   `false` for a token that is unknown or already completed, or whose task has ended or started
+  ///   from the beginning.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
   ///   value is too large; what its encoding throws; the same errors as ``open()``;
-  ///   `CancellationError` if it is cancelled while another call for the task waits for a store
-  ///   that is gone; what the store throws. In that case, it may be unknown whether the completion
-  ///   is stored, and the caller can call again: `false` may then mean that the first call has
-  ///   counted.
+  ///   `CancellationError` if the call is cancelled while another call for the task waits for an
+  ///   unavailable store; what the store throws. If the store throws, it may be unknown whether the
+  ///   completion is stored. The caller can then call again; `false` may mean that the first call
+  ///   has counted.
   @discardableResult
   public nonisolated func complete(
     _ token: TaskToken,
@@ -28,25 +29,25 @@ extension TaskQueue {
     try await core.opened.results.complete(token, with: value)
   }
 
-  /// Completes the wait of a task that waits for no value.
+  /// Completes the wait of a task that does not expect a value.
   ///
-  /// It does what ``complete(_:with:)`` does.
-  /// - Parameter token: the token that the task has handed out.
-  /// - Returns: whether this is the first completion, and came before the wait timed out.
+  /// Otherwise, this does the same as ``complete(_:with:)``.
+  /// - Parameter token: the token that the task has passed on.
+  /// - Returns: whether this is the first completion, and arrived before the wait timed out.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(_ token: TaskToken) async throws -> Bool {
     try await complete(token, with: Done())
   }
 
-  /// Completes the wait of a task without a value: ``TaskContext/completion(_:of:within:_:)``
-  /// throws a ``CompletionFailed``.
+  /// Completes the wait of a task with an error, so that
+  /// ``TaskContext/completion(_:of:within:_:)`` throws a ``CompletionFailed``.
   ///
   /// - Parameters:
-  ///   - token: the token that the task has handed out.
-  ///   - error: what has failed. ``TaskQueueConfiguration/errorText`` makes the text that the task
-  ///     gets, which is cut to 4,096 bytes.
-  /// - Returns: whether this is the first completion, and came before the wait timed out.
+  ///   - token: the token that the task has passed on.
+  ///   - error: the error. ``TaskQueueConfiguration/errorText`` converts it to the text that the
+  ///     task gets, which is shortened to 4,096 bytes.
+  /// - Returns: whether this is the first completion, and arrived before the wait timed out.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(
@@ -58,20 +59,20 @@ extension TaskQueue {
 
   /// Returns the completions that tasks wait for, in the order of the tasks' IDs.
   ///
-  /// After a launch, an app compares them with the transfers that the system still has, and
-  /// completes those that were lost. Tasks that remember nothing are not looked at.
+  /// After a launch, an app can compare them with the transfers that the system still has, and
+  /// complete those whose transfers were lost. Tasks with an empty memory are skipped.
   ///
   /// - Throws: the same errors as ``open()``; what the store throws.
   public nonisolated func pendingCompletions() async throws -> [PendingCompletion] {
     try await core.opened.pendingCompletions()
   }
 
-  /// Returns what a task remembers: the values of its steps, its checkpoint, its sleeps and its
+  /// Returns a task's memory: the values of its steps, its checkpoint, its sleeps and its
   /// completions.
   ///
   /// - Parameter id: the task.
-  /// - Returns: the memory; an empty one if the task remembers nothing, has succeeded, or is not
-  ///   there.
+  /// - Returns: the memory. It is empty if the task has stored nothing, has succeeded, or does not
+  ///   exist.
   /// - Throws: the same errors as ``open()``; what the store throws.
   public nonisolated func memory(of id: TaskID) async throws -> TaskMemory {
     try await core.opened.store.memory(of: id)
@@ -86,12 +87,12 @@ public struct PendingCompletion: Sendable, Hashable {
   public let taskName: String
   /// The name of the completion in the handler.
   public let name: String
-  /// When the wait ends without a value; `nil` if it has no end.
+  /// The date at which the wait times out; `nil` if it has no limit.
   public let deadline: Date?
-  /// Whether the body has returned that hands the token out.
+  /// Whether the body that passes the token on has returned.
   var isHandedOut = true
 
-  /// Returns the completions that a task has opened, and that have not come.
+  /// Returns the completions that a task has opened and that have not arrived.
   static func all(of record: TaskRecord, _ memory: TaskMemory) -> [PendingCompletion] {
     memory.names.compactMap { stored in
       guard let name = MemoryName.name(in: stored, after: MemoryName.completionPrefix),
@@ -111,7 +112,7 @@ public struct PendingCompletion: Sendable, Hashable {
   }
 }
 
-/// The error for a transfer that the system has no longer.
+/// The error for a transfer that the system no longer has.
 struct TransferLost: Error, CustomStringConvertible {
-  let description = "the system has no transfer for it any more"
+  let description = "the system no longer has a transfer for it"
 }

@@ -2,10 +2,11 @@
 public import Foundation
 #endif
 
-/// What completes a task's wait: a secret that the task hands out, and gets back with a value.
+/// The secret that completes a task's wait.
 ///
-/// Its text is safe in a URL, and holds 128 random bits, so that no other caller can complete
-/// the wait than one that was given it. See ``TaskContext/completion(_:of:within:_:)``.
+/// The task passes the token on, and a caller completes the wait with the token and a value. The
+/// token's text is safe in a URL. It contains 128 random bits, so that only callers that have
+/// received the token can complete the wait. See ``TaskContext/completion(_:of:within:_:)``.
 public struct TaskToken: Sendable, Hashable {
   /// The task that waits.
   public let taskID: TaskID
@@ -42,7 +43,7 @@ extension TaskToken: LosslessStringConvertible {
   /// The task's ID, a full stop, and 32 hexadecimal digits, all in lower case: 69 characters.
   public var description: String { "\(taskID).\(secretText)" }
 
-  /// Reads the text of a token; `nil` if it is anything else.
+  /// Parses the text of a token; `nil` if it is not a token.
   public init?(_ description: String) {
     let parts = description.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 2, let id = TaskID(String(parts[0])), id.description == parts[0] else {
@@ -55,7 +56,7 @@ extension TaskToken: LosslessStringConvertible {
 extension TaskToken: Codable {
   /// Reads the token's text.
   ///
-  /// - Throws: A `DecodingError` if it is not one.
+  /// - Throws: A `DecodingError` if the text is not a token.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.singleValueContainer()
     let text = try container.decode(String.self)
@@ -73,14 +74,14 @@ extension TaskToken: Codable {
 }
 
 #if canImport(Darwin)
-/// A bridge to the transfers that the system goes on with while the app does not run.
+/// A bridge to transfers that the system continues while the app does not run.
 ///
 /// It is compiled for Apple's platforms only, and was not run.
 extension URLSessionTask {
-  /// The token of the completion that the transfer brings, which `taskDescription` holds.
+  /// The token of the wait that the transfer completes.
   ///
-  /// Set it before the transfer is resumed. The system gives the description back in later
-  /// launches.
+  /// It is stored in `taskDescription`, which the system preserves for later launches. Set it
+  /// before the transfer is resumed.
   public var taskToken: TaskToken? {
     get { taskDescription.flatMap { TaskToken($0) } }
     set { taskDescription = newValue?.description }
@@ -88,16 +89,16 @@ extension URLSessionTask {
 }
 
 extension TaskQueue {
-  /// Completes with an error what tasks await from transfers that the system has no longer.
+  /// Completes waits with an error if the system no longer has the transfers that they wait for.
   ///
-  /// Call it after a launch, when the session's delegate has been told of all transfers that have
-  /// ended. Each wait that it ends throws a ``CompletionFailed`` in its handler. A token that was
-  /// not handed out is left alone: the next attempt hands it out.
+  /// Call it after a launch, when the session's delegate has been notified of all transfers that
+  /// have ended. Each wait that it completes throws a ``CompletionFailed`` in its handler. The call
+  /// skips a token that was not passed on yet, because the next attempt passes it on.
   ///
   /// - Parameters:
   ///   - session: the background session with the transfers.
-  ///   - name: the name of the completions that the transfers bring.
-  /// - Returns: how many were lost.
+  ///   - name: the name of the completions for which the task started the transfers.
+  /// - Returns: the number of lost transfers.
   /// - Throws: what ``pendingCompletions()`` and ``complete(_:failing:)`` throw.
   @discardableResult
   public nonisolated func completeLostTransfers(

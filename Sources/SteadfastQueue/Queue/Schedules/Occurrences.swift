@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Moves schedules on when their occurrences begin and end.
+/// Advances schedules when their occurrences start and end.
 final class Occurrences: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -11,11 +11,11 @@ final class Occurrences: QueuePart {
     self.upkeep = upkeep
   }
 
-  /// How often another process may change a schedule while this one looks at it.
+  /// The maximum number of tries to change a schedule that other processes also change.
   static let mostLooks = 100
 }
 
-/// A step of a schedule: the changes that make it, and what to tell when they are stored.
+/// A step of a schedule: its changes, and what to report when they are stored.
 struct ScheduleStep {
   let key: ScheduleKey
   /// The schedule after the step.
@@ -24,32 +24,32 @@ struct ScheduleStep {
   var changes: [TaskChange]
   /// The next occurrence; `nil` if the schedule is parked.
   let next: TaskRecord?
-  /// What became of the dates until now.
+  /// The dates up to now that were missed or skipped.
   var catchUp: CatchUp?
   /// The value that holds the schedule, after the step.
   let bytes: [UInt8]
   /// The schedule before the step, if there was one.
   var before: StoredSchedule?
-  /// The place in the batch of the change that ends the occurrence before, if there is one.
+  /// The index in the batch of the change that ends the previous occurrence, if there is one.
   var endIndex: Int?
 }
 
 /// A change of a batch that ends an occurrence.
 struct OccurrenceEnd {
-  /// The place of the change in the batch.
+  /// The index of the change in the batch.
   let index: Int
   let id: TaskID
-  /// The name of the queue whose task it is, if another queue ends it.
+  /// The name of the queue to which the task belongs, if another queue ends it.
   let queue: String?
-  /// When the latest of the occurrences was made that end in the batch, in milliseconds.
+  /// The creation time of the newest occurrence that ends in the batch, in milliseconds.
   ///
-  /// A call that goes through all tasks, in the order of their IDs, must not come to those that
-  /// follow from it, even if no time passes. So they are made later.
+  /// The next occurrences get IDs with a later time, even if no time passes. Otherwise, a call that
+  /// changes all tasks in the order of their IDs would also change the occurrences that it adds.
   var latest: UInt64
   /// Whether the occurrence was performed, or a caller has cancelled it; `false` if it was missed.
   let wasHandled: Bool
 
-  /// Returns the end of an occurrence, if a change is that.
+  /// Makes the end of an occurrence from a change; `nil` if the change does not end one.
   init?(
     _ index: Int,
     _ change: TaskChange,
@@ -66,7 +66,9 @@ struct OccurrenceEnd {
     self.init(index, id, ofQueue: queue(), wasHandled: wasHandled)
   }
 
-  /// Returns the ends of occurrences among settlements, in whose order a batch changes the tasks.
+  /// Returns the ends of occurrences among settlements.
+  ///
+  /// The batch must change the tasks in the order of the settlements.
   static func all(in settlements: some Collection<Settlement>) -> [OccurrenceEnd] {
     // Most batches have none.
     guard settlements.contains(where: { $0.record.id.isOccurrence }) else { return [] }
@@ -89,13 +91,13 @@ struct OccurrenceEnd {
     return end
   }
 
-  /// The schedule of which the task is an occurrence.
+  /// The key of the occurrence's schedule.
   var key: ScheduleKey { id.scheduleKey(ofQueue: queue) }
 }
 
-/// Makes the steps of schedules, each of which goes on to the next date.
+/// Makes the steps of schedules. Each step advances a schedule to its next date.
 extension Occurrences {
-  /// Returns the step that follows from an occurrence; `nil` if it is not the current one.
+  /// Returns the step after the end of an occurrence; `nil` if that is not the current occurrence.
   func step(
     after end: OccurrenceEnd,
     attempt: Int
@@ -112,13 +114,14 @@ extension Occurrences {
     )
   }
 
-  /// Returns the queue whose schedule it is; `nil` if this process does not have it.
+  /// Returns the `Occurrences` of the queue to which a schedule belongs; `nil` if that queue is not
+  /// in this process.
   func owner(of key: ScheduleKey) -> Occurrences? {
     guard let name = key.queue else { return self }
     return queue(named: name)?.occurrences
   }
 
-  /// Returns the step to the next date of a schedule, whatever has become of its occurrence.
+  /// Returns the step to the next date of a schedule, in whatever way its occurrence has ended.
   func step(
     of key: ScheduleKey,
     from old: [UInt8],
@@ -145,11 +148,12 @@ extension Occurrences {
     return step
   }
 
-  /// Returns the step that sets a schedule and adds an occurrence of its date, unless it is parked.
+  /// Returns the step that sets a schedule and adds an occurrence for its date, unless the schedule
+  /// is parked.
   ///
-  /// The schedule still has the ID of the occurrence before. The occurrence may begin at its date
-  /// with the spread, unless there is another date.
-  /// The number of the attempt makes another ID, if the store has refused the last one.
+  /// `schedule` is the new schedule, still with the ID of the previous occurrence. The occurrence
+  /// may start on the schedule's date with its spread, unless there is an `availableDate`. If the
+  /// store has refused an ID, the next `attempt` makes another one.
   func step(
     of key: ScheduleKey,
     from old: [UInt8]?,
@@ -163,7 +167,7 @@ extension Occurrences {
     var next: TaskRecord?
     if schedule.parkedReason == nil {
       do throws(TaskQueueError) {
-        // The clock may stand still, or have been ahead.
+        // The clock may have stopped, or may have been ahead earlier.
         let previous = max(latest, schedule.id?.madeMilliseconds ?? 0)
         let made = max(now.milliseconds, previous + 1) + UInt64(attempt)
         next = try occurrence(of: schedule, key, availableDate, made: made, now: now)
@@ -206,8 +210,8 @@ extension Occurrences {
 
   /// Returns a schedule, and the bytes of its value; `nil` if there is none.
   ///
-  /// A schedule that this process can't open or read counts as none: a process that can puts its
-  /// occurrence back.
+  /// This also returns `nil` for a schedule that this process can't unseal or decode. A process
+  /// that can do so restores the schedule's occurrence.
   /// - Throws: What the store throws.
   func storedSchedule(
     _ key: ScheduleKey
@@ -247,38 +251,39 @@ extension Date {
 /// The value that holds a schedule.
 enum ScheduleValue {
   case schedule(StoredSchedule, [UInt8])
-  /// It can't be opened or read; the bytes stand for it in a comparison.
+  /// It can't be unsealed or decoded. Compare it with these bytes.
   case unreadable([UInt8], TaskQueueError)
 }
 
-/// Decides, before an attempt, what becomes of the dates of a schedule that have passed.
+/// Handles, before an attempt, the dates of a schedule that have passed.
 extension Occurrences {
   /// What to do with an occurrence that was claimed.
   enum OccurrenceStart {
     case perform(TaskOccurrence)
-    /// No attempt is made; the function returns the change that settles the task.
+    /// Makes no attempt. The function returns the change that settles the task.
     case leaveOut((Lease) -> TaskChange)
   }
 
-  /// Decides whether a claimed occurrence begins, or a later one takes its place.
+  /// Decides whether a claimed occurrence starts, or is replaced by a later one.
   ///
-  /// If the store fails, that stops the run.
+  /// If the store fails, this stops the run.
   func start(_ record: TaskRecord, at now: Date) async -> OccurrenceStart {
     do {
       if let occurrence = try await occurrence(of: record, now: now) { return .perform(occurrence) }
       return .leaveOut { .cancel(.claimed($0), at: now, retains: false) }
     } catch {
-      dispatch.fail(error, to: "say what is missed of a schedule")
+      dispatch.fail(error, to: "read a schedule")
       return .leaveOut { .release($0) }
     }
   }
 
-  /// Returns what an occurrence is that begins, and adds the next one if the two may overlap.
+  /// Returns the information about an occurrence that starts, and adds the next occurrence if the
+  /// two may overlap.
   ///
-  /// One that is not the current occurrence begins: it was current when it was claimed, or was
-  /// restarted after it had ended.
+  /// An occurrence that is not the current one also starts. It was current when it was claimed, or
+  /// was retried after it had ended.
   ///
-  /// - Returns: The occurrence; `nil` if a later one takes its place.
+  /// - Returns: The information; `nil` if a later occurrence replaces this one.
   /// - Throws: What the store throws.
   private func occurrence(
     of record: TaskRecord,
@@ -302,7 +307,7 @@ extension Occurrences {
     )
   }
 
-  /// Returns whether a later occurrence takes the place of one that was claimed.
+  /// Returns whether a later occurrence replaces a claimed one.
   ///
   /// - Throws: What the store throws.
   func isReplaced(_ record: TaskRecord, now: Date) async throws -> Bool {
@@ -323,11 +328,11 @@ extension Occurrences {
     return !schedule.mayBegin(now: now, rule)
   }
 
-  /// Returns whether nothing has happened to an occurrence since it was added, and no caller has
-  /// moved it.
+  /// Returns whether an occurrence has not changed since it was added: it has not started, and no
+  /// caller has rescheduled it.
   ///
-  /// A limit with a key moves tasks to later dates, which are not told from those that a caller has
-  /// chosen.
+  /// A rate limit with a key also postpones tasks. So if such a limit applies to the task, a later
+  /// date does not count as rescheduled by a caller.
   func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
     guard !record.hasBegun, record.availableDate >= date else { return false }
     guard record.availableDate > date else { return true }
@@ -336,7 +341,7 @@ extension Occurrences {
 }
 
 extension TaskRecord {
-  /// Whether an attempt has begun, as far as the record shows.
+  /// Whether an attempt has started, as far as the record shows.
   var hasBegun: Bool {
     retryCount > 0 || interruptionCount > 0 || isPostponed || memorySize > 0
       || state == .suspended
@@ -344,7 +349,7 @@ extension TaskRecord {
 }
 
 extension RateLimits {
-  /// Returns whether a limit with a key concerns a task.
+  /// Returns whether a limit with a key applies to a task.
   fileprivate func hasKey(for record: TaskRecord) -> Bool {
     places(of: record).contains { scopes[$0.scope].key != nil }
   }
@@ -352,20 +357,21 @@ extension RateLimits {
 
 /// Adds the next occurrence of a schedule in the same batch that ends the current one.
 extension Occurrences {
-  /// What the store answers to a batch.
+  /// The store's answer to a batch.
   typealias StoreAnswer = (outcomes: [ChangeOutcome], wasResent: Bool)
 
-  /// Has the store apply a batch that ends occurrences.
+  /// Sends a batch that ends occurrences to the store.
   ///
-  /// The changes of a schedule compare its value, and a value that differs leaves the whole batch
-  /// unstored. Then each occurrence gets a batch of its own, with another look at its schedule.
+  /// The change of a schedule compares the stored value, and the store refuses the whole batch if
+  /// that value differs. Then each occurrence gets its own batch, for which its schedule is read
+  /// again.
   func send(
     _ batch: [TaskChange],
     ending ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer {
     guard let latest = ends.map(\.latest).max() else { return try await storage.send(batch) }
     let ends = ends.map { $0.replacing(latest: latest) }
-    // What is sent again after a transient error must not depend on other schedules.
+    // A batch that is sent again after a transient error must not depend on other schedules.
     if batch.count > 1, storage.patientStore == nil,
       let answer = try await sendTogether(batch, ends)
     {
@@ -389,13 +395,13 @@ extension Occurrences {
 
   /// Sends all changes as one batch.
   ///
-  /// - Returns: The answer; `nil` if the store has refused them, because a schedule has changed.
+  /// - Returns: The answer; `nil` if the store refused the changes because a schedule has changed.
   private func sendTogether(
     _ batch: [TaskChange],
     _ ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer? {
     var steps: [ScheduleStep] = []
-    // Schedules of several queues that have the same name may have occurrences with the same ID.
+    // Schedules with the same name in several queues may have occurrences with the same ID.
     var counts: [UInt64: Int] = [:]
     for end in ends {
       let attempt = counts[end.key.bits, default: 0]
@@ -411,11 +417,11 @@ extension Occurrences {
     return (Array(results.outcomes.prefix(batch.count)), results.wasResent)
   }
 
-  /// Sends changes together with the step of a schedule that follows from an occurrence.
+  /// Sends changes together with the step of a schedule that follows an occurrence.
   ///
-  /// It looks at the schedule again until no other process changes it in between. The occurrence
-  /// has ended, or begins and may overlap with the next one. If it is not the current one, the
-  /// changes are sent alone.
+  /// This reads the schedule again until no other process changes it in between. The occurrence has
+  /// ended, or it starts and may overlap with the next one. If it is not the current occurrence,
+  /// only the changes are sent.
   func sendStep(
     after end: OccurrenceEnd,
     with changes: [TaskChange]
@@ -428,9 +434,9 @@ extension Occurrences {
       if step == nil, let sent = unanswered,
         try await store.value(named: end.key.valueName) == sent.bytes
       {
-        // It was stored, although the answer was lost.
+        // The step was stored, although the answer was lost.
         willEnqueue(sent)
-        tell(sent)
+        report(sent)
         unanswered = nil
       }
       guard let step else {
@@ -449,11 +455,11 @@ extension Occurrences {
     throw TaskQueueError.comparesWrongly(store, "a schedule", changedBy: "other processes")
   }
 
-  /// Sends a batch with steps of schedules, and tells them when they are stored.
+  /// Sends a batch with steps of schedules, and reports the steps when they are stored.
   ///
-  /// A step that was stored without the end of its occurrence is taken back, and not told.
+  /// A step that was stored without the end of its occurrence is reverted, and not reported.
   ///
-  /// - Returns: The answer; `nil` if the store has refused the batch.
+  /// - Returns: The answer; `nil` if the store refused the batch.
   func announcing(
     _ steps: [ScheduleStep],
     _ send: () async throws -> StoreAnswer
@@ -474,7 +480,7 @@ extension Occurrences {
       if let index = step.endIndex, answer.outcomes[index] == .stale, try await takeBack(step) {
         didNotEnqueue(step)
       } else {
-        tell(step)
+        report(step)
       }
     }
     return answer
@@ -490,10 +496,10 @@ extension Occurrences {
     (owner(of: step.key) ?? self).observers.didNotEnqueue(CollectionOfOne(next))
   }
 
-  /// Tells a step to the observers of the queue whose schedule it is.
+  /// Reports a step to the observers of the queue to which the schedule belongs.
   ///
-  /// If this process does not have that queue, it tells them to the observers of this one.
-  private func tell(_ step: ScheduleStep) {
+  /// If that queue is not in this process, this reports the step to the observers of this queue.
+  private func report(_ step: ScheduleStep) {
     let owner = owner(of: step.key)
     (owner ?? self).post(step)
     guard let next = step.next else { return }
@@ -527,7 +533,7 @@ extension Occurrences {
 }
 
 extension ChangeOutcome {
-  /// Whether the store has refused the whole batch: a schedule has changed, or an ID is taken.
+  /// Whether the store refused the whole batch, because a schedule has changed or an ID is in use.
   var refusesStep: Bool {
     switch self {
     case .valueDiffers, .identityTaken, .batchRefused: true
@@ -536,31 +542,32 @@ extension ChangeOutcome {
   }
 }
 
-/// Takes back steps of schedules that were stored without the ends of their occurrences.
+/// Reverts steps of schedules that were stored without the ends of their occurrences.
 extension Occurrences {
-  /// Takes a step of a schedule back, unless its occurrence has ended all the same.
+  /// Reverts a step of a schedule, unless its occurrence has ended nevertheless.
   ///
-  /// A stale change is left out of its batch, and the rest of the batch is stored. If another
-  /// process performs the occurrence, a later one must not be added beside it, and the end that the
-  /// other process stores must find the schedule as it was.
+  /// The store skips a stale change, and stores the rest of the batch. If another process performs
+  /// the occurrence, a later one must not be added yet. When the other process stores the end, it
+  /// must find the unchanged schedule.
   ///
-  /// If this process dies before it is done, the later occurrence stays. It begins on its date even
-  /// if the one before is still under way then, whose end adds nothing. So two may overlap once. No
-  /// date is lost, and none is performed twice.
+  /// If this process dies before the step is reverted, the later occurrence stays. It starts on its
+  /// date even if the previous one is still being performed, and the end of that one adds nothing.
+  /// So the two may overlap once. No date is lost, and none is performed twice.
   ///
-  /// The batch can't depend on the end. A store compares only values, and no value changes when an
-  /// occurrence is claimed. If both occurrences had one unique key, or the later one waited for the
-  /// other, it would depend on the end; but a batch must not have a new task that one of its other
-  /// changes concerns in these ways (``Persistence``). And if the end were stored first, a process
-  /// that died then would leave a schedule without an occurrence, which is worse.
+  /// The store can't make the step depend on the end. It compares only values, and no value changes
+  /// when an occurrence is claimed. The later occurrence would depend on the end if both had the
+  /// same unique key, or if it waited for the earlier one. But a batch must not contain a new task
+  /// that another change of the batch affects in these ways (``Persistence``). And if the end were
+  /// stored first, a process that died then would leave a schedule without an occurrence, which is
+  /// worse.
   ///
-  /// - Returns: Whether it was taken back. If not, the schedule has gone on.
+  /// - Returns: Whether the step was reverted. If not, the schedule has advanced.
   /// - Throws: What the store throws.
   func takeBack(_ step: ScheduleStep) async throws -> Bool {
     guard let before = step.before, let id = before.id, try await isUnfinished(id),
-      try await goBack(from: step, to: before)
+      try await revert(from: step, to: before)
     else { return false }
-    // If it has ended in between, nothing has come after it.
+    // If the occurrence has ended in between, no next one was added. Add it now.
     if try await !isUnfinished(id) {
       let end = OccurrenceEnd(0, id, ofQueue: step.key.queue)
       _ = try await sendStep(after: end, with: [])
@@ -573,10 +580,11 @@ extension Occurrences {
     return try await store.contains(filter)
   }
 
-  /// Sets a schedule as it was before a step, and removes the occurrence that the step has added.
+  /// Restores a schedule as it was before a step, and removes the occurrence that the step added.
   ///
-  /// - Returns: Whether it is done; `false` if the schedule has gone on, or that one has begun.
-  private func goBack(
+  /// - Returns: `false` if the schedule has advanced, or that occurrence has started; otherwise
+  ///   `true`.
+  private func revert(
     from step: ScheduleStep,
     to before: StoredSchedule
   ) async throws -> Bool {
@@ -596,7 +604,7 @@ extension Occurrences {
         let outcomes = try await storage.send(changes).outcomes
         if outcomes.contains(.valueDiffers) { continue }
         guard outcomes.last == .stale else { return true }
-        // The later occurrence has begun, so it stays the current one.
+        // The later occurrence has started, so it stays the current one.
         _ = try await storage.send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
         return false
       } catch {

@@ -21,7 +21,7 @@ final class Schedules: QueuePart {
   }
 }
 
-/// What callers ask about schedules.
+/// Adds, removes and lists schedules.
 extension Schedules {
   func schedule<Payload: TaskPayload>(
     _ name: String,
@@ -99,11 +99,12 @@ extension Schedules {
   }
 }
 
-/// Looks at schedules, and puts back what is missing.
+/// Reads schedules, and restores missing occurrences.
 extension Schedules {
-  /// Makes a change of a schedule again until no other process changes it in between.
+  /// Repeats a change of a schedule until no other process changes the schedule in between.
   ///
-  /// The body is called once more after a transient error of the store, too, and looks again.
+  /// The body is also called again after a transient error of the store. Each call reads the
+  /// schedule again.
   func repeating(
     _ name: String,
     _ body: (_ attempt: Int) async throws -> Bool
@@ -112,7 +113,7 @@ extension Schedules {
     for attempt in 0..<QueueStore.mostRefusals {
       do {
         guard try await body(attempt) else { continue }
-        // The answer that said what was added may have been lost.
+        // The answer that reported the added tasks may have been lost.
         if retries > 0 { dispatch.lookForWork() }
         return
       } catch {
@@ -126,9 +127,9 @@ extension Schedules {
     )
   }
 
-  /// Puts back occurrences that are missing, and goes on with schedules that were parked.
+  /// Restores missing occurrences, and resumes parked schedules.
   ///
-  /// It does so when a run of the queue begins.
+  /// The queue calls this when a run starts.
   /// - Throws: What the store throws.
   func restoreSchedules() async throws {
     let now = self.now
@@ -144,8 +145,8 @@ extension Schedules {
     }
   }
 
-  /// Does so again if it was last done an hour ago: another process may have parked a schedule with
-  /// which this one can go on.
+  /// Calls `restoreSchedules()` if the last call was at least an hour ago: another process may have
+  /// parked a schedule that this process can resume.
   /// - Throws: What the store throws.
   func restoreSchedulesEachHour() async throws {
     guard let last = upkeep.state.withLock({ $0.schedulesDate }),
@@ -162,7 +163,7 @@ extension Schedules {
     for part in try ScheduleIndex.parts(of: root) {
       let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
       for key in try ScheduleIndex.keys(of: value, part) {
-        // It may have been removed since.
+        // It may have been removed since the index was read.
         if let schedule = try await occurrences.storedSchedule(key) { found.append(schedule) }
       }
     }
@@ -170,7 +171,7 @@ extension Schedules {
   }
 }
 
-/// The index of the schedules that a store has, and their spread.
+/// Maintains the index of the schedules in a store, and determines their spread.
 extension Schedules {
   func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
     let root = try await store.value(named: ScheduleIndex.rootName)
@@ -204,9 +205,9 @@ extension Schedules {
     ]
   }
 
-  /// Returns how many seconds after its date a schedule begins.
+  /// Returns how many seconds after its date an occurrence of a schedule starts.
   ///
-  /// It depends on its name and on the installation, which is the store.
+  /// The number depends on the schedule's name and on the installation, which is the store.
   func delay(of name: String, within spread: Duration) async throws -> Int {
     let seconds = UInt64(spread.components.seconds)
     guard seconds > 0 else { return 0 }
@@ -214,13 +215,13 @@ extension Schedules {
     return Int((installation + Array(name.utf8)).stableHash % (seconds + 1))
   }
 
-  /// Returns what tells this store from others; the first call draws it.
+  /// Returns random bytes that identify this store, which the first call generates.
   private func installation() async throws -> [UInt8] {
     let name = Self.installationName
     if let present = try await store.value(named: name) { return present }
     var generator = generators.makeGenerator()
     let drawn = Array(Hexadecimal.text(generator.next(), digits: 16).utf8)
-    // Another process may have drawn one since.
+    // Another process may have stored its own in the meantime.
     try await storage.setValue(named: name, .durable) { $0 ?? drawn }
     return try await store.value(named: name) ?? drawn
   }
@@ -228,11 +229,11 @@ extension Schedules {
   private static let installationName = "steadfast.installation"
 }
 
-/// Stores schedules that the application makes, and puts occurrences back.
+/// Stores schedules that the application makes, and restores occurrences.
 extension Schedules {
-  /// Stores a schedule, unless it is stored already.
+  /// Stores a schedule, unless it is already stored.
   ///
-  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
   func put(
     _ name: String,
     _ definition: StoredSchedule.Definition,
@@ -270,11 +271,11 @@ extension Schedules {
     return try await replace(schedule, old, by: changed, rule, now: now, attempt)
   }
 
-  /// Stores a schedule that has changed, and replaces its occurrence if that waits.
+  /// Stores a schedule that has changed, and replaces its occurrence if that has not started.
   ///
   /// The occurrence keeps its date if the dates of the schedule are the same.
   ///
-  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
   private func replace(
     _ before: StoredSchedule,
     _ old: [UInt8],
@@ -310,10 +311,11 @@ extension Schedules {
     return try await store(step, cancelling: current.map { [$0] } ?? [])
   }
 
-  /// Returns whether a schedule has gone on by a clock that was far ahead and was set right since,
-  /// and its occurrence, if there is one, has the date that followed from that.
+  /// Returns whether a schedule has advanced because of a clock that was far ahead and has since
+  /// been corrected.
   ///
-  /// Of several clocks, this one may be slow.
+  /// If there is an occurrence, it must still have the resulting date. If the store is used with
+  /// several clocks, this returns `false`: this process's clock may be behind.
   private func isAhead(
     _ schedule: StoredSchedule,
     _ current: TaskRecord?,
@@ -325,10 +327,12 @@ extension Schedules {
       && occurrences.isUntouched(current, since: schedule.availableDate)
   }
 
-  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked,
-  /// or by a clock that was ahead.
+  /// Restores the occurrence of a schedule if it is missing.
   ///
-  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  /// This also resumes a parked schedule, and corrects a schedule that advanced because the clock
+  /// was ahead.
+  ///
+  /// - Returns: `true` if it is done; `false` if another process has changed the schedule.
   func restore(
     _ schedule: StoredSchedule,
     _ old: [UInt8],
@@ -372,7 +376,7 @@ extension Schedules {
     return record
   }
 
-  /// Returns the current occurrence, if it has not begun.
+  /// Returns the current occurrence, if it has not started.
   func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
     guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
       return []
@@ -380,7 +384,7 @@ extension Schedules {
     return [record]
   }
 
-  /// Returns the occurrences that have not begun of a schedule that can't be read.
+  /// Returns the occurrences of an unreadable schedule that have not started.
   func waitingOccurrences(of key: ScheduleKey) async throws -> [TaskRecord] {
     var found: [TaskRecord] = []
     try await forEachPage(of: .unfinished, after: nil) { page in
@@ -401,7 +405,7 @@ extension Schedules {
       (try await send(step.changes, cancelling: records), false)
     }
     guard let answer else { return false }
-    // An occurrence that was claimed in between goes on as it is.
+    // An occurrence that was claimed in between continues unchanged.
     return !answer.outcomes.prefix(records.count).contains(.stale)
   }
 
@@ -412,7 +416,7 @@ extension Schedules {
     try await !send(changes, cancelling: records).contains(where: \.refusesStep)
   }
 
-  /// Sends changes that also cancel waiting occurrences, without a trace of them.
+  /// Sends changes, and with them cancellations of waiting occurrences, which are not retained.
   private func send(
     _ changes: [TaskChange],
     cancelling records: [TaskRecord]
@@ -427,11 +431,11 @@ extension Schedules {
 }
 
 extension TaskRecord {
-  /// Whether the occurrence has not begun.
+  /// Whether the occurrence has not started.
   fileprivate var isWaitingOccurrence: Bool { !hasBegun && state != .running }
 }
 
-/// What makes no sense for a schedule, and the errors that say so.
+/// Checks the arguments for a schedule.
 extension Schedules {
   /// Returns the options of a schedule's tasks, filled in from the payload and the queue.
   func recurringOptions<Payload: TaskPayload>(
@@ -453,35 +457,36 @@ extension Schedules {
     }
     throw TaskQueueError(
       .invalidArgument,
-      "the name of a schedule has \(name.utf8.count) bytes, or a control character; give it 1 to "
-        + "255, and none of those"
+      "the name of a schedule has \(name.utf8.count) bytes, or contains a control character; use 1 "
+        + "to 255 bytes without control characters"
     )
   }
 
-  /// Throws if a schedule is so large that a later step of it might not fit in a value.
+  /// Throws if a schedule is so large that it might not fit in a value after a later step.
   ///
-  /// A step adds the ID of an occurrence, a count of missed dates, or why the schedule is parked,
-  /// and a seal adds what it needs.
+  /// A step adds the ID of an occurrence, a count of missed dates, or the reason why the schedule
+  /// is parked, and a seal adds its own bytes.
   static func check(_ schedule: StoredSchedule) throws {
     let count = try schedule.bytes.count
     guard count > 64_500 else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "the schedule '\(schedule.name)' has \(count) bytes with its payload in JSON; at most 64,500 fit"
+      "the schedule '\(schedule.name)' has \(count) bytes, with its payload in JSON; the maximum "
+        + "is 64,500"
     )
   }
 
   static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
     TaskQueueError(
       .nameTaken,
-      "the schedule '\(name)' can't be told from the schedule '\(other)' in this store: both names "
-        + "have the same 36-bit hash; give it another name"
+      "the store can't distinguish the schedule '\(name)' from the schedule '\(other)', because "
+        + "both names have the same 36-bit hash; use another name"
     )
   }
 }
 
 extension TaskOptions {
-  /// Throws if a schedule can't do what an option asks.
+  /// Throws if an option is set that a schedule does not support.
   fileprivate func checkForSchedule() throws(TaskQueueError) {
     let names = [
       availableDate == nil ? nil : "availableDate",
@@ -496,12 +501,12 @@ extension TaskOptions {
     guard let name = names.compactMap(\.self).first else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "the option '\(name)' makes no sense for a schedule, whose tasks have the dates of its rule and "
-        + "no unique key; leave it out"
+      "a schedule does not support the option '\(name)', because its tasks have the dates of its "
+        + "rule and no unique key; leave it out"
     )
   }
 
-  /// The options that count for the tasks of a schedule.
+  /// The options that apply to the tasks of a schedule.
   fileprivate var recurring: TaskOptions {
     TaskOptions(
       maxRetries: maxRetries,

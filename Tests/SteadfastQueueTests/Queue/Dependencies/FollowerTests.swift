@@ -127,7 +127,7 @@ import Testing
     }
     try await alone.enqueue(Note("alone"))
     try await alone.runAvailable()
-    #expect(errors.entries.last??.message.contains("is of no batch") == true)
+    #expect(errors.entries.last??.message.contains("belongs to no batch") == true)
   }
 
   @Test func `a follower with a unique key is rejected`() async throws {

@@ -92,8 +92,8 @@ import Testing
     #expect(record.state == .parked)
     #expect(
       record.lastError
-        == "what the task remembers under 'count' is not of the type Int; register a handler that "
-        + "reads it, or restart the task with forgetting: true"
+        == "the value under 'count' in the task's memory does not have the type Int; register a "
+        + "handler that can decode it, or retry the task with forgetting: true"
     )
   }
 

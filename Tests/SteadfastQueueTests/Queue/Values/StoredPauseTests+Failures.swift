@@ -31,7 +31,7 @@ extension StoredPauseTests {
     store.inject(.error(Refusal("no route"))) { $0.kind == .value }
     let error = await queueError { try await queue.run() }
     #expect(error?.code == .storeFailed)
-    #expect(error?.message.contains("could not say what is paused: no route") == true)
+    #expect(error?.message.contains("could not read the stored pause: no route") == true)
     #expect(!store.calls.contains { $0.kind == .claim })
     #expect(try await queue.runAvailable() == 1)
   }
