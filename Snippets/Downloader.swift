@@ -273,7 +273,7 @@ func follow(_ events: TaskEvents, _ bars: Bars) async {
   }
 }
 
-func obey(_ queue: TaskQueue, _ bars: Bars) async throws {
+func carryOut(_ queue: TaskQueue, _ bars: Bars) async throws {
   for await line in typedLines() {
     let words = line.split(separator: " ")
     switch words.first {
@@ -322,7 +322,7 @@ func download(_ urls: [URL], to folder: URL) async throws {
   try await withThrowingTaskGroup(of: Void.self) { group in
     group.addTask { try await queue.run() }
     group.addTask { await follow(events, bars) }
-    let commands = Task { try await obey(queue, bars) }
+    let commands = Task { try await carryOut(queue, bars) }
     do {
       repeat {
         try await Task.sleep(for: .milliseconds(100))

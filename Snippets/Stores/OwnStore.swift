@@ -192,7 +192,7 @@ extension Document {
       guard other.record.orderKey == key, other.record.id != entry.record.id,
         other.record.queue.utf8.elementsEqual(entry.record.queue.utf8)
       else { return false }
-      let isInOrder = !other.record.state.isFinished || other.record.holdsUpOthers
+      let isInOrder = !other.record.state.isFinished || other.record.blocksOrder
       return other.record.state == .running
         || isInOrder && other.number < entry.number
     }
@@ -484,7 +484,7 @@ extension Document {
     }
     let isRunning = entries[twin]?.record.state == .running
     let standsForIt =
-      entries[twin]?.record.standsForOthers(on: record.createdDate) ?? false
+      entries[twin]?.record.isDeduplicating(on: record.createdDate) ?? false
     if successor == nil, isRunning, policy == .replace || !standsForIt {
       return nil
     }
@@ -499,7 +499,7 @@ extension Document {
   private func succeeded(like record: TaskRecord) -> TaskID? {
     let found = entries.values.map(\.record).filter { other in
       other.state == .succeeded && other.isTwin(of: record)
-        && other.standsForOthers(on: record.createdDate)
+        && other.isDeduplicating(on: record.createdDate)
     }
     return found.max {
       ($0.uniqueUntil ?? .distantPast, $0.id)
@@ -536,7 +536,7 @@ extension Document {
 
 extension TaskRecord {
   /// Whether new tasks count as this one on a date, even if it runs or has succeeded.
-  fileprivate func standsForOthers(on date: Date) -> Bool {
+  fileprivate func isDeduplicating(on date: Date) -> Bool {
     uniqueUntil.map { $0 > date } ?? false
   }
 }
@@ -825,8 +825,8 @@ extension Document {
     _ now: Date
   ) {
     let ended = entries.values.filter { entry in
-      entry.record.state == state && !entry.record.standsForOthers(on: now)
-        && !entry.record.holdsUpOthers
+      entry.record.state == state && !entry.record.isDeduplicating(on: now)
+        && !entry.record.blocksOrder
         && entry.record.dependencies.cause == nil
         && entry.record.queue.utf8.elementsEqual(queue.utf8)
     }.sorted { $0.place > $1.place }

@@ -32,10 +32,13 @@ struct PostgreSQLConnectingTests {
       let role = try #require(Server.guarded)
       let database = try tables.database()
       // A killed test run can leave the role, and perhaps its tables.
-      let isLeft = try database.first("select from pg_roles where rolname = $1", .text(role)) { _ in
+      let isDeferred = try database.first("select from pg_roles where rolname = $1", .text(role)) {
+        _ in
         true
       }
-      if isLeft != nil { try database.execute("drop owned by \(role) cascade; drop role \(role)") }
+      if isDeferred != nil {
+        try database.execute("drop owned by \(role) cascade; drop role \(role)")
+      }
       try database.execute("create role \(role) login superuser password 'open sesame'")
       defer { try? database.execute("drop role \(role)") }
       for password in ["", " password='open secret'"] {

@@ -82,7 +82,7 @@ final class Claimer {
     // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
     let results = try session.transactionAtOnce { tables in
-      if !tokensInDoubt.isEmpty { try tables.putBack(claimedWith: tokensInDoubt) }
+      if !tokensInDoubt.isEmpty { try tables.requeue(claimedWith: tokensInDoubt) }
       if tokensInDoubt.last != token { tokensInDoubt.append(token) }
       try tables.sendClaim(request, from: starts, token: token)
     }

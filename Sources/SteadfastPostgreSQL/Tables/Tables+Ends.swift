@@ -211,7 +211,7 @@ extension Tables {
   }
 
   /// Makes tasks available again whose claims no queue received.
-  func putBack(claimedWith tokens: [UInt64]) throws {
+  func requeue(claimedWith tokens: [UInt64]) throws {
     let tokens = SQLValue.array(tokens.map { .token($0) }, of: .integer)
     let ids = try database.ids(
       "select id from steadfast_task where state = 'running' and lease_token = any ($1)",

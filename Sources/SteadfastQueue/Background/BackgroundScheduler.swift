@@ -424,7 +424,7 @@ extension BackgroundScheduler {
   func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
-    for _ in 0..<QueueStore.mostRefusals {
+    for _ in 0..<QueueStore.maxConflictRetries {
       let old = try await store.value(named: valueName)
       var history: BackgroundHistory? = BackgroundHistory(old)
       change(&history)
@@ -435,7 +435,7 @@ extension BackgroundScheduler {
       )
       if outcomes.first?.isDone == true { return }
     }
-    throw TaskQueueError.comparesWrongly(store, "the value '\(valueName)'")
+    throw TaskQueueError.conflictsForever(store, "the value '\(valueName)'")
   }
 }
 

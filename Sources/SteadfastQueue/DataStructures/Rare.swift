@@ -2,7 +2,7 @@
 ///
 /// With this type, and with small fields side by side, a pending task uses 375 bytes in addition to
 /// its payload after a file was opened, instead of 479.
-struct Rare<Value: RareValue>: Sendable {
+struct Boxed<Value: BoxedValue>: Sendable {
   private final class Box: Sendable {
     let value: Value
 
@@ -33,14 +33,14 @@ struct Rare<Value: RareValue>: Sendable {
   }
 }
 
-extension Rare: Equatable where Value: Equatable {
-  static func == (left: Rare, right: Rare) -> Bool {
+extension Boxed: Equatable where Value: Equatable {
+  static func == (left: Boxed, right: Boxed) -> Bool {
     left.box === right.box || left.value == right.value
   }
 }
 
-/// A value that ``Rare`` can store.
-protocol RareValue: Sendable {
+/// A value that ``Boxed`` can store.
+protocol BoxedValue: Sendable {
   /// Makes an empty value.
   init()
   /// Whether the value is the same as an empty one.

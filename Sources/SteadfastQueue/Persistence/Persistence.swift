@@ -33,7 +33,7 @@
 ///    task loses its role to a new task, and is handed out so that the queue can end it.
 /// 7. **Tasks with one order key are handed out one at a time, in the order of insertion.**
 ///    Consider the tasks with an order key (``TaskRecord/orderKey``) that have not ended, or that
-///    hold up others (``TaskRecord/holdsUpOthers``). Only the first of them is handed out, and only
+///    hold up others (``TaskRecord/blocksOrder``). Only the first of them is handed out, and only
 ///    while no other one of them runs. A restarted task returns to its previous place.
 /// 8. **A task waits for the tasks that it names, and a follower waits for its batch.** A task is
 ///    not handed out while the store contains an unfinished task that it names

@@ -119,7 +119,7 @@ public enum TaskChange: Sendable {
   /// Retained tasks of this queue that ended in this state are removed.
   ///
   /// A task stays if its ``TaskRecord/uniqueUntil`` is later than `now`, if it holds up others
-  /// (``TaskRecord/holdsUpOthers``), or if it has a ``TaskDependencies/cause``. Any other task is
+  /// (``TaskRecord/blocksOrder``), or if it has a ``TaskDependencies/cause``. Any other task is
   /// removed if it ended before `endedBefore`, or if it is not one of the latest `keepingLatest` of
   /// those tasks. A limit that is `nil` removes none.
   case prune(
@@ -510,7 +510,7 @@ extension TaskQueueError {
   }
 
   /// The error for a store that refuses every comparison with the value that it has just returned.
-  static func comparesWrongly(
+  static func conflictsForever(
     _ store: any Persistence,
     _ what: String,
     changedBy others: String = "other callers"

@@ -97,7 +97,7 @@ extension QueueCore {
     get async throws {
       var statistics = observers.statistics.withLock { $0.statistics }
       statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
-      statistics.storeRetries = storage.patientStore?.patience.retryCount ?? 0
+      statistics.storeRetries = storage.patientStore?.retryPolicy.retryCount ?? 0
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))
         if count > 0 { statistics.counts[state] = count }

@@ -26,7 +26,7 @@ final class QueueServices: Sendable {
     _ clock: some WallClock
   ) {
     let members = (persistence as? GroupStore)?.members
-    let availability = members?.absence ?? StoreAvailability()
+    let availability = members?.availability ?? StoreAvailability()
     let time = QueueTime(clock)
     let observers = Observers(
       eventCapacity: configuration.eventBufferSize,
@@ -37,7 +37,7 @@ final class QueueServices: Sendable {
       persistence,
       ofQueue: name,
       configuration,
-      patience: StoreRetryPolicy(configuration, time, observers.events, availability)
+      retryPolicy: StoreRetryPolicy(configuration, time, observers.events, availability)
     )
     self.name = name
     self.configuration = configuration

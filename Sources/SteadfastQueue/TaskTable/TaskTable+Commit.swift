@@ -71,7 +71,7 @@ extension TaskTable {
   private mutating func commit(_ change: TaskChange, of slot: Int) {
     leaveLine(slot)
     entries[slot].isReserved = false
-    entries[slot].isEndingBadly = false
+    entries[slot].isFailing = false
     switch change {
     case .succeed(_, let date, let retains):
       forget(slot)

@@ -80,7 +80,7 @@ extension TaskTable {
   }
 
   private mutating func stageBadEnd(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    if let slot { entries[slot].isEndingBadly = true }
+    if let slot { entries[slot].isFailing = true }
     return stageForOthers(change, of: slot)
   }
 
@@ -119,7 +119,7 @@ extension TaskTable {
   /// again.
   func isInDoubt(_ slot: Int) -> Bool {
     let place = entries[slot].place
-    return entries[slot].isReserved || entries[slot].isBound || place == .staged
+    return entries[slot].isReserved || entries[slot].isPinned || place == .staged
       || (place == .finished && ended.stagedPrunes > 0)
   }
 
@@ -160,7 +160,7 @@ extension TaskTable {
   mutating func setFree(_ slot: Int) {
     unbindDependents(of: slot)
     entries[slot].isReserved = false
-    entries[slot].isEndingBadly = false
+    entries[slot].isFailing = false
     // If the task's insertion is also staged, it is not in any line yet.
     guard entries[slot].place != .staged else { return }
     if entries[slot].record.state.isClaimable { lineUp(slot) }

@@ -86,7 +86,7 @@ extension TaskTable {
   }
 
   /// Does the same as `admit(_:)`, with the position that the task had in another table.
-  mutating func readmit(_ slot: Int) {
+  mutating func unblock(_ slot: Int) {
     count(slot)
     noteNumber(entries[slot].position)
     lineUp(slot)
@@ -95,7 +95,7 @@ extension TaskTable {
   private mutating func count(_ slot: Int) {
     count(entries[slot].record.state, 1, of: slot)
     guard entries[slot].record.hasPrerequisites,
-      !entries[slot].record.state.isFinished || entries[slot].record.holdsUpOthers
+      !entries[slot].record.state.isFinished || entries[slot].record.blocksOrder
     else { return }
     joinOrder(slot)
   }
@@ -144,7 +144,7 @@ extension TaskTable {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
-    if entries[slot].isOrdered, !entries[slot].record.holdsUpOthers { leaveOrder(slot) }
+    if entries[slot].isOrdered, !entries[slot].record.blocksOrder { leaveOrder(slot) }
     lineUpAnew(slot)
   }
 
@@ -206,8 +206,8 @@ extension TaskTable {
       static let isBehindHead = Flags(rawValue: 8)
       static let isAwaited = Flags(rawValue: 16)
       static let waitsForOthers = Flags(rawValue: 32)
-      static let isBound = Flags(rawValue: 64)
-      static let isEndingBadly = Flags(rawValue: 128)
+      static let isPinned = Flags(rawValue: 64)
+      static let isFailing = Flags(rawValue: 128)
 
       mutating func set(_ flag: Flags, _ isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
@@ -254,19 +254,19 @@ extension TaskTable {
     }
 
     /// Whether a staged change to another task will also change this one.
-    var isBound: Bool {
-      get { flags.contains(.isBound) }
-      set { flags.set(.isBound, newValue) }
+    var isPinned: Bool {
+      get { flags.contains(.isPinned) }
+      set { flags.set(.isPinned, newValue) }
     }
 
     /// Whether a staged change ends it without success, or gives its successor its place.
-    var isEndingBadly: Bool {
-      get { flags.contains(.isEndingBadly) }
-      set { flags.set(.isEndingBadly, newValue) }
+    var isFailing: Bool {
+      get { flags.contains(.isFailing) }
+      set { flags.set(.isFailing, newValue) }
     }
 
     /// Whether other tasks prevent it from being claimed.
-    var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isBound]) }
+    var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isPinned]) }
 
     /// The lane of the task's name and conditions.
     var lane: Int {

@@ -105,7 +105,7 @@ public struct TaskDependencies: Sendable, Hashable {
   var hasUnnotedFailures: Bool { batch.map { $0.failed > failed.count } ?? false }
 }
 
-extension TaskDependencies: RareValue {
+extension TaskDependencies: BoxedValue {
   init() { self.init(on: []) }
 
   /// Whether nothing is chosen, and nothing has happened.

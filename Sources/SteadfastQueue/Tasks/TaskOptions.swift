@@ -20,7 +20,7 @@ public import SystemFoundation
 /// places.
 public struct TaskOptions: Sendable, Equatable {
   // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
-  var choices: Rare<Choices>
+  var choices: Boxed<Choices>
 
   /// Makes options; every argument has a default, which chooses nothing.
   public init(
@@ -50,10 +50,10 @@ public struct TaskOptions: Sendable, Equatable {
         || blocksOrderOnFailure != nil || dependencyRule != nil || !tags.isEmpty
         || !conditions.isEmpty || !dependencies.isEmpty
     else {
-      choices = Rare()
+      choices = Boxed()
       return
     }
-    choices = Rare(
+    choices = Boxed(
       Choices(
         availableDate: availableDate,
         delay: delay,
@@ -219,7 +219,7 @@ public struct TaskOptions: Sendable, Equatable {
   var isEmpty: Bool { choices.isEmpty }
 
   /// The options that a call, a type or a queue has chosen.
-  struct Choices: RareValue, Equatable {
+  struct Choices: BoxedValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
     var expiryDate: Date?

@@ -242,7 +242,7 @@ extension VirtualClock {
   ///   does not run on its virtual time, which then ends with that error, too.
   public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
     if let time = VirtualTime.current, time.clock === self, !Self.isMainActor(#isolation),
-      time.jobs.state.withLock({ $0.isLeft(by: .current) })
+      time.jobs.state.withLock({ $0.isDeferred(by: .current) })
     {
       let error = VirtualTimeError.sleepOutside(time)
       time.jobs.state.withLock { $0.note(error) }

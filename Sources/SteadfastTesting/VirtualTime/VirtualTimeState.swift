@@ -35,7 +35,7 @@ struct VirtualTimeState<Job> {
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
   /// Returns whether the code on a thread runs neither inside the virtual time nor as real work.
-  func isLeft(by thread: ThreadIdentity) -> Bool {
+  func isDeferred(by thread: ThreadIdentity) -> Bool {
     !isClosed && !isHeld && thread != drivingThread
   }
 

@@ -17,7 +17,7 @@ struct CrashWorker {
       let words = line.split(separator: " ").map(String.init)
       guard let command = words.first else { continue }
       do {
-        try await worker.obey(command, Array(words.dropFirst()))
+        try await worker.carryOut(command, Array(words.dropFirst()))
         say("done \(command)")
       } catch {
         say("error \(command) \(Fact.code(of: error)) \(error)")
@@ -25,7 +25,7 @@ struct CrashWorker {
     }
   }
 
-  private mutating func obey(_ command: String, _ arguments: [String]) async throws {
+  private mutating func carryOut(_ command: String, _ arguments: [String]) async throws {
     switch (command, arguments.count) {
     case ("open", 1...2):
       // The previous store must be released first.

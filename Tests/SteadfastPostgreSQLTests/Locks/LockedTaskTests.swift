@@ -265,7 +265,7 @@ struct LockedTaskTests {
         do {
           let own = Tables(try tables.database(), isShared: true, locks: locks)
           try own.database.execute("set application_name = '\(name)'; begin")
-          try own.putBack(claimedWith: [17])
+          try own.requeue(claimedWith: [17])
           try own.database.execute("commit")
           ends.add("put back")
         } catch {

@@ -17,8 +17,8 @@ extension TaskTable {
         entries[slot].waitsForOthers == (open > 0 || unfinished > 0),
         "\(id) waits exactly as long as it must"
       )
-      check(!entries[slot].isBound && !graph.isBound(id), "\(id) is bound by nothing")
-      check(!entries[slot].isEndingBadly, "\(id) is not about to end")
+      check(!entries[slot].isPinned && !graph.isPinned(id), "\(id) is bound by nothing")
+      check(!entries[slot].isFailing, "\(id) is not about to end")
       for name in named {
         check(graph.edges.slots(naming: entries[name].id).contains(slot), "\(id) is listed")
         check(entries[name].isAwaited, "\(entries[name].id) is awaited")

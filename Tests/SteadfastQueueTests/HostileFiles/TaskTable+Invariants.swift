@@ -144,7 +144,7 @@ extension TaskTable {
     }
     let members = ordered.filter { slot in
       let record = entries[slot].record
-      return !record.state.isFinished || record.holdsUpOthers
+      return !record.state.isFinished || record.blocksOrder
     }
     for slot in ordered where entries[slot].isOrdered != members.contains(slot) {
       broken.append("\(entries[slot].record.id) is in the order if it has not ended")

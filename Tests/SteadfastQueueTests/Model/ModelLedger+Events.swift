@@ -26,7 +26,7 @@ extension ModelLedger {
     case .superseded(let record, _): (id, name) = (record.id, "superseded")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
-    case .cancelledAlong(let task, let cause):
+    case .cancelledByDependency(let task, let cause):
       require(entries[cause] != nil, "a cascade comes from a task that was never stored")
       (id, name) = (task, "cancelledAlong")
     case .batchProgressed(let follower, let batch):

@@ -79,7 +79,7 @@ extension ModelRun {
         complete(record.id)
       }
       let ended = try await tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
-      for record in ended where record.holdsUpOthers { askToRemove(record.id) }
+      for record in ended where record.blocksOrder { askToRemove(record.id) }
       if state.withLock(\.isShutDown) {
         try await restart()
         try await perform(.setCondition(true))

@@ -71,7 +71,7 @@ import Testing
         #expect(try await first.outcome() == .abandoned(reason: "no such document"))
         try await queue.waitUntilIdle()
         #expect(try await queue.tasks(matching: .deadLetters).map(\.id) == [first.id])
-        #expect(try await first.record()?.holdsUpOthers == true)
+        #expect(try await first.record()?.blocksOrder == true)
         try await queue.retry(first.id)
         try await queue.waitUntilIdle()
         #expect(log.entries == ["0 1", "0 1"])

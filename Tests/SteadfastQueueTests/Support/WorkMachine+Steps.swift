@@ -8,12 +8,12 @@ extension WorkMachine.Step {
     switch self {
     case .perform(let task, _, let wakesAnother):
       "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
-    case .obey(let directive, let task, let wakesAnother):
+    case .carryOut(let command, let task, let wakesAnother):
       "\(directive) \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
     case .claim(let limit, let parked):
       "claim \(limit)"
         + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")
-    case .putBack(let tasks):
+    case .requeue(let tasks):
       "put back " + tasks.map { "\($0.lease.id.low)" }.joined(separator: " ")
     case .wait: "wait"
     case .stop: "stop"

@@ -86,7 +86,7 @@ import Foundation
     let verdict = judge.verdict(
       on: .make(1),
       after: .threw(Refusal(String(repeating: "\0", count: 5000))),
-      directive: nil,
+      command: nil,
       at: AttemptJudge.Moment(now: .seconds(0)),
       using: &generator
     )

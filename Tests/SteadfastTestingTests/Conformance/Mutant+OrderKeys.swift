@@ -47,7 +47,7 @@ extension Mutant {
     Mutant("a task that blocks its order key is pruned", breaks: "order-key.holds") {
       $0.after { change, _, table in
         guard case .prune(let state, _, _, _, _) = change else { return }
-        table.entries.removeAll { $0.record.state == state && $0.record.holdsUpOthers }
+        table.entries.removeAll { $0.record.state == state && $0.record.blocksOrder }
       }
     },
     Mutant("order keys are ordered by ID when opened again", breaks: "reopen.order-keys") {

@@ -125,7 +125,7 @@ extension TaskTable {
     rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
-    readmit(slot)
+    unblock(slot)
     lastRestored = task.record.id
     return true
   }

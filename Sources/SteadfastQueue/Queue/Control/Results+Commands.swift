@@ -13,10 +13,10 @@ extension Results {
   /// Carries out a command for all tasks that match a filter and exist now.
   ///
   /// - Returns: The number of tasks for which the command was carried out.
-  func ask(_ directive: TaskCommand, of filter: TaskFilter) async throws -> Int {
+  func ask(_ command: TaskCommand, of filter: TaskFilter) async throws -> Int {
     var count = 0
     try await forEachPage(of: filter, after: nil) { page in
-      count += try await ask(directive, of: page, matching: filter)
+      count += try await ask(command, of: page, matching: filter)
     }
     return count
   }
@@ -24,7 +24,7 @@ extension Results {
   /// Carries out a command for a page of tasks, and returns the number of tasks for which it was
   /// carried out.
   private func ask(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of page: some Sequence<TaskRecord>,
     matching filter: TaskFilter
   ) async throws -> Int {
@@ -32,7 +32,7 @@ extension Results {
     var records: [TaskRecord] = []
     // These tasks have earlier commands, which come first. The other tasks don't wait for them.
     var others: [TaskRecord] = []
-    for record in page where !directive.isMet(by: record, now: now) {
+    for record in page where !command.isMet(by: record, now: now) {
       if owner(of: record)?.hasRequest(for: record.id) == true {
         others.append(record)
       } else {
@@ -40,12 +40,12 @@ extension Results {
       }
     }
     var count = 0
-    let results = try await store(records.map { change(directive, of: $0) }, for: records)
+    let results = try await store(records.map { change(command, of: $0) }, for: records)
     for (record, result) in zip(records, results) {
       if case .duplicate = result { continue }
       if result.isDone { count += 1 } else { others.append(record) }
     }
-    for record in others where try await askAgain(directive, of: record, matching: filter) {
+    for record in others where try await askAgain(command, of: record, matching: filter) {
       count += 1
     }
     return count
@@ -63,7 +63,7 @@ extension Results {
   ///
   /// - Returns: Whether the task existed and matched the filter, and the command was carried out.
   private func askAgain(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of listed: TaskRecord,
     matching filter: TaskFilter
   ) async throws -> Bool {
@@ -73,16 +73,16 @@ extension Results {
     guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
       filter.matches(record)
     else { return false }
-    return try await owner.askUnlessKeyInUse(directive, of: record.id)
+    return try await owner.askUnlessKeyInUse(command, of: record.id)
   }
 
   /// Does what `ask(_:of:)` does, but skips a task if another task has its unique key.
   private func askUnlessKeyInUse(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of id: TaskID
   ) async throws -> Bool {
     do {
-      return try await ask(directive, of: id)
+      return try await ask(command, of: id)
     } catch let error as TaskQueueError where error.code == .duplicate {
       return false
     }
@@ -94,23 +94,23 @@ extension Results {
   /// Carries out a command for a task, whether it is being performed, claimed ahead, or waiting in
   /// the store.
   ///
-  /// This waits until earlier commands for the task are carried out. If `isObeying`, the command
+  /// This waits until earlier commands for the task are carried out. If `isCarryingOut`, the command
   /// was pending until now, and waits for no other command.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
   /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is
   ///   unavailable; what the store throws.
   func ask(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of id: TaskID,
-    isObeying: Bool = false
+    isCarryingOut: Bool = false
   ) async throws -> Bool {
     var fruitlessClaims = 0
     // A store refuses a change to a task while another change to it is being stored.
-    for _ in 0..<QueueStore.mostRefusals {
+    for _ in 0..<QueueStore.maxConflictRetries {
       let (answer, claims) = dispatch.machine.withLock { machine in
         (
-          machine.request(directive, of: id, isObeying: isObeying),
+          machine.request(command, of: id, isCarryingOut: isCarryingOut),
           machine.claims.finishedCount
         )
       }
@@ -130,17 +130,17 @@ extension Results {
         try await waitUntilObeyed(id)
         continue
       case .insteadOf(let earlier):
-        return try await ask(directive, of: id, insteadOf: earlier)
+        return try await ask(command, of: id, insteadOf: earlier)
       case .notHeld: break
       }
-      guard let record = try await storage.record(of: id), directive.applies(to: record.state)
+      guard let record = try await storage.record(of: id), command.applies(to: record.state)
       else {
         return false
       }
-      if directive.isMet(by: record, now: now) { return true }
-      let change = change(directive, of: record)
-      let obeyed = isObeying ? directive : nil
-      let result = try await store([change], for: [record], obeying: obeyed)[0]
+      if command.isMet(by: record, now: now) { return true }
+      let change = change(command, of: record)
+      let commandEnded = isCarryingOut ? command : nil
+      let result = try await store([change], for: [record], carryingOut: commandEnded)[0]
       if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyInUse(record, by: other) }
       guard record.state == .running else { continue }
@@ -189,7 +189,7 @@ extension Results {
   /// `others` are changes to schedules that are stored in the same step. If there are none, an
   /// occurrence that ends is followed by the next one.
   ///
-  /// If there is a `directive`, the batch has one change, which carries out that pending command.
+  /// If there is a `command`, the batch has one change, which carries out that pending command.
   /// If the store fails, the machine records that the outcome is in doubt.
   ///
   /// - Returns: The outcome of each change.
@@ -197,7 +197,7 @@ extension Results {
     _ batch: [TaskChange],
     for records: [TaskRecord],
     along others: [TaskChange] = [],
-    obeying directive: TaskCommand? = nil
+    carryingOut command: TaskCommand? = nil
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
     if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
@@ -205,8 +205,8 @@ extension Results {
     try await observers.changes.beginChanges(of: ids)
     var isFailed = false
     defer {
-      observers.changes.changesAreTold(of: ids)
-      if isFailed { noteLostAnswer() }
+      observers.changes.changesAreReported(of: ids)
+      if isFailed { markUncertain() }
     }
     let (results, isAnswerLost): ([ChangeOutcome], Bool)
     do {
@@ -217,7 +217,7 @@ extension Results {
       let outcomes = try await resolvingDoubt(answer, batch)
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
-      if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
+      if let command { noteDoubt(command, Settlement(change: batch[0], record: records[0])) }
       isFailed = true
       throw error
     }
@@ -244,7 +244,7 @@ extension Results {
 
   /// Reports a stored change to a task, after the changes that were stored earlier.
   func wasStored(_ settlement: Settlement) async {
-    await observers.changes.waitUncancelled(until: .endIsTold, of: settlement.record.id)
+    await observers.changes.waitUncancelled(until: .endIsReported, of: settlement.record.id)
     observers.events.announce(settlement.record.id)
     wereStored(CollectionOfOne(settlement))
   }
@@ -271,7 +271,7 @@ extension Results {
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
-        await owner.hear(Consequences(tasks: same.map(\.record.id)), of: change)
+        await owner.applyRemoteEffects(Consequences(tasks: same.map(\.record.id)), of: change)
       }
     }
   }
@@ -301,8 +301,8 @@ extension Results {
   }
 
   /// Returns the change that carries out a command for a task that no queue has claimed.
-  func change(_ directive: TaskCommand, of record: TaskRecord) -> TaskChange {
-    judge.change(directive, of: record, .unclaimed(record.id), now: now)
+  func change(_ command: TaskCommand, of record: TaskRecord) -> TaskChange {
+    judge.change(command, of: record, .unclaimed(record.id), now: now)
   }
 
   /// Waits for the claim in flight, if there is one.
@@ -312,7 +312,7 @@ extension Results {
     guard let claim = dispatch.machine.withLock({ $0.claims.inFlight }) else { return }
     try await dispatch.signals.claimEnd.wait(
       until: { dispatch.machine.withLock { $0.claims.inFlight != claim } },
-      orGone: dispatch.signals.absence
+      orUnavailable: dispatch.signals.availability
     )
   }
 }
@@ -362,28 +362,30 @@ extension Results {
   /// - Parameters:
   ///   - requests: the commands.
   ///   - isLast: whether the run ends, so that no finisher carries them out.
-  func obey(_ requests: [PendingCommand], isLast: Bool = false) async {
+  func carryOut(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
-        _ = try await carryOut(request.directive, of: request.id)
+        _ = try await carryOut(request.command, of: request.id)
         finishCommand(request.id)
       } catch let error as TaskQueueError where error.code == .duplicate {
         // The task stays as it is, because another task has its unique key.
         finishCommand(request.id)
       } catch {
         // A cancelled caller does not wait for another call while the store is unavailable.
-        let isGone = error.isTransientFailure || error is CancellationError
+        let isUnavailable = error.isTransientFailure || error is CancellationError
         let isLeftToFinisher =
-          !isLast && isGone && Task.isCancelled && dispatch.machine.withLock { $0.finisherCanWait }
+          !isLast && isUnavailable && Task.isCancelled
+          && dispatch.machine.withLock { $0.finisherCanWait }
         // Fail before `finishCommand`, so that the run does not end without the error.
         if !isLeftToFinisher {
           let isBlocked =
-            error is CancellationError && Task.isCancelled && dispatch.signals.absence.isGone
+            error is CancellationError && Task.isCancelled
+            && dispatch.signals.availability.isUnavailable
           let error = isBlocked ? BlockedByOtherCall() : error
           dispatch.fail(error, to: "carry out a command for a task", losing: true)
         }
         // After an error of the queue itself, the next run could not carry it out, either.
-        finishCommand(request.id, requeuing: error is TaskQueueError ? nil : request.directive)
+        finishCommand(request.id, requeuing: error is TaskQueueError ? nil : request.command)
         if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
     }
@@ -394,7 +396,7 @@ extension Results {
   ///
   /// If the command is not carried out, the earlier one stays pending.
   func ask(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of id: TaskID,
     insteadOf earlier: TaskCommand
   ) async throws -> Bool {
@@ -405,7 +407,7 @@ extension Results {
       dispatch.signals.finisher.signal()
       dispatch.signals.idleWatch.step()
     }
-    isDone = try await carryOut(directive, of: id)
+    isDone = try await carryOut(command, of: id)
     return isDone
   }
 
@@ -417,18 +419,18 @@ extension Results {
   /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
   func waitUntilObeyed(_ id: TaskID) async throws {
     try await dispatch.signals.settlement.wait(
-      until: { dispatch.machine.withLock { !$0.isObeying(id) } },
-      orGone: dispatch.signals.absence
+      until: { dispatch.machine.withLock { !$0.isCarryingOut(id) } },
+      orUnavailable: dispatch.signals.availability
     )
   }
 
   /// Marks the command for a task as no longer being carried out.
   ///
-  /// If there is a `directive`, requeues it for the next run.
-  private func finishCommand(_ id: TaskID, requeuing directive: TaskCommand? = nil) {
+  /// If there is a `command`, requeues it for the next run.
+  private func finishCommand(_ id: TaskID, requeuing command: TaskCommand? = nil) {
     dispatch.machine.withLock { machine in
-      if let directive { machine.putBack(directive, of: id) }
-      machine.obeyed(id)
+      if let command { machine.requeue(command, of: id) }
+      machine.commandEnded(id)
     }
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
@@ -436,22 +438,22 @@ extension Results {
   /// Carries out a pending command that this call alone is carrying out.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
-  private func carryOut(_ directive: TaskCommand, of id: TaskID) async throws -> Bool {
-    if try await wasCarriedOut(directive, of: id) { return true }
-    return try await ask(directive, of: id, isObeying: true)
+  private func carryOut(_ command: TaskCommand, of id: TaskID) async throws -> Bool {
+    if try await wasCarriedOut(command, of: id) { return true }
+    return try await ask(command, of: id, isCarryingOut: true)
   }
 
   /// Reports an earlier command for a task if the store carried it out although it reported a
   /// failure.
   ///
-  /// - Returns: Whether that command was carried out and is the same as `directive`.
+  /// - Returns: Whether that command was carried out and is the same as `command`.
   private func wasCarriedOut(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of id: TaskID
   ) async throws -> Bool {
     guard let doubt = dispatch.machine.withLock({ $0.doubt(about: id) }) else { return false }
     try await observers.changes.beginChanges(of: [id])
-    defer { observers.changes.changesAreTold(of: [id]) }
+    defer { observers.changes.changesAreReported(of: [id]) }
     let record = try await storage.record(of: id)
     dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
     let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
@@ -461,12 +463,12 @@ extension Results {
     else { return false }
     await wasStored(doubt.settlement)
     await findLostConsequences()
-    return doubt.directive == directive
+    return doubt.command == command
   }
 
   /// Records that the store failed to store a command's change, but may have stored it anyway.
-  func noteDoubt(_ directive: TaskCommand, _ settlement: Settlement) {
-    let doubt = PendingCommand.Doubt(directive: directive, settlement: settlement)
+  func noteDoubt(_ command: TaskCommand, _ settlement: Settlement) {
+    let doubt = PendingCommand.Doubt(command: command, settlement: settlement)
     dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }
 }
@@ -516,7 +518,7 @@ extension Results {
         guard !hasWaited else { throw Self.running(id) }
         // Its attempt may have ended, and the end may not be stored yet.
         hasWaited = true
-        try await observers.changes.wait(until: .endIsTold, of: id)
+        try await observers.changes.wait(until: .endIsReported, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }
@@ -574,7 +576,7 @@ extension Results {
     }
     let id = token.taskID
     try await observers.changes.beginCompletion(of: id)
-    defer { observers.changes.changesAreTold(of: [id]) }
+    defer { observers.changes.changesAreReported(of: [id]) }
     let name = MemoryName.outcome(token)
     let answer = try await storage.send([.complete(id, named: name, value: outcome)])
     if !answer.outcomes[0].isDone {
@@ -598,7 +600,7 @@ extension Results {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
       if let withdrawn {
-        dispatch.machine.withLock { $0.putBack(withdrawn) }
+        dispatch.machine.withLock { $0.requeue(withdrawn) }
         // A run may have started.
         dispatch.signals.finisher.signal()
       }

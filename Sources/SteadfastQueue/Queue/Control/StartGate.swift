@@ -40,20 +40,20 @@ extension StartGate {
 
   /// Releases the claimed tasks that may not start because of a pause.
   func holdBack(_ pause: (inout WorkMachine) -> Void = { _ in }) async {
-    let unbegun = dispatch.machine.withLock { machine in
+    let unstarted = dispatch.machine.withLock { machine in
       pause(&machine)
-      return machine.takeHeldBack()
+      return machine.drainDeferred()
     }
-    await results.putBack(unbegun)
+    await results.requeue(unstarted)
     dispatch.signals.idleWatch.step()
   }
 
   /// Waits for the attempts that still start although the queue is paused, or until cancelled.
   func waitForLastAttempts() async {
-    while !Task.isCancelled, dispatch.machine.withLock({ $0.letsThrough }) {
+    while !Task.isCancelled, dispatch.machine.withLock({ $0.admitsAttempts }) {
       // Cancellation ends the loop.
       try? await dispatch.signals.pauseProgress.wait {
-        dispatch.machine.withLock { $0.letsThrough } ? nil : .success(())
+        dispatch.machine.withLock { $0.admitsAttempts } ? nil : .success(())
       }
     }
   }

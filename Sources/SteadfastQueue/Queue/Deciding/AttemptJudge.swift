@@ -67,13 +67,13 @@ struct AttemptJudge: Sendable {
   func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
-    directive: TaskCommand?,
+    command: TaskCommand?,
     at moment: Moment,
     using generator: inout SplitMix64
   ) -> Verdict {
-    switch (end, directive) {
+    switch (end, command) {
     case (.returned, _): .succeed
-    case (_, let directive?): .obey(directive)
+    case (_, let command?): .carryOut(command)
     case (.cancelled, nil): .release
     case (.undecodable(let error), nil): .park(failure(error, at: moment))
     case (.threw(let snooze as TaskSnoozed), nil):
@@ -86,10 +86,10 @@ struct AttemptJudge: Sendable {
   func verdict(
     on record: TaskRecord,
     after ending: AttemptMemory.Ending,
-    directive: TaskCommand?,
+    command: TaskCommand?,
     at moment: Moment
   ) -> Verdict {
-    if let directive { return .obey(directive) }
+    if let command { return .carryOut(command) }
     switch ending {
     case .suspended(let date, let names, let origin):
       // Wake the task when it expires, so that it is abandoned then.
@@ -226,12 +226,12 @@ struct AttemptJudge: Sendable {
         .abandon(
           lease,
           failure: failure,
-          retains: retainsAbandoned || task.record.mayHoldUpOthers
+          retains: retainsAbandoned || task.record.mayBlockOrder
         )
       case .release: .release(lease)
       case .park(let failure): .park(lease, failure: failure)
-      case .obey(let directive):
-        change(directive, of: task.record, .claimed(lease), now: now)
+      case .carryOut(let command):
+        change(command, of: task.record, .claimed(lease), now: now)
       }
     return Settlement(
       change: change,
@@ -247,22 +247,22 @@ struct AttemptJudge: Sendable {
   ///
   /// It also is if its unique key continues to deduplicate new tasks for a while.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
-    retainsSucceeded || record.standsForOthers(on: now)
+    retainsSucceeded || record.isDeduplicating(on: now)
   }
 
-  /// Returns the change that carries out a directive.
+  /// Returns the change that carries out a command.
   ///
   /// Removing a task that has not ended cancels it without retaining it. Only the removal of a task
   /// that has already ended is not reported.
   func change(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of record: TaskRecord,
     _ target: TaskTarget,
     now: Date
   ) -> TaskChange {
-    switch (directive, target) {
+    switch (command, target) {
     case (.cancel, _):
-      .cancel(target, at: now, retains: retainsCancelled || record.mayHoldUpOthers)
+      .cancel(target, at: now, retains: retainsCancelled || record.mayBlockOrder)
     case (.pause, _): .pause(target)
     case (.restart(let forgets), _): .restart(target, availableDate: now, forgets: forgets)
     case (.reschedule(let date?), _) where date > now: .reschedule(target, availableDate: date)
@@ -299,5 +299,5 @@ enum Verdict: Sendable, Equatable {
   case abandon(TaskFailure)
   case release
   case park(TaskFailure)
-  case obey(TaskCommand)
+  case carryOut(TaskCommand)
 }

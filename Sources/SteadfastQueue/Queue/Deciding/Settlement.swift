@@ -148,7 +148,7 @@ struct PendingResults: Sendable {
   /// Returns whether there is capacity for another settlement.
   ///
   /// If not, the worker waits.
-  mutating func letsGoOn() -> Bool {
+  mutating func hasCapacity() -> Bool {
     guard waiting.count >= capacity else { return true }
     isHeldBack = true
     return false
@@ -193,7 +193,7 @@ struct PendingResults: Sendable {
   }
 
   /// Puts settlements that could not be stored back into the outbox.
-  mutating func putBack(_ settlements: [Settlement]) {
+  mutating func requeue(_ settlements: [Settlement]) {
     // Another caller may still be storing its settlements.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }

@@ -40,12 +40,12 @@ struct PendingCommand: Sendable {
   /// A change that may be stored although the store failed.
   struct Doubt: Sendable {
     /// The command that the change was to carry out.
-    let directive: TaskCommand
+    let command: TaskCommand
     let settlement: Settlement
   }
 
   let id: TaskID
-  let directive: TaskCommand
+  let command: TaskCommand
   /// The doubt that remains of this request, or of a request that it replaced.
   var doubt: Doubt?
 }
@@ -55,10 +55,10 @@ struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
-  var directive: TaskCommand?
-  /// Whether the handler has ended, or was not called because of a directive.
+  var command: TaskCommand?
+  /// Whether the handler has ended, or was not called because of a command.
   var isOver = false
-  /// Whether its Swift task was cancelled for the directive.
+  /// Whether its Swift task was cancelled for the command.
   var isCutShort = false
 
   var id: TaskID { lease.id }
@@ -69,7 +69,7 @@ struct Attempt: Sendable, Equatable {
 /// ``requests`` contains only tasks that this queue leases but does not perform: tasks that have
 /// not started, that are being released, or whose end is being stored. The code that ends the lease
 /// of such a task carries out the request, and later requests wait for that. If the store fails
-/// then, the request stays, and its task is added to ``unobeyed``.
+/// then, the request stays, and its task is added to ``failedCommands``.
 extension WorkMachine {
   /// What happens to a request.
   enum RequestAnswer: Equatable {
@@ -87,7 +87,7 @@ extension WorkMachine {
     /// The request must wait: an earlier request for the task is being carried out.
     case afterAnother
     /// The caller carries out the request instead of this earlier one, because there is no run;
-    /// ``obeyed(_:)`` follows.
+    /// ``commandEnded(_:)`` follows.
     case insteadOf(TaskCommand)
     /// The queue does not lease the task.
     case notHeld
@@ -95,33 +95,33 @@ extension WorkMachine {
 
   /// Accepts a request for a task, and returns what happens to it.
   ///
-  /// If `isObeying`, the request was deferred until now, and is being carried out.
+  /// If `isCarryingOut`, the request was deferred until now, and is being carried out.
   mutating func request(
-    _ directive: TaskCommand,
+    _ command: TaskCommand,
     of id: TaskID,
-    isObeying: Bool = false
+    isCarryingOut: Bool = false
   ) -> RequestAnswer {
-    if !isObeying, self.isObeying(id) { return .afterAnother }
+    if !isCarryingOut, self.isCarryingOut(id) { return .afterAnother }
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
-      guard directive.cutsShort else { return .refused }
+      guard command.cutsShort else { return .refused }
       // A request that was put back during the attempt counts as an earlier one, too.
-      let earlier = [attempt.directive, requests[id]?.directive].compactMap(\.self)
-      if earlier.contains(where: directive.yields(to:)) { return .refused }
+      let earlier = [attempt.command, requests[id]?.command].compactMap(\.self)
+      if earlier.contains(where: command.yields(to:)) { return .refused }
       requests[id] = nil
-      attempts[worker]?.directive = directive
+      attempts[worker]?.command = command
       return .interrupt(worker: worker, attempt.number)
     }
     let isReady = ready.contains { $0.record.id == id }
     if isReady && isAhead { return .claimedAhead }
     let isHeld = isReady || isUnsettled(id) || isReturning(id)
     guard isHeld || isUnobeyed(id) else { return .notHeld }
-    if let asked = requests[id]?.directive, directive.yields(to: asked) { return .refused }
+    if let asked = requests[id]?.command, command.yields(to: asked) { return .refused }
     // There may be no further run.
     if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
-      return .insteadOf(earlier.directive)
+      return .insteadOf(earlier.command)
     }
-    requests[id] = PendingCommand(id: id, directive: directive, doubt: requests[id]?.doubt)
+    requests[id] = PendingCommand(id: id, command: command, doubt: requests[id]?.doubt)
     return .kept
   }
 
@@ -132,9 +132,9 @@ extension WorkMachine {
     attempts.indices.filter { worker in
       guard let attempt = attempts[worker],
         requiredConditions[attempt.number]?.contains(condition) == true,
-        !attempt.isOver, attempt.directive == nil
+        !attempt.isOver, attempt.command == nil
       else { return false }
-      attempts[worker]?.directive = .release
+      attempts[worker]?.command = .release
       return true
     }
   }
@@ -153,55 +153,57 @@ extension WorkMachine {
 
   /// Withdraws the request to pause a task.
   mutating func withdrawPause(of id: TaskID) -> Withdrawal {
-    if isObeying(id) { return .afterAnother }
-    if let asked = requests[id], asked.directive == .pause {
+    if isCarryingOut(id) { return .afterAnother }
+    if let asked = requests[id], asked.command == .pause {
       requests[id] = nil
       return asked.doubt == nil ? .done : .inDoubt(asked)
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
-      attempts[worker]?.directive == .pause
+      attempts[worker]?.command == .pause
     {
       if attempts[worker]?.isOver == true {
-        requests[id] = PendingCommand(id: id, directive: .release)
+        requests[id] = PendingCommand(id: id, command: .release)
       } else {
         // The attempt may have been cut short already, and must end.
-        attempts[worker]?.directive = .release
+        attempts[worker]?.command = .release
       }
       return .done
     }
     guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
       return .notAsked
     }
-    requests[id] = PendingCommand(id: id, directive: .release)
+    requests[id] = PendingCommand(id: id, command: .release)
     return .done
   }
 
   /// Restores a request that could not be carried out, unless a later one replaces it.
   ///
   /// A doubt about its change remains.
-  mutating func putBack(_ directive: TaskCommand, of id: TaskID) {
+  mutating func requeue(_ command: TaskCommand, of id: TaskID) {
     let doubt = doubt(about: id)
-    if let later = requests[id]?.directive, !later.yields(to: directive) {
+    if let later = requests[id]?.command, !later.yields(to: command) {
       requests[id]?.doubt = doubt
       return
     }
-    requests[id] = PendingCommand(id: id, directive: directive, doubt: doubt)
-    unobeyed.append(id)
+    requests[id] = PendingCommand(id: id, command: command, doubt: doubt)
+    failedCommands.append(id)
   }
 
   /// Restores a request that was withdrawn for one that failed, unless a later one replaces it.
   ///
   /// A doubt about its change remains.
-  mutating func putBack(_ request: PendingCommand) {
+  mutating func requeue(_ request: PendingCommand) {
     guard requests[request.id] == nil else {
       if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
       return
     }
     requests[request.id] = request
-    unobeyed.append(request.id)
+    failedCommands.append(request.id)
   }
 
-  private func isUnobeyed(_ id: TaskID) -> Bool { requests[id] != nil && unobeyed.contains(id) }
+  private func isUnobeyed(_ id: TaskID) -> Bool {
+    requests[id] != nil && failedCommands.contains(id)
+  }
 
   /// Ends the attempt of a worker, whose handler has ended.
   ///
@@ -215,13 +217,13 @@ extension WorkMachine {
   mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
     if let duration { ahead.note(duration) }
     defer { attempts[worker]?.isOver = true }
-    return attempts[worker]?.directive
+    return attempts[worker]?.command
   }
 
   /// Returns whether the attempt of a worker is to be cut short.
   func isInterrupted(_ worker: Int) -> Bool {
     guard let attempt = attempts[worker], !attempt.isOver else { return false }
-    return cutsShort || attempt.directive != nil
+    return cutsShort || attempt.command != nil
   }
 
   /// Records that the Swift task of a worker was cancelled.
@@ -236,7 +238,7 @@ extension WorkMachine {
   /// Returns whether a worker performs this attempt, and was not asked to cut it short.
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
-    return attempt.number == number && !attempt.isOver && attempt.directive == nil
+    return attempt.number == number && !attempt.isOver && attempt.command == nil
   }
 
   /// Returns whether a worker's handler performs this attempt.
@@ -278,7 +280,7 @@ extension WorkMachine {
     guard let worker = attempts.firstIndex(where: { $0?.lease == lease }),
       attempts[worker]?.isOver == false
     else { return nil }
-    attempts[worker]?.directive = .release
+    attempts[worker]?.command = .release
     return worker
   }
 }
@@ -322,7 +324,7 @@ extension WorkMachine {
   }
 
   /// Puts settlements that could not be stored back into the outbox.
-  mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
+  mutating func requeue(_ settlements: [Settlement]) { outbox.requeue(settlements) }
 
   // MARK: Claimed tasks that were not begun
 
@@ -335,22 +337,23 @@ extension WorkMachine {
   }
 
   /// Removes and returns the claimed tasks that a pause keeps from starting.
-  mutating func takeHeldBack() -> [ClaimedTask] {
-    guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
-    owesAttempt = true
-    return takeUnbegun()
+  mutating func drainDeferred() -> [ClaimedTask] {
+    guard isPaused, !guaranteesProgress, !ready.isEmpty else { return [] }
+    guaranteesProgress = true
+    return drainUnstarted()
   }
 
   /// Whether an attempt may begin although the queue is paused.
-  var letsThrough: Bool {
-    isPaused && owesAttempt && mode != nil && !isStopping && (claims.isInFlight || !ready.isEmpty)
+  var admitsAttempts: Bool {
+    isPaused && guaranteesProgress && mode != nil && !isStopping
+      && (claims.isInFlight || !ready.isEmpty)
   }
 
   /// Removes and returns the claimed tasks that match `isMeant` and have not started.
   ///
   /// After their release, ``wereReturned(_:)`` must follow. Until then they count as leased by the
   /// queue, so that requests for them are not lost.
-  mutating func takeUnbegun(
+  mutating func drainUnstarted(
     where isMeant: (TaskRecord) -> Bool = { _ in true }
   ) -> [ClaimedTask] {
     let taken = ready.filter { isMeant($0.record) }
@@ -366,19 +369,19 @@ extension WorkMachine {
   var isAhead: Bool { ready.count > idle }
 
   /// Removes and returns the tasks that were prefetched together with an interrupted task.
-  mutating func takeTooMany() -> [ClaimedTask] {
+  mutating func drainExcess() -> [ClaimedTask] {
     guard isAhead && ahead.isCareful else { return [] }
     // The next task is the last element.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
-    return takeUnbegun { tooMany.contains($0.id) }
+    return drainUnstarted { tooMany.contains($0.id) }
   }
 
   /// Removes and returns the tasks of this claim that no worker has started, because attempts take
   /// longer than before.
-  mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
+  mutating func drainExpired(ofClaim number: Int) -> [ClaimedTask] {
     guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
     ahead.waitedTooLong()
-    return takeUnbegun()
+    return drainUnstarted()
   }
 
   /// Ends the release of tasks that had not started.
@@ -405,44 +408,48 @@ extension WorkMachine {
   ///
   /// By then, only tasks in the outbox, and tasks that a pause is releasing, are still leased.
   func outlastsRun(_ id: TaskID) -> Bool {
-    outbox.isWaiting(id) || isReturning(id) || unobeyed.contains(id)
+    outbox.isWaiting(id) || isReturning(id) || failedCommands.contains(id)
   }
 
-  /// Removes and returns the requests that could not be carried out; ``obeyed(_:)`` follows.
+  /// Removes and returns the requests that could not be carried out; ``commandEnded(_:)`` follows.
   ///
   /// - Returns: The requests; none if the store has failed.
-  mutating func takeUnobeyed() -> [PendingCommand] {
-    guard failure == nil, !unobeyed.isEmpty else { return [] }
-    let ids = unobeyed
-    unobeyed = []
+  mutating func takeFailedCommands() -> [PendingCommand] {
+    guard failure == nil, !failedCommands.isEmpty else { return [] }
+    let ids = failedCommands
+    failedCommands = []
     return ids.compactMap { takeRequest(of: $0) }
   }
 
   /// Removes and returns the request for a task that the queue no longer leases, to carry it out;
-  /// ``obeyed(_:)`` follows.
+  /// ``commandEnded(_:)`` follows.
   mutating func takeRequest(of id: TaskID) -> PendingCommand? {
     guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
-    obeying.append(request)
+    commandsUnderWay.append(request)
     return request
   }
 
   /// Ends the execution of the request for a task: it is done, or was put back.
-  mutating func obeyed(_ id: TaskID) {
-    if let index = obeying.firstIndex(where: { $0.id == id }) { obeying.remove(at: index) }
+  mutating func commandEnded(_ id: TaskID) {
+    if let index = commandsUnderWay.firstIndex(where: { $0.id == id }) {
+      commandsUnderWay.remove(at: index)
+    }
     claims.forgetLook()
   }
 
   /// Returns whether a task has a request that is not done yet.
-  func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isObeying(id) }
+  func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isCarryingOut(id) }
 
   /// Returns whether a request for a task is being carried out.
-  func isObeying(_ id: TaskID) -> Bool { obeying.contains { $0.id == id } }
+  func isCarryingOut(_ id: TaskID) -> Bool { commandsUnderWay.contains { $0.id == id } }
 
   /// Returns the doubt of the request for a task that is being carried out.
-  func doubt(about id: TaskID) -> PendingCommand.Doubt? { obeying.first { $0.id == id }?.doubt }
+  func doubt(about id: TaskID) -> PendingCommand.Doubt? {
+    commandsUnderWay.first { $0.id == id }?.doubt
+  }
 
   mutating func setDoubt(_ doubt: PendingCommand.Doubt?, about id: TaskID) {
-    guard let index = obeying.firstIndex(where: { $0.id == id }) else { return }
-    obeying[index].doubt = doubt
+    guard let index = commandsUnderWay.firstIndex(where: { $0.id == id }) else { return }
+    commandsUnderWay[index].doubt = doubt
   }
 }

@@ -26,7 +26,7 @@ struct WorkMachine: Sendable {
   ///
   /// If so, the tasks of the next claim, for idle workers only, start even during another pause. So
   /// a queue that is often paused still makes progress.
-  var owesAttempt = false
+  var guaranteesProgress = false
   var ready: [ClaimedTask] = []  // the next one last
   /// When the claim of `ready` expires unless it is extended, by the queue's stopwatch; `nil` for
   /// never.
@@ -40,7 +40,7 @@ struct WorkMachine: Sendable {
   var claims = ClaimState()
   var ahead = Prefetch(batch: 0)
   /// The requests that are being carried out, for tasks that the queue no longer leases.
-  var obeying: [PendingCommand] = []
+  var commandsUnderWay: [PendingCommand] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
@@ -53,7 +53,7 @@ struct WorkMachine: Sendable {
   /// The requests for tasks that the queue leases, but no worker performs.
   var requests: [TaskID: PendingCommand] = [:]
   /// The tasks whose requests could not be carried out, and are to be retried.
-  var unobeyed: [TaskID] = []
+  var failedCommands: [TaskID] = []
   /// Whether attempts under way are to be cut short, because the run's budget, or the limit of a
   /// shutdown, is up.
   private(set) var cutsShort = false
@@ -189,18 +189,18 @@ struct WorkMachine: Sendable {
     at time: () -> Duration
   ) -> Step {
     if isStopping { return .stop }
-    if isPaused, !owesAttempt || ready.isEmpty {
+    if isPaused, !guaranteesProgress || ready.isEmpty {
       // The workers of a pass stop together, because tasks claimed after a resume are for all of
       // them.
       guard mode != .untilStopped, performing == 0, !claims.isInFlight else { return .wait }
       isStopping = true
       return .stop
     }
-    guard outbox.letsGoOn() else { return .wait }
+    guard outbox.hasCapacity() else { return .wait }
     // The claim has expired: the process was suspended, or the store's answer was slow.
     if let readyUntil, !ready.isEmpty, time() >= readyUntil {
       idle -= 1
-      return .putBack(takeUnbegun())
+      return .requeue(drainUnstarted())
     }
     if let task = takeReady() { return begin(task, for: worker, wakesAnother: wasWoken) }
     if claims.isInFlight {
@@ -215,27 +215,27 @@ struct WorkMachine: Sendable {
     }
     claims.begin()
     defer { toUnpark = ParkedNames() }
-    let limit = owesAttempt ? idle : ahead.limit(idle: idle, workers: attempts.count)
+    let limit = guaranteesProgress ? idle : ahead.limit(idle: idle, workers: attempts.count)
     return .claim(limit: limit, unparking: toUnpark)
   }
 
   /// Starts the next attempt, or carries out the request for its task.
   private mutating func begin(_ task: ClaimedTask, for worker: Int, wakesAnother: Bool) -> Step {
     idle -= 1
-    if !isPaused || ready.isEmpty { owesAttempt = false }
+    if !isPaused || ready.isEmpty { guaranteesProgress = false }
     lastAttempt += 1
     if task.record.hasPrerequisites { recordConditions(of: task.record) }
     let asked = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
-    let directive = asked?.directive
+    let command = asked?.command
     attempts[worker] = Attempt(
       lease: task.lease,
       name: task.record.name,
       number: lastAttempt,
-      directive: directive,
-      isOver: directive != nil
+      command: command,
+      isOver: command != nil
     )
     let wakesAnother = idle > 0 && (wakesAnother || claims.storeHasMore || !ready.isEmpty)
-    if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
+    if let command { return .carryOut(command, task, wakesAnother: wakesAnother) }
     return .perform(task, lastAttempt, wakesAnother: wakesAnother)
   }
 
@@ -308,10 +308,10 @@ extension WorkMachine {
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
     /// Carry out a command for the task, instead of performing it.
-    case obey(TaskCommand, ClaimedTask, wakesAnother: Bool)
+    case carryOut(TaskCommand, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
     /// Release these tasks, whose claim has expired; ``hasPutBack()`` follows.
-    case putBack([ClaimedTask])
+    case requeue([ClaimedTask])
     case wait
     case stop
   }
@@ -397,7 +397,8 @@ extension WorkMachine {
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
-    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying.isEmpty,
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty,
+      commandsUnderWay.isEmpty,
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }

@@ -119,7 +119,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// performed it, or if the store's answer to a change that ended it was lost.
   private var mayHaveEndedUnnoticed: Bool {
     !isNew || queue.store.sharing != nil
-      || queue.observers.mayMissEnds.load(ordering: .acquiring)
+      || queue.observers.mayHaveUnreportedOutcomes.load(ordering: .acquiring)
   }
 
   private var waitsForItself: TaskQueueError {
@@ -158,7 +158,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       if handle.isSuperseded { return nil }
       if queue.dispatch.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       // Perhaps the queue ended it at a caller's request, and has yet to report that.
-      try await queue.observers.changes.wait(until: .allIsTold, of: id)
+      try await queue.observers.changes.wait(until: .allIsReported, of: id)
       if let outcome = handle.outcome { return outcome }
       throw Results.unknown(id)
     }

@@ -175,7 +175,7 @@ extension Enqueuer {
     // Make the handle before any worker can perform the task, so that no outcome is missed.
     var task = newTask(record)
     let isStored = try await store(CollectionOfOne(record), policy) { results in
-      if case .replaced(let twin) = results[0] { await observers.tookOver(twin) }
+      if case .replaced(let twin) = results[0] { await observers.absorbedNewTask(twin) }
       if let twin = inserted(record, results[0], now) { task = twin }
     }
     return isStored ? task : nil
@@ -195,7 +195,7 @@ extension Enqueuer {
     let areStored = try await store(kept, policy) { results in
       for index in kept.indices {
         // Only a replacement waits. The other outcomes need no asynchronous call.
-        if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
+        if case .replaced(let twin) = results[index] { await observers.absorbedNewTask(twin) }
         if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
       }
     }
@@ -253,12 +253,12 @@ extension Enqueuer {
   ) async throws -> [ChangeOutcome] {
     let batch = records.map { TaskChange.insert($0, onDuplicate: .replace) }
     var results: [ChangeOutcome] = []
-    for _ in 0..<QueueStore.mostRefusals {
+    for _ in 0..<QueueStore.maxConflictRetries {
       results = try await storage.persist(batch)
       let twins = results.compactMap(\.keptTwin)
       if twins.isEmpty { return results }
       for twin in twins {
-        try await observers.changes.wait(until: .allIsTold, of: twin)
+        try await observers.changes.wait(until: .allIsReported, of: twin)
       }
     }
     throw UnusableAnswer(results: results, to: batch.count)

@@ -138,7 +138,7 @@ final class GroupMembers: Sendable {
   /// Whether the store is unavailable for one of the queues.
   ///
   /// The queues share this object, because some calls of a queue reach others.
-  let absence = StoreAvailability()
+  let availability = StoreAvailability()
   let suspects = Suspects()
   private let members = Mutex<[String: Member]>([:])
 
@@ -165,7 +165,9 @@ final class GroupMembers: Sendable {
 
   /// Notifies the other queues of the consequences of a change for tasks that wait.
   func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
-    for other in queues(except: name) { await other.results.hear(consequences, of: change) }
+    for other in queues(except: name) {
+      await other.results.applyRemoteEffects(consequences, of: change)
+    }
   }
 
   func queues(except name: String) -> [QueueCore] {

@@ -444,6 +444,8 @@ extension TaskQueueGroup {
 extension QueueCore {
   /// Whether attempts or requests are under way, or ends of attempts are not stored yet.
   fileprivate var hasWorkUnderWay: Bool {
-    dispatch.machine.withLock { $0.performing > 0 || !$0.obeying.isEmpty || !$0.outbox.isEmpty }
+    dispatch.machine.withLock {
+      $0.performing > 0 || !$0.commandsUnderWay.isEmpty || !$0.outbox.isEmpty
+    }
   }
 }

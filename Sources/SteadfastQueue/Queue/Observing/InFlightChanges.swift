@@ -24,11 +24,11 @@ final class InFlightChanges: Sendable {
   /// Whether `entries` is not empty.
   private let areAny = Atomic(false)
   private let reported = Waiters<Void>()
-  private let absence: StoreAvailability
+  private let availability: StoreAvailability
 
-  init(_ absence: StoreAvailability) {
-    self.absence = absence
-    absence.listen { [weak reported] in reported?.resumeAll(with: .success(())) }
+  init(_ availability: StoreAvailability) {
+    self.availability = availability
+    availability.listen { [weak reported] in reported?.resumeAll(with: .success(())) }
   }
 
   /// The number of tasks with a change under way.
@@ -55,7 +55,7 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  func endsAreTold(of ids: [TaskID]) {
+  func endsAreReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.ends -= 1
@@ -73,7 +73,7 @@ final class InFlightChanges: Sendable {
   /// under way may take as long as the store is unavailable.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled before, and the store is unavailable.
-  ///   Then ``changesAreTold(of:)`` must not be called.
+  ///   Then ``changesAreReported(of:)`` must not be called.
   func beginChanges(of ids: [TaskID]) async throws {
     try await begin(ids, when: { $0.request == .none }) { $0.request = .other }
   }
@@ -99,11 +99,14 @@ final class InFlightChanges: Sendable {
       for id in ids { begin(&entries[id, default: Entry()]) }
       return true
     }) {
-      try await reported.wait(until: { entries.withLock { canBeginAll(in: $0) } }, orGone: absence)
+      try await reported.wait(
+        until: { entries.withLock { canBeginAll(in: $0) } },
+        orUnavailable: availability
+      )
     }
   }
 
-  func changesAreTold(of ids: [TaskID]) {
+  func changesAreReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.request = .none
@@ -120,9 +123,9 @@ final class InFlightChanges: Sendable {
     /// Wait until the end of the attempt before a change is reported.
     ///
     /// An attempt after the change does not start until the change is reported.
-    case endIsTold
+    case endIsReported
     /// Wait until every change is reported.
-    case allIsTold
+    case allIsReported
   }
 
   /// Waits for changes of a task, even if cancelled: the caller's change is stored, and must be
@@ -139,12 +142,12 @@ final class InFlightChanges: Sendable {
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
   func wait(until wait: Wait, of id: TaskID) async throws {
     guard areUnderWay else { return }
-    try await reported.wait(until: { isOver(wait, of: id) }, orGone: absence)
+    try await reported.wait(until: { isOver(wait, of: id) }, orUnavailable: availability)
   }
 
   private func isOver(_ wait: Wait, of id: TaskID) -> Bool {
     entries.withLock { entries in
-      entries[id].map { wait == .endIsTold && $0.ends == 0 } ?? true
+      entries[id].map { wait == .endIsReported && $0.ends == 0 } ?? true
     }
   }
 

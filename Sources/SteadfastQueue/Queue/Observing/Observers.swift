@@ -13,11 +13,11 @@ final class Observers: Sendable {
   let keyTurns: KeyedMutex
   let statistics: Mutex<QueueStatistics.Tally>
   /// Whether the answer to a caller's change was lost, so that a task's end may be unreported.
-  let mayMissEnds = Atomic(false)
+  let mayHaveUnreportedOutcomes = Atomic(false)
 
-  init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAvailability) {
-    changes = InFlightChanges(absence)
-    keyTurns = KeyedMutex(absence)
+  init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ availability: StoreAvailability) {
+    changes = InFlightChanges(availability)
+    keyTurns = KeyedMutex(availability)
     events = EventHub(capacity: eventCapacity)
     self.statistics = Mutex(statistics)
   }
@@ -35,8 +35,8 @@ final class Observers: Sendable {
   }
 
   /// Reports that a new task was merged into this one.
-  func tookOver(_ id: TaskID) async {
-    await changes.waitUncancelled(until: .allIsTold, of: id)
+  func absorbedNewTask(_ id: TaskID) async {
+    await changes.waitUncancelled(until: .allIsReported, of: id)
     events.announce(id)
     events.post(.updated(id))
   }
@@ -71,7 +71,7 @@ final class Observers: Sendable {
   /// A cancelled run stops waiting once the store is unavailable.
   func catchUp(with id: TaskID) async {
     // Usually nothing is under way. Then avoid one more asynchronous call.
-    if changes.areUnderWay { try? await changes.wait(until: .allIsTold, of: id) }
+    if changes.areUnderWay { try? await changes.wait(until: .allIsReported, of: id) }
     events.announce(id)
   }
 
@@ -100,10 +100,10 @@ final class Observers: Sendable {
   }
 
   /// Reports that the end of another task cancelled this one.
-  func cancelledAlong(_ id: TaskID, because cause: TaskID) {
+  func cancelledByDependency(_ id: TaskID, because cause: TaskID) {
     events.announce(id)
     outcomes.resolve(id, .cancelled)
-    events.post(.cancelledAlong(id, because: cause))
+    events.post(.cancelledByDependency(id, because: cause))
   }
 
   /// Reports that the restart of another task restarted this one.

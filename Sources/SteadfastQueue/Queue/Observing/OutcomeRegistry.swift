@@ -151,7 +151,7 @@ final class OutcomeRegistry: Sendable {
 
 extension OutcomeRegistry {
   /// What is known about a task.
-  struct Known: RareValue {
+  struct Known: BoxedValue {
     var outcome: TaskOutcome?
     var value: (any Sendable)?
     var progress = OutcomeHandle.Progress()
@@ -161,7 +161,7 @@ extension OutcomeRegistry {
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first waiter.
     var progressWaiters: Waiters<Void>?
-    var links = Rare<Links>()
+    var links = Boxed<Links>()
 
     var isEmpty: Bool {
       outcome == nil && value == nil && progress.number == 0 && version == 0 && waiters == nil
@@ -173,7 +173,7 @@ extension OutcomeRegistry {
   }
 
   /// Links between tasks that share an outcome.
-  struct Links: RareValue {
+  struct Links: BoxedValue {
     /// The task that has superseded this one, and determines the outcome of both.
     var successor: OutcomeHandle?
     /// The tasks that this one has superseded.
@@ -189,7 +189,7 @@ extension OutcomeRegistry {
       /// The number of the task's handles.
       var holders = 0
       /// What is known about the task; for most tasks it stays empty.
-      var known = Rare<Known>()
+      var known = Boxed<Known>()
 
       /// The entry of a free slot.
       static let none = Entry(id: TaskID(high: 0, low: 0))

@@ -35,7 +35,7 @@ public enum TaskEvent: Sendable {
   case cancelled(TaskID)
   /// A task was cancelled because another one, for whose success it waited, was abandoned or
   /// cancelled.
-  case cancelledAlong(TaskID, because: TaskID)
+  case cancelledByDependency(TaskID, because: TaskID)
   /// A task of a batch has ended, or is retried; the ID is that of the batch's follower.
   case batchProgressed(followedBy: TaskID, BatchProgress)
   /// A task was paused.
@@ -99,7 +99,7 @@ extension TaskEvent {
       .abandoned(let task, _, _), .superseded(let task, _), .released(let task),
       .unhandled(let task, _):
       task.id
-    case .cancelled(let id), .cancelledAlong(let id, _), .batchProgressed(let id, _),
+    case .cancelled(let id), .cancelledByDependency(let id, _), .batchProgressed(let id, _),
       .paused(let id), .resumed(let id), .retried(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
@@ -126,7 +126,8 @@ extension TaskEvent: CustomStringConvertible {
     case .succeeded(let task, let timing): "succeeded: \(task), \(timing)"
     case .abandoned(let task, let reason, _): "abandoned: \(task): \(reason)"
     case .cancelled(let id): "cancelled: \(id)"
-    case .cancelledAlong(let id, let cause): "cancelled: \(id), because \(cause) has not succeeded"
+    case .cancelledByDependency(let id, let cause):
+      "cancelled: \(id), because \(cause) has not succeeded"
     case .batchProgressed(let id, let batch): "batch before \(id): \(batch)"
     case .paused(let id): "paused: \(id)"
     case .resumed(let id): "resumed: \(id)"

@@ -5,16 +5,16 @@ import SystemFoundation
 /// A wrapper of a store that retries calls with transient errors.
 final class RetryingStore: StoreWrapper {
   let base: any Persistence
-  let patience: StoreRetryPolicy
+  let retryPolicy: StoreRetryPolicy
   /// New tasks that are being stored, and whether a claim has returned them already.
   ///
   /// If the answer to an insertion is lost, the task may be performed and removed before the retry,
   /// which would then add it a second time.
   private let insertions = Mutex<[TaskID: Bool]>([:])
 
-  init(_ base: any Persistence, _ patience: StoreRetryPolicy) {
+  init(_ base: any Persistence, _ retryPolicy: StoreRetryPolicy) {
     self.base = base
-    self.patience = patience
+    self.retryPolicy = retryPolicy
   }
 
   func open() async throws { try await repeating(.open) { try await base.open() } }
@@ -40,7 +40,7 @@ final class RetryingStore: StoreWrapper {
         let outcomes = try await sendOnce(batch, durability, isFirst: retries == 0)
         return (outcomes, retries > 0)
       } catch {
-        guard isRepeatable, await patience.waits(after: error, retries: retries, call) else {
+        guard isRepeatable, await retryPolicy.waits(after: error, retries: retries, call) else {
           throw error
         }
         retries += 1
@@ -110,7 +110,7 @@ final class RetryingStore: StoreWrapper {
       do {
         return try await call()
       } catch {
-        guard await patience.waits(after: error, retries: retries, kind) else { throw error }
+        guard await retryPolicy.waits(after: error, retries: retries, kind) else { throw error }
         retries += 1
       }
     }
@@ -166,11 +166,11 @@ final class StoreRetryPolicy: Sendable {
   }
 
   /// Whether the calls of the current Swift task count as looks, unless they are of another kind.
-  @TaskLocal static var isLooking = false
+  @TaskLocal static var isBestEffort = false
 
   private let time: QueueTime
   private let events: EventHub
-  private let absence: StoreAvailability
+  private let availability: StoreAvailability
   private let errorText: @Sendable (any Error) -> String
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
@@ -185,11 +185,11 @@ final class StoreRetryPolicy: Sendable {
     _ configuration: TaskQueueConfiguration,
     _ time: QueueTime,
     _ events: EventHub,
-    _ absence: StoreAvailability
+    _ availability: StoreAvailability
   ) {
     self.time = time
     self.events = events
-    self.absence = absence
+    self.availability = availability
     errorText = configuration.errorText
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
   }
@@ -221,7 +221,7 @@ final class StoreRetryPolicy: Sendable {
   ///   - call: the kind of the call.
   /// - Returns: Whether to retry the call.
   func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
-    let call = call == .other && Self.isLooking ? .look : call
+    let call = call == .other && Self.isBestEffort ? .look : call
     guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
     let attempt = RetryAttempt(number: retries + 1)
     let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
@@ -231,7 +231,7 @@ final class StoreRetryPolicy: Sendable {
         retryDate: time.clock.date.storable(after: delay)
       )
     )
-    await absence.last {
+    await availability.last {
       await withTaskGroup { group in
         group.addTask { try? await self.time.wait(for: delay) }
         group.addTask { await self.waitForEnd(of: call) }
@@ -272,7 +272,7 @@ final class StoreAvailability: Sendable {
   private let listeners = Mutex<[@Sendable () -> Void]>([])
 
   /// Whether a call waits until the store is back.
-  var isGone: Bool { waitingCount.load(ordering: .acquiring) > 0 }
+  var isUnavailable: Bool { waitingCount.load(ordering: .acquiring) > 0 }
 
   /// Performs a body, which waits until the store may be back.
   func last(during body: () async -> Void) async {
@@ -293,14 +293,14 @@ extension Waiters<Void> {
   /// unavailable (``StoreAvailability/listen(_:)``).
   ///
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
-  func wait(until isSo: () -> Bool, orGone absence: StoreAvailability) async throws {
-    func givesUp() -> Bool { Task.isCancelled && absence.isGone }
+  func wait(until isSo: () -> Bool, orUnavailable availability: StoreAvailability) async throws {
+    func givesUp() -> Bool { Task.isCancelled && availability.isUnavailable }
     while !isSo() {
       if givesUp() { throw CancellationError() }
       await waitUncancelled {
         isSo() || givesUp() ? () : nil
       } cancelled: {
-        absence.isGone ? () : nil
+        availability.isUnavailable ? () : nil
       }
     }
   }

@@ -39,10 +39,10 @@ extension Claimer {
       }
       if wentBack {
         dispatch.latestDate.reset(to: date)
-        try await storage.looking { try await rebase(to: date, isFirst: isFirst) }
+        try await storage.bestEffort { try await rebase(to: date, isFirst: isFirst) }
       }
-      if !parked.isEmpty { try await storage.looking { try await unpark(parked) } }
-      if isInDoubt { try await storage.looking { try await results.endDoubt() } }
+      if !parked.isEmpty { try await storage.bestEffort { try await unpark(parked) } }
+      if isInDoubt { try await storage.bestEffort { try await results.reconcile() } }
       try await extendLateLeases()
       let (now, room) = dispatch.machine.withLock { machine in
         (
@@ -79,22 +79,22 @@ extension Claimer {
       var (isAhead, tooMany) = (false, [ClaimedTask]())
       let step = dispatch.nextStep(of: worker) { machine in
         let goesOn = machine.claimed(claim, now: now, until: end)
-        tooMany = machine.takeTooMany()
+        tooMany = machine.drainExcess()
         isAhead = machine.isAhead
         return goesOn
       }
       dispatch.signals.claimHasEnded()
       if isAhead { dispatch.signals.claimsAhead.signal() }
-      if !tooMany.isEmpty { await results.putBack(tooMany) }
+      if !tooMany.isEmpty { await results.requeue(tooMany) }
       switch step {
-      case .perform, .obey, .claim, .putBack: return step
+      case .perform, .carryOut, .claim, .requeue: return step
       case .wait, .stop:
-        if claim.tasks.isEmpty { await storage.looking { await upkeep.foundNothing() } }
+        if claim.tasks.isEmpty { await storage.bestEffort { await upkeep.foundNothing() } }
       }
       // A pause may prevent the claimed tasks from starting.
-      let unbegun = dispatch.machine.withLock { $0.takeHeldBack() }
-      guard !unbegun.isEmpty else { return step }
-      await results.putBack(unbegun)
+      let unstarted = dispatch.machine.withLock { $0.drainDeferred() }
+      guard !unstarted.isEmpty else { return step }
+      await results.requeue(unstarted)
     } catch {
       dispatch.fail(error, to: "hand out tasks")
       dispatch.machine.withLock { $0.claims.fail() }
@@ -118,7 +118,7 @@ extension Claimer {
       // Cancellation ends the loop. The remaining tasks are released after the workers have ended.
       try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
-      await results.putBack(dispatch.machine.withLock { $0.takeOverdue(ofClaim: claim) })
+      await results.requeue(dispatch.machine.withLock { $0.drainExpired(ofClaim: claim) })
       // A pause may be waiting for the last of these tasks to start.
       dispatch.signals.pauseProgress.resumeAll(with: .success(()))
     }
@@ -237,7 +237,7 @@ extension Claimer {
   /// left them.
   private func readLimits(_ limiting: RateLimiting) async throws {
     for name in limiting.withLimits({ $0.missingValues }) {
-      try await storage.looking { try await readLimit(name, limiting) }
+      try await storage.bestEffort { try await readLimit(name, limiting) }
     }
   }
 
@@ -513,7 +513,7 @@ extension Claimer {
     guard let leaseDuration = dispatch.leaseDuration else { return }
     let others = storage.group?.otherQueues.map(\.claimer) ?? []
     for queue in [self] + others where queue.dispatch.leasesMayHaveRunOut {
-      try await storage.looking { try await queue.extendPresentLeases(for: leaseDuration) }
+      try await storage.bestEffort { try await queue.extendPresentLeases(for: leaseDuration) }
     }
   }
 
@@ -541,7 +541,7 @@ extension Claimer {
     // Do this first, so that no task starts that another queue has paused.
     await gate.followStoredPause()
     dispatch.lookForWork()
-    await results.tellOfOthersTasks()
+    await results.refreshAwaitedOutcomes()
     do {
       try await schedules.restoreSchedulesEachHour()
     } catch {

@@ -117,19 +117,19 @@ extension Dispatcher {
       underlying: error
     )
     machine.withLock { $0.fail(error) }
-    stopMayHaveCome()
+    notifyOfStop()
   }
 
   /// Wakes every wait that a stop may have made pointless.
-  func stopMayHaveCome() {
-    tellPatience()
-    signals.stopMayHaveCome()
+  func notifyOfStop() {
+    updateRetryPolicy()
+    signals.notifyOfStop()
   }
 
   /// Informs the code that waits for the store about a stop.
-  func tellPatience() {
-    guard let patience = storage.patientStore?.patience else { return }
-    patience.note {
+  func updateRetryPolicy() {
+    guard let retryPolicy = storage.patientStore?.retryPolicy else { return }
+    retryPolicy.note {
       machine.withLock {
         StoreRetryPolicy.Stop(
           isStopping: $0.isStopping && $0.mode != nil,
@@ -140,11 +140,11 @@ extension Dispatcher {
     }
   }
 
-  var isToEnd: Bool { machine.withLock { $0.isStopping } }
+  var isEnding: Bool { machine.withLock { $0.isStopping } }
 
   func cutShort() {
     machine.withLock { $0.cutShort() }
-    stopMayHaveCome()
+    notifyOfStop()
     for interrupt in signals.interrupts { interrupt.signal() }
   }
 

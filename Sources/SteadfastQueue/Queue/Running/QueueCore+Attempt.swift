@@ -40,8 +40,8 @@ extension QueueCore {
       return await leaveOut(task, worker, change)
     }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
-      let (directive, isCutShort) = dispatch.endAttempt(of: worker)
-      let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
+      let (command, isCutShort) = dispatch.endAttempt(of: worker)
+      let verdict = command.map { Verdict.carryOut($0) } ?? .abandon(failure)
       await settle(task, verdict, nil, handler, context, worker, nil)
       return isCutShort
     }
@@ -55,8 +55,8 @@ extension QueueCore {
     if rateLimiting != nil { await claimer.pauseLimits(of: record, after: end) }
     let usedMemory = memory.isInUse
     if usedMemory { await storeLastCheckpoint(context, after: end) }
-    let (directive, isCutShort) = dispatch.endAttempt(of: worker, after: timing.ran)
-    let verdict = verdict(on: record, after: end, directive, memory.take(number))
+    let (command, isCutShort) = dispatch.endAttempt(of: worker, after: timing.ran)
+    let verdict = verdict(on: record, after: end, command, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing, usedMemory)
     return isCutShort
   }
@@ -76,11 +76,11 @@ extension QueueCore {
   private func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
-    _ directive: TaskCommand?,
+    _ command: TaskCommand?,
     _ memory: AttemptMemory?
   ) -> Verdict {
     if let ending = memory?.ending {
-      return judge.verdict(on: record, after: ending, directive: directive, at: moment)
+      return judge.verdict(on: record, after: ending, command: command, at: moment)
     }
     // Most attempts succeed. A success needs no random number and no date.
     if case .returned = end { return .succeed }
@@ -88,7 +88,7 @@ extension QueueCore {
     return judge.verdict(
       on: memory?.hasProgressed == true ? judge.renewed(record) : record,
       after: end,
-      directive: directive,
+      command: command,
       at: moment,
       using: &generator
     )
@@ -111,10 +111,10 @@ extension QueueCore {
     _ worker: Int,
     _ change: TaskChange
   ) async -> Bool {
-    let (directive, isCutShort) = dispatch.endAttempt(of: worker)
+    let (command, isCutShort) = dispatch.endAttempt(of: worker)
     var settlement = Settlement(change: change, record: task.record, wasBegun: false)
-    if case .release = change, let directive, directive != .release {
-      settlement = judge.settlement(.obey(directive), of: task, now: now)
+    if case .release = change, let command, command != .release {
+      settlement = judge.settlement(.carryOut(command), of: task, now: now)
     }
     await results.finish(settlement, worker, isAttempt: false)
     return isCutShort

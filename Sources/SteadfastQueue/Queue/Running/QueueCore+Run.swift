@@ -26,7 +26,7 @@ extension QueueCore {
       return 0
     }
     if let budget { upkeep.state.withLock { $0.budget = budget } }
-    dispatch.tellPatience()
+    dispatch.updateRetryPolicy()
     await keepingToLimits(budget) {
       await beginRun()
       await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
@@ -38,7 +38,7 @@ extension QueueCore {
       use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
-    dispatch.tellPatience()
+    dispatch.updateRetryPolicy()
     dispatch.signals.runHasEnded()
     if hasEnded { end() }
     if let failure { throw failure }
@@ -107,7 +107,7 @@ extension QueueCore {
   private func beginRun() async {
     upkeep.state.withLock { $0.conditions.beginRun() }
     await results.settleAll()
-    await storage.looking { await maintainTasks() }
+    await storage.bestEffort { await maintainTasks() }
   }
 
   /// Follows the stored pause, prunes ended tasks, restores missing occurrences, and reports tasks
@@ -117,15 +117,15 @@ extension QueueCore {
     await gate.followStoredPause()
     do {
       for change in upkeep.state.withLock({ $0.pruning.changes(now: now) }) {
-        guard case .prune(let state, _, _, _, _) = change, !dispatch.isToEnd,
+        guard case .prune(let state, _, _, _, _) = change, !dispatch.isEnding,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
       // A run whose time is up leaves the rest to the next one.
-      if dispatch.isToEnd { return }
+      if dispatch.isEnding { return }
       try await schedules.restoreSchedules()
-      if dispatch.isToEnd { return }
+      if dispatch.isEnding { return }
       try await upkeep.tellUnhandledAtBeginning()
     } catch {
       dispatch.fail(error, to: "maintain its tasks")
@@ -133,14 +133,14 @@ extension QueueCore {
   }
 
   private func work(_ mode: WorkMachine.Mode) async {
-    let patience = storage.patientStore?.patience
-    patience?.beginRun()
+    let retryPolicy = storage.patientStore?.retryPolicy
+    retryPolicy?.beginRun()
     await withTaskCancellationHandler {
       guard let sharing = store.sharing else { return await workAndServe(mode) }
       dispatch.machine.withLock { $0.leasesExtended = time.stopwatch() }
       await claimer.extendingLeases(sharing) { await workAndServe(mode) }
     } onCancel: {
-      patience?.runWasCancelled()
+      retryPolicy?.runWasCancelled()
     }
   }
 
@@ -167,8 +167,8 @@ extension QueueCore {
           workers.addTask { await self.work(worker) }
         }
       }
-      await results.settleRest()
-      await results.putBack(dispatch.machine.withLock { $0.takeUnbegun() }, isLast: true)
+      await results.flushDeferred()
+      await results.requeue(dispatch.machine.withLock { $0.drainUnstarted() }, isLast: true)
       services.cancelAll()
     }
   }
@@ -239,8 +239,8 @@ extension QueueCore {
       case .claim(let limit, let names):
         step = await claimer.claim(limit, unparking: names, by: worker)
         continue
-      case .putBack(let tasks):
-        await results.putBack(tasks)
+      case .requeue(let tasks):
+        await results.requeue(tasks)
         dispatch.machine.withLock { $0.hasPutBack() }
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
@@ -249,10 +249,10 @@ extension QueueCore {
         attempts += 1
         // With a store in memory, the loop may never suspend, but others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
-      case .obey(let directive, let task, let wakesAnother):
+      case .carryOut(let command, let task, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
         await observers.catchUp(withClaimed: task.record)
-        let settlement = judge.settlement(.obey(directive), of: task, now: now)
+        let settlement = judge.settlement(.carryOut(command), of: task, now: now)
         await results.finish(settlement, worker, isAttempt: false)
       }
       step = dispatch.nextStep(of: worker)
@@ -297,7 +297,7 @@ extension QueueCore {
     try? await time.wait(for: max(left, .nanoseconds(1)))
     guard !Task.isCancelled else { return }
     dispatch.machine.withLock { $0.endPass() }
-    dispatch.stopMayHaveCome()
+    dispatch.notifyOfStop()
     for interrupt in dispatch.signals.interrupts { interrupt.signal() }
   }
 
@@ -348,7 +348,7 @@ extension QueueCore {
       machine.shutDown()
       return machine.hasEnded
     }
-    dispatch.stopMayHaveCome()
+    dispatch.notifyOfStop()
     if hasEnded { end() }
   }
 

@@ -18,7 +18,7 @@ struct QueueStore: Sendable {
     _ persistence: some Persistence,
     ofQueue name: String,
     _ configuration: TaskQueueConfiguration,
-    patience: @autoclosure () -> StoreRetryPolicy
+    retryPolicy: @autoclosure () -> StoreRetryPolicy
   ) {
     validity = Result { () throws(TaskQueueError) in
       if name.isEmpty {
@@ -29,7 +29,7 @@ struct QueueStore: Sendable {
     }
     group = persistence as? GroupStore
     patientStore =
-      persistence.mayFailTransiently ? RetryingStore(persistence, patience()) : nil
+      persistence.mayFailTransiently ? RetryingStore(persistence, retryPolicy()) : nil
     front = patientStore ?? persistence
   }
 
@@ -42,7 +42,7 @@ extension QueueStore {
   /// The maximum number of refusals of the same request before the store counts as faulty.
   ///
   /// A store may refuse a request while another caller changes the same task, key or value.
-  static let mostRefusals = 1_000
+  static let maxConflictRetries = 1_000
 
   /// Has the store apply changes, and checks that there is a result for each of them.
   func persist(
@@ -105,17 +105,17 @@ extension QueueStore {
   ///
   /// - Throws: The error, if it is not transient, or there is no time to wait.
   func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
-    guard let patience = patientStore?.patience,
-      await patience.waits(after: error, retries: retries, .other)
+    guard let retryPolicy = patientStore?.retryPolicy,
+      await retryPolicy.waits(after: error, retries: retries, .other)
     else { throw error }
     retries += 1
   }
 
   /// Performs the body, and marks its calls of the store as optional: the queue can do without
   /// them.
-  func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+  func bestEffort<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard patientStore != nil else { return try await body() }
-    return try await StoreRetryPolicy.$isLooking.withValue(true) { try await body() }
+    return try await StoreRetryPolicy.$isBestEffort.withValue(true) { try await body() }
   }
 }
 
@@ -166,7 +166,7 @@ extension QueueStore {
     _ next: ([UInt8]?) throws -> [UInt8]?
   ) async throws {
     var retries = 0
-    for _ in 0..<QueueStore.mostRefusals {
+    for _ in 0..<QueueStore.maxConflictRetries {
       let old = try await front.value(named: name)
       let new = try next(old)
       do {
@@ -176,7 +176,7 @@ extension QueueStore {
         try await waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError.comparesWrongly(front, "the value '\(name)'")
+    throw TaskQueueError.conflictsForever(front, "the value '\(name)'")
   }
 
   /// Sets a value if it is the expected one.

@@ -23,7 +23,7 @@ extension Results {
     if store.appliesAtOnce {
       await apply(CollectionOfOne(settlement))
       let request = dispatch.machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
-      if let request { await obey([request]) }
+      if let request { await carryOut([request]) }
     } else if dispatch.machine.withLock({
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
@@ -46,30 +46,32 @@ extension Results {
   ///
   /// - Parameter isLast: whether the run ends, so that nothing else stores the rest.
   func settleAll(isLast: Bool = false) async {
-    let unobeyed = dispatch.machine.withLock { $0.takeUnobeyed() }
-    if !unobeyed.isEmpty { await obey(unobeyed, isLast: isLast) }
+    let failedCommands = dispatch.machine.withLock { $0.takeFailedCommands() }
+    if !failedCommands.isEmpty { await carryOut(failedCommands, isLast: isLast) }
     while let settlements = dispatch.machine.withLock({ $0.takeOutbox() }) {
-      let isLeft = await apply(settlements, isLast: isLast)
+      let isDeferred = await apply(settlements, isLast: isLast)
       let (wakesWorkers, requests) = dispatch.machine.withLock { $0.settled() }
       if storage.patientStore != nil { dispatch.signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { dispatch.signals.workers.signalAll() }
-      await obey(requests, isLast: isLast)
-      if isLeft { return dispatch.signals.finisher.signal() }
+      await carryOut(requests, isLast: isLast)
+      if isDeferred { return dispatch.signals.finisher.signal() }
     }
   }
 
   /// When a run's workers have ended, stores the remaining settlements and carries out the
   /// remaining requests.
-  func settleRest() async {
+  func flushDeferred() async {
     await settleAll(isLast: true)
     guard storage.patientStore != nil else { return }
     // The finisher may be waiting for the store. It is cancelled after this.
-    func isObeying() -> Bool {
-      !Task.isCancelled && dispatch.machine.withLock { $0.failure == nil && !$0.obeying.isEmpty }
+    func isCarryingOut() -> Bool {
+      !Task.isCancelled
+        && dispatch.machine.withLock { $0.failure == nil && !$0.commandsUnderWay.isEmpty }
     }
-    while dispatch.machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isObeying() {
+    while dispatch.machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isCarryingOut()
+    {
       await dispatch.signals.settlement.waitUncancelled {
-        isObeying() || dispatch.machine.withLock { $0.outbox.isStoring } ? nil : ()
+        isCarryingOut() || dispatch.machine.withLock { $0.outbox.isStoring } ? nil : ()
       }
       await settleAll(isLast: true)
     }
@@ -88,7 +90,7 @@ extension Results {
     batch += upkeep.prunings(after: settlements)
     let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginEnds(of: shared) }
-    defer { if !shared.isEmpty { observers.changes.endsAreTold(of: shared) } }
+    defer { if !shared.isEmpty { observers.changes.endsAreReported(of: shared) } }
     do {
       // Usually no occurrence ends. Then avoid one more asynchronous call.
       let ends = OccurrenceEnd.all(in: settlements)
@@ -110,11 +112,11 @@ extension Results {
       if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
       // In a run that continues, an attempt that is cut short has a cancelled Swift task.
-      let isLeft = dispatch.machine.withLock { machine in
-        machine.putBack(Array(settlements))
+      let isDeferred = dispatch.machine.withLock { machine in
+        machine.requeue(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
-      if isLeft { return true }
+      if isDeferred { return true }
       dispatch.fail(error, to: "store how tasks ended", losing: true)
     }
     return false
@@ -146,7 +148,7 @@ extension Results {
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
-    // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
+    // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()` looks
     // up the outcome for waiting callers.
     let isAlone = !dispatch.leasesMayHaveRunOut
     var results = answer.outcomes
@@ -180,17 +182,17 @@ extension Results {
   }
 
   /// Releases tasks that were claimed but not begun.
-  func putBack(_ tasks: [ClaimedTask], isLast: Bool = false) async {
+  func requeue(_ tasks: [ClaimedTask], isLast: Bool = false) async {
     guard !tasks.isEmpty else { return }
-    let isLeft = await apply(
+    let isDeferred = await apply(
       tasks.map {
         Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
       },
       isLast: isLast
     )
-    if isLeft { dispatch.signals.finisher.signal() }
+    if isDeferred { dispatch.signals.finisher.signal() }
     let requests = dispatch.machine.withLock { $0.wereReturned(tasks) }
-    await obey(requests, isLast: isLast)
+    await carryOut(requests, isLast: isLast)
   }
 
   /// Reports stored settlements, and looks for tasks that they made available.
@@ -237,11 +239,11 @@ extension Results {
   /// The claim in flight may still return matching tasks. The call waits for that claim, and
   /// releases those tasks, too. If cancelled, it doesn't wait.
   func putBackUnbegun(where isMeant: @Sendable (TaskRecord) -> Bool) async {
-    await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
+    await requeue(dispatch.machine.withLock { $0.drainUnstarted(where: isMeant) })
     if let claim = dispatch.machine.withLock({ $0.claims.inFlight }) {
       await waitForEnd(ofClaim: claim)
     }
-    await putBack(dispatch.machine.withLock { $0.takeUnbegun(where: isMeant) })
+    await requeue(dispatch.machine.withLock { $0.drainUnstarted(where: isMeant) })
   }
 
   /// Waits until this claim has ended, or until cancelled.
@@ -276,7 +278,7 @@ extension Results {
   /// Applies the consequences of a change by another queue on the store.
   ///
   /// The affected tasks may belong to this queue or to others. The other queue posts the events.
-  func hear(_ meaning: Consequences, of change: TaskChange) async {
+  func applyRemoteEffects(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
@@ -311,9 +313,9 @@ extension Results {
   ///
   /// The next claim of each queue reports what was stored. The queues look for work, because a
   /// claim may have skipped the tasks.
-  func noteLostAnswer() {
+  func markUncertain() {
     for queue in ofGroup {
-      queue.observers.mayMissEnds.store(true, ordering: .releasing)
+      queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
       queue.upkeep.state.withLock { $0.isInDoubt = true }
       queue.dispatch.lookForWork()
     }
@@ -323,7 +325,7 @@ extension Results {
   /// stored.
   ///
   /// - Throws: Any error of the store; the next claim tries again.
-  func endDoubt() async throws {
+  func reconcile() async throws {
     upkeep.state.withLock { $0.isInDoubt = false }
     do {
       try await tellWhatIsStored(of: observers.outcomes.awaited)
@@ -340,7 +342,7 @@ extension Results {
     }
     for id in meaning.tasks {
       switch settlement.change {
-      case .abandon, .cancel: observers.cancelledAlong(id, because: cause)
+      case .abandon, .cancel: observers.cancelledByDependency(id, because: cause)
       case .restart:
         observers.restartedAlong(id)
         upkeep.state.withLock { $0.notice.lookIsDue() }
@@ -386,7 +388,7 @@ extension Results {
 /// Outcomes of tasks that other processes have ended.
 extension Results {
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
-  func tellOfOthersTasks() async {
+  func refreshAwaitedOutcomes() async {
     do {
       try await tellWhatIsStored(of: observers.outcomes.awaited)
     } catch {

@@ -12,7 +12,7 @@ final class Occurrences: QueuePart {
   }
 
   /// The maximum number of tries to change a schedule that other processes also change.
-  static let mostLooks = 100
+  static let maxReads = 100
 }
 
 /// A step of a schedule: its changes, and what to report when they are stored.
@@ -428,7 +428,7 @@ extension Occurrences {
   ) async throws -> StoreAnswer {
     var retries = 0
     var unanswered: ScheduleStep?
-    for attempt in 0..<QueueStore.mostRefusals {
+    for attempt in 0..<QueueStore.maxConflictRetries {
       var step = try await step(after: end, attempt: attempt)
       step?.endIndex = changes.isEmpty ? nil : 0
       if step == nil, let sent = unanswered,
@@ -452,7 +452,7 @@ extension Occurrences {
         unanswered = step
       }
     }
-    throw TaskQueueError.comparesWrongly(store, "a schedule", changedBy: "other processes")
+    throw TaskQueueError.conflictsForever(store, "a schedule", changedBy: "other processes")
   }
 
   /// Sends a batch with steps of schedules, and reports the steps when they are stored.
@@ -590,7 +590,7 @@ extension Occurrences {
   ) async throws -> Bool {
     let key = step.key
     var retries = 0
-    for _ in 0..<Self.mostLooks {
+    for _ in 0..<Self.maxReads {
       guard let (present, bytes) = try await storedSchedule(key),
         present.id == step.schedule.id, present.date == step.schedule.date
       else { return false }

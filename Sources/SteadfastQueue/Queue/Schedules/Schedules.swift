@@ -110,7 +110,7 @@ extension Schedules {
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {
     var retries = 0
-    for attempt in 0..<QueueStore.mostRefusals {
+    for attempt in 0..<QueueStore.maxConflictRetries {
       do {
         guard try await body(attempt) else { continue }
         // The answer that reported the added tasks may have been lost.
@@ -120,7 +120,7 @@ extension Schedules {
         try await storage.waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError.comparesWrongly(
+    throw TaskQueueError.conflictsForever(
       store,
       "the schedule '\(name)'",
       changedBy: "other processes"
@@ -137,7 +137,7 @@ extension Schedules {
     for (schedule, bytes) in try await storedSchedules() {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
-      for attempt in 0..<Occurrences.mostLooks {
+      for attempt in 0..<Occurrences.maxReads {
         if try await restore(schedule, bytes, key, attempt) { break }
         guard let changed = try await occurrences.storedSchedule(key) else { break }
         (schedule, bytes) = changed

@@ -12,7 +12,7 @@ final class DateTimer: Sendable {
   /// What the loop is doing.
   private enum Activity {
     /// The loop is about to look at the date.
-    case looking
+    case bestEffort
     case sleeping(until: Date)
     case waitingForDate
   }
@@ -24,7 +24,7 @@ final class DateTimer: Sendable {
     var wanted: Date?
     /// The date that the loop last read from the clock.
     var lastLook: Date?
-    var activity = Activity.looking
+    var activity = Activity.bestEffort
   }
 
   private enum Step {
@@ -43,10 +43,10 @@ final class DateTimer: Sendable {
       state.lastLook = max(state.lastLook ?? .distantPast, now - 1)
       state.wanted = state.wanted.map { min($0, date) } ?? date
       switch state.activity {
-      case .looking: return false
+      case .bestEffort: return false
       case .sleeping(let end) where end <= date: return false
       case .sleeping, .waitingForDate:
-        state.activity = .looking
+        state.activity = .bestEffort
         return true
       }
     }
@@ -55,7 +55,7 @@ final class DateTimer: Sendable {
 
   /// Rings at each requested date, until it is cancelled.
   func run(on clock: any WallClock, ring: @escaping @Sendable () -> Void) async {
-    defer { state.withLock { $0.activity = .looking } }
+    defer { state.withLock { $0.activity = .bestEffort } }
     while !Task.isCancelled {
       // A change that arrived as the last sleep ended must not cut the next one short.
       changed.reset()
@@ -76,12 +76,12 @@ final class DateTimer: Sendable {
       let wentBack = state.lastLook.map { now < $0 } ?? false
       state.lastLook = now
       if wentBack {
-        state.activity = .looking
+        state.activity = .bestEffort
         return .ring
       }
       guard wanted > now else {
         state.wanted = nil
-        state.activity = .looking
+        state.activity = .bestEffort
         return .ring
       }
       state.activity = .sleeping(until: wanted)

@@ -26,11 +26,11 @@ final class KeyedMutex: Sendable {
   private let state = Mutex(State())
   /// Whether any key is locked.
   private let areAny = Atomic(false)
-  private let absence: StoreAvailability
+  private let availability: StoreAvailability
 
-  init(_ absence: StoreAvailability) {
-    self.absence = absence
-    absence.listen { [weak self] in self?.giveUp() }
+  init(_ availability: StoreAvailability) {
+    self.availability = availability
+    availability.listen { [weak self] in self?.giveUp() }
   }
 
   /// The number of locked keys.
@@ -103,7 +103,7 @@ final class KeyedMutex: Sendable {
           areAny.store(!state.lockedKeys.isEmpty, ordering: .releasing)
           guard let list else { return .success(()) }
           if Task.isCancelled {
-            if absence.isGone { return .failure(CancellationError()) }
+            if availability.isUnavailable { return .failure(CancellationError()) }
             state.cancelled[number] = key
           }
           state.lockedKeys[key]?[keyPath: list].add(continuation, key: number)
@@ -113,7 +113,7 @@ final class KeyedMutex: Sendable {
       }
     } onCancel: {
       state.withLock { $0.cancelled[number] = key }
-      if absence.isGone { giveUp { $0 == number } }
+      if availability.isUnavailable { giveUp { $0 == number } }
     }
   }
 

@@ -32,7 +32,7 @@ struct Signals: ~Copyable, Sendable {
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
   /// Whether the store is unavailable, which ends the waits of cancelled callers.
-  let absence: StoreAvailability
+  let availability: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
   let pauseTurns: KeyedMutex
   /// Whether the stored pause was read since the queue was made.
@@ -44,11 +44,11 @@ struct Signals: ~Copyable, Sendable {
   /// It mirrors the machine's mode, so that callers that enqueue need not lock the machine.
   let isPassing = Atomic(false)
 
-  init(workers: Int, _ absence: StoreAvailability) {
-    self.absence = absence
+  init(workers: Int, _ availability: StoreAvailability) {
+    self.availability = availability
     interrupts = (0..<workers).map { _ in AsyncSignal() }
-    pauseTurns = KeyedMutex(absence)
-    absence.listen { [weak claimEnd, weak settlement] in
+    pauseTurns = KeyedMutex(availability)
+    availability.listen { [weak claimEnd, weak settlement] in
       claimEnd?.resumeAll(with: .success(()))
       settlement?.resumeAll(with: .success(()))
     }
@@ -74,7 +74,7 @@ struct Signals: ~Copyable, Sendable {
   }
 
   /// Wakes the workers and the callers of `pause()`, whose waits a stop may have made pointless.
-  func stopMayHaveCome() {
+  func notifyOfStop() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
     conditionsTold.resumeAll(with: .success(()))

@@ -47,7 +47,7 @@ struct DependencyGraph: Sendable {
   // MARK: Staged changes
 
   /// Whether a staged change to another task will change this one.
-  func isBound(_ id: TaskID) -> Bool { bindings[id] != nil }
+  func isPinned(_ id: TaskID) -> Bool { bindings[id] != nil }
 
   /// Whether a staged change to another task will cancel this one, or may cancel it.
   func isBeingCancelled(_ id: TaskID) -> Bool { cancellations[id] != nil }

@@ -101,7 +101,7 @@ extension TaskTable {
 
   private func isUnmet(_ id: TaskID, _ rule: DependencyRule) -> Bool {
     guard let slot = slot(of: id) else { return true }
-    if entries[slot].isEndingBadly { return true }
+    if entries[slot].isFailing { return true }
     switch entries[slot].record.state {
     case .succeeded: return false
     case .waiting, .running, .suspended, .parked, .paused: return willBeCancelledAlong(slot)
@@ -122,7 +122,7 @@ extension TaskTable {
   }
 
   private func willBeCancelledAlong(_ slot: Int) -> Bool {
-    entries[slot].isBound && graph.isBeingCancelled(entries[slot].id)
+    entries[slot].isPinned && graph.isBeingCancelled(entries[slot].id)
   }
 
   // MARK: Leaving
@@ -287,7 +287,7 @@ extension TaskTable {
   }
 
   private mutating func noteBinding(_ slot: Int) {
-    entries[slot].isBound = true
+    entries[slot].isPinned = true
     // A claim must not find it. If its insertion is staged, it is not in any line yet.
     if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
   }
@@ -300,8 +300,8 @@ extension TaskTable {
     guard entries[slot].isAwaited else { return DependencyGraph.Binding() }
     let binding = graph.unbind(for: entries[slot].id)
     for id in binding.tasks {
-      guard let other = self.slot(of: id), !graph.isBound(id) else { continue }
-      entries[other].isBound = false
+      guard let other = self.slot(of: id), !graph.isPinned(id) else { continue }
+      entries[other].isPinned = false
       // A separate restart of the task may have taken the role.
       if !entries[other].isReserved { giveUpRole(of: other) }
       moveIfAtRest(other)
@@ -322,7 +322,7 @@ extension TaskTable {
   /// A staged change to this task, or to one that it waits for, may make it unfinished again by
   /// then. A running attempt continues, and the line of its end comes later.
   private func canBeBound(_ slot: Int) -> Bool {
-    if entries[slot].isReserved || entries[slot].isBound { return true }
+    if entries[slot].isReserved || entries[slot].isPinned { return true }
     if case .leased = entries[slot].place { return false }
     return !entries[slot].record.state.isFinished
   }
@@ -335,7 +335,7 @@ extension TaskTable {
     return reachable(from: slot) { other in
       guard entries[other].record.state == .cancelled,
         let cause = entries[other].record.dependencies.cause,
-        removed.contains(cause) || withBound && entries[other].isBound
+        removed.contains(cause) || withBound && entries[other].isPinned
       else { return false }
       removed.insert(entries[other].id)
       return true

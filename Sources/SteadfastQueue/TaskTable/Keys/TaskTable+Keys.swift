@@ -100,7 +100,7 @@ extension TaskTable {
   /// Returns whether a new task duplicates the one of this slot, even if that one runs or
   /// succeeded.
   private func isSame(_ slot: Int, _ new: TaskRecord) -> Bool {
-    entries[slot].record.standsForOthers(on: new.createdDate)
+    entries[slot].record.isDeduplicating(on: new.createdDate)
   }
 
   /// Stages the retry of a task, or its replacement by its successor.
@@ -110,9 +110,9 @@ extension TaskTable {
     // remembers something, it stays to finish the work that it started.
     guard let slot, !concernsOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
-      !entries[successor].isBound, !entries[successor].record.hasExpired(by: date)
+      !entries[successor].isPinned, !entries[successor].record.hasExpired(by: date)
     else { return stage(change, of: slot) }
-    entries[slot].isEndingBadly = true
+    entries[slot].isFailing = true
     reserve(slot)
     reserve(successor)
     return StagedChange(

@@ -316,7 +316,7 @@ struct EndedTasks: Sendable {
 extension TaskRecord {
   /// The date until which no pruning removes the ended task; `nil` if one may remove it now.
   var prunableDate: Date? {
-    holdsUpOthers || presentDependencies?.cause != nil
+    blocksOrder || presentDependencies?.cause != nil
       ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
   }
 }

@@ -92,7 +92,7 @@ extension TaskRecord {
   }
 
   /// Returns whether new tasks with the unique key are duplicates of this one on a date.
-  func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
+  func isDeduplicating(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
   /// Whether the task had expired when a later task was added, which then got its unique key.
   ///
@@ -102,10 +102,10 @@ extension TaskRecord {
   }
 
   /// Whether later tasks with its order key wait for it, although it has ended.
-  public var holdsUpOthers: Bool { mayHoldUpOthers && (state == .abandoned || state == .cancelled) }
+  public var blocksOrder: Bool { mayBlockOrder && (state == .abandoned || state == .cancelled) }
 
   /// Whether later tasks with its order key wait if it ends without success.
-  var mayHoldUpOthers: Bool { blocksOrderOnFailure && orderKey != nil }
+  var mayBlockOrder: Bool { blocksOrderOnFailure && orderKey != nil }
 
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
@@ -249,7 +249,7 @@ extension TaskRecord {
       orderNumber: orderNumber,
       blocksOrderOnFailure: blocksOrderOnFailure,
       conditions: new.conditions,
-      dependencies: Rare(dependencies)
+      dependencies: Boxed(dependencies)
     )
     definition.extras.value = extras
     shared = SharedDefinition(definition)

@@ -5,7 +5,7 @@ public import SystemFoundation
 /// A record is small, because a queue may have a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   var shared: SharedDefinition
-  var failureState: Rare<FailureState>
+  var failureState: Boxed<FailureState>
   // A flag after an optional uses space that the optional leaves free. So the order matters, here
   // and below.
 
@@ -66,7 +66,7 @@ public struct TaskRecord: Sendable, Identifiable {
         priority: priority,
         createdDate: createdDate,
         uniqueKey: uniqueKey,
-        extras: Rare(
+        extras: Boxed(
           Extras(
             tags: tags,
             timeLimit: timeLimit,
@@ -75,19 +75,19 @@ public struct TaskRecord: Sendable, Identifiable {
             latestDate: latestDate,
             queue: queue,
             memorySize: memorySize,
-            prerequisites: Rare(
+            prerequisites: Boxed(
               Prerequisites(
                 orderKey: orderKey,
                 blocksOrderOnFailure: blocksOrderOnFailure,
                 conditions: conditions,
-                dependencies: dependencies.map { Rare($0) } ?? Rare()
+                dependencies: dependencies.map { Boxed($0) } ?? Boxed()
               )
             )
           )
         )
       )
     )
-    failureState = Rare(
+    failureState = Boxed(
       FailureState(
         retryCount: retryCount,
         interruptionCount: interruptionCount,
@@ -123,10 +123,10 @@ public struct TaskRecord: Sendable, Identifiable {
         priority: .normal,
         createdDate: now,
         uniqueKey: uniqueKey,
-        extras: Rare()
+        extras: Boxed()
       )
     )
-    failureState = Rare()
+    failureState = Boxed()
     state = .waiting
     keyRole = nil
     availableDate = now
@@ -300,7 +300,7 @@ extension TaskRecord {
     var priority: TaskQueue.Priority
     var createdDate: Date
     let uniqueKey: String?
-    var extras: Rare<Extras>
+    var extras: Boxed<Extras>
     private var retryLimit: Int
 
     init(
@@ -312,7 +312,7 @@ extension TaskRecord {
       priority: TaskQueue.Priority,
       createdDate: Date,
       uniqueKey: String?,
-      extras: Rare<Extras>
+      extras: Boxed<Extras>
     ) {
       self.id = id
       self.name = name
@@ -352,7 +352,7 @@ extension TaskRecord {
   }
 
   /// The options that few tasks have.
-  struct Extras: RareValue {
+  struct Extras: BoxedValue {
     var tags: Set<String> = []
     var timeLimit: Duration?
     var expiryDate: Date?
@@ -360,7 +360,7 @@ extension TaskRecord {
     var latestDate: Date?
     var queue = ""
     var memorySize = 0
-    var prerequisites = Rare<Prerequisites>()
+    var prerequisites = Boxed<Prerequisites>()
 
     var isEmpty: Bool {
       tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
@@ -369,13 +369,13 @@ extension TaskRecord {
   }
 
   /// What a task waits for besides its date.
-  struct Prerequisites: RareValue {
+  struct Prerequisites: BoxedValue {
     var orderKey: String?
     /// The position among the tasks with the order key; 0 until a table assigns one.
     var orderNumber: UInt64 = 0
     var blocksOrderOnFailure = false
     var conditions: Set<TaskCondition> = []
-    var dependencies = Rare<TaskDependencies>()
+    var dependencies = Boxed<TaskDependencies>()
 
     var isEmpty: Bool {
       orderKey == nil && !blocksOrderOnFailure && conditions.isEmpty && dependencies.isEmpty
@@ -383,7 +383,7 @@ extension TaskRecord {
   }
 
   /// The history of a task, above all its failures.
-  struct FailureState: RareValue {
+  struct FailureState: BoxedValue {
     var retryCount = 0
     var interruptionCount = 0
     var lastError: String?

@@ -153,7 +153,7 @@ package struct ReferenceTable: Sendable {
   ) {
     let ended = entries.filter { entry in
       entry.record.state == state && entry.record.queue.isExactly(queue)
-        && !entry.record.holdsUpOthers
+        && !entry.record.blocksOrder
         && entry.record.dependencies.cause == nil
         && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
     }.sorted { $0.end < $1.end }
@@ -487,7 +487,7 @@ extension ReferenceTable {
       guard other.record.orderKey?.isExactly(key) == true, other.record.id != entry.record.id,
         other.record.queue.isExactly(entry.record.queue)
       else { return false }
-      let counts = !other.record.state.isFinished || other.record.holdsUpOthers
+      let counts = !other.record.state.isFinished || other.record.blocksOrder
       return other.record.state == .running || counts && other.number < entry.number
     }
   }

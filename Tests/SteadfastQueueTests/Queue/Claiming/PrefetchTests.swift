@@ -92,8 +92,8 @@ import Testing
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
     #expect(machine.request(.cancel, of: .numbered(3)) == .claimedAhead)
-    let unbegun = machine.takeUnbegun { $0.id == .numbered(3) }
-    #expect(unbegun.map(\.record.id) == [.numbered(3)])
+    let unstarted = machine.drainUnstarted { $0.id == .numbered(3) }
+    #expect(unstarted.map(\.record.id) == [.numbered(3)])
     // The task is being released, which takes little time.
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
   }
@@ -104,11 +104,11 @@ import Testing
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
-    #expect(machine.takeOverdue(ofClaim: 0).isEmpty)
-    #expect(machine.takeOverdue(ofClaim: 1).map(\.record.id) == [.numbered(2), .numbered(3)])
+    #expect(machine.drainExpired(ofClaim: 0).isEmpty)
+    #expect(machine.drainExpired(ofClaim: 1).map(\.record.id) == [.numbered(2), .numbered(3)])
     machine.finished()
     #expect(machine.next().summary == "claim 1")
-    #expect(machine.takeOverdue(ofClaim: 2).isEmpty)
+    #expect(machine.drainExpired(ofClaim: 2).isEmpty)
   }
 
   @Test func `next to an interrupted task, only one task per idle worker stays claimed`() {
@@ -117,8 +117,8 @@ import Testing
     var claim = Claim.numbered(1, 2, 3, 4)
     claim.tasks[2].record.interruptionCount = 1
     _ = machine.claimed(claim, now: .seconds(0))
-    #expect(machine.takeTooMany().map(\.record.id) == [.numbered(3), .numbered(4)])
-    #expect(machine.takeTooMany().isEmpty)
+    #expect(machine.drainExcess().map(\.record.id) == [.numbered(3), .numbered(4)])
+    #expect(machine.drainExcess().isEmpty)
     _ = machine.next()
     _ = machine.next()
     machine.finished()
@@ -130,7 +130,7 @@ import Testing
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     machine.setPaused(true)
-    #expect(machine.takeHeldBack().count == 3)
+    #expect(machine.drainDeferred().count == 3)
     machine.setPaused(false)
     #expect(machine.next().summary == "claim 2")
   }

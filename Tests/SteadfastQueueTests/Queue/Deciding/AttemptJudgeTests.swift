@@ -40,7 +40,7 @@ private struct Decided: RetryAwareError {
     on task: ClaimedTask,
     _ configuration: TaskQueueConfiguration? = nil,
     cutoff: Date? = nil,
-    directive: TaskCommand? = nil
+    command: TaskCommand? = nil
   ) -> String {
     let judge = AttemptJudge(
       configuration
@@ -50,7 +50,7 @@ private struct Decided: RetryAwareError {
     let verdict = judge.verdict(
       on: task.record,
       after: end,
-      directive: directive,
+      command: command,
       at: AttemptJudge.Moment(now: now, cutoff: cutoff),
       using: &generator
     )
@@ -199,13 +199,13 @@ private struct Decided: RetryAwareError {
     (.release, "released"),
   ])
   func `a command for the task is carried out when the handler throws`(
-    directive: TaskCommand,
+    command: TaskCommand,
     expected: String
   ) {
     for end in [AttemptEnd.cancelled, .threw(Refusal("no")), .threw(TaskSnoozed(for: .zero))] {
-      #expect(verdict(end, on: task(), directive: directive) == expected)
+      #expect(verdict(end, on: task(), command: command) == expected)
     }
-    let done = verdict(.returned(()), on: task(), directive: directive)
+    let done = verdict(.returned(()), on: task(), command: command)
     #expect(done == "succeeded at 1000.0, gone")
   }
 

@@ -16,8 +16,8 @@ import Testing
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .interrupt(worker: 1, 2))
     #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
-    let directive = machine.endAttempt(of: 1)
-    #expect(directive == .cancel)
+    let command = machine.endAttempt(of: 1)
+    #expect(command == .cancel)
     #expect(!machine.isInterrupted(1))
   }
 
@@ -45,16 +45,16 @@ import Testing
     let claim = Claim.numbered(1, 2)
     _ = machine.claimed(claim, now: now)
     machine.setPaused(true)
-    #expect(machine.takeHeldBack().map(\.lease) == claim.tasks.map(\.lease))
+    #expect(machine.drainDeferred().map(\.lease) == claim.tasks.map(\.lease))
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .kept)
     // The run may end before the release.
     machine.shutDown()
     machine.end()
     let asked = machine.wereReturned(claim.tasks)
-    #expect(asked.map(\.id) == [.numbered(2)] && asked.map(\.directive) == [.cancel])
+    #expect(asked.map(\.id) == [.numbered(2)] && asked.map(\.command) == [.cancel])
     let next = machine.request(.cancel, of: .numbered(2))
-    machine.obeyed(.numbered(2))
+    machine.commandEnded(.numbered(2))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect((next, later) == (.afterAnother, .notHeld))
     #expect(machine.requests.isEmpty)
@@ -65,14 +65,14 @@ import Testing
     _ = machine.next()
     let claim = Claim.numbered(1)
     _ = machine.claimed(claim, now: now)
-    let unbegun = machine.takeUnbegun()
+    let unstarted = machine.drainUnstarted()
     _ = machine.request(.cancel, of: .numbered(1))
-    machine.putBack([.numbered(1)])
-    let returned = machine.wereReturned(unbegun)
+    machine.requeue([.numbered(1)])
+    let returned = machine.wereReturned(unstarted)
     #expect(returned.isEmpty)
     #expect(machine.takeOutbox()?.count == 1)
     let asked = machine.settled().requests
-    #expect(asked.map(\.directive) == [.cancel])
+    #expect(asked.map(\.command) == [.cancel])
   }
 
   @Test func `a claim is in flight until it returns, even after the store has failed`() {
@@ -94,8 +94,8 @@ import Testing
     #expect(removal == .interrupt(worker: 0, 1))
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .refused)
-    let directive = machine.endAttempt(of: 0)
-    #expect(directive == .remove)
+    let command = machine.endAttempt(of: 0)
+    #expect(command == .remove)
     let kept = machine.request(.cancel, of: .numbered(1))
     let late = machine.request(.pause, of: .numbered(1))
     #expect((kept, late) == (.kept, .refused))
@@ -111,7 +111,7 @@ import Testing
     let cancel = machine.request(.cancel, of: .numbered(1))
     let tooLate = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect((later, cancel) == (.kept, .kept) && tooLate == .refused)
-    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
+    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .cancel])
   }
 
   @Test func `a command for a task whose attempt has ended waits until the result is stored`() {
@@ -124,7 +124,7 @@ import Testing
     _ = machine.takeOutbox()
     #expect(machine.isUnsettled(.numbered(1)))
     let requests = machine.settled().requests
-    #expect(requests.map(\.id) == [.numbered(1)] && requests.map(\.directive) == [.cancel])
+    #expect(requests.map(\.id) == [.numbered(1)] && requests.map(\.command) == [.cancel])
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
@@ -196,7 +196,7 @@ import Testing
     var machine = machineStoringFirstResult()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
-    machine.putBack([.numbered(2)])
+    machine.requeue([.numbered(2)])
     #expect(machine.isUnsettled(.numbered(1)))
     #expect(machine.settled().requests.map(\.id) == [.numbered(1)])
   }
@@ -205,19 +205,19 @@ import Testing
     var machine = machineStoringFirstResult()
     _ = machine.request(.pause, of: .numbered(1))
     #expect(machine.settled().requests.count == 1)
-    machine.putBack(.pause, of: .numbered(1))
-    machine.obeyed(.numbered(1))
+    machine.requeue(.pause, of: .numbered(1))
+    machine.commandEnded(.numbered(1))
     machine.fail(TaskQueueError(.storeFailed, "x"))
-    let early = machine.takeUnobeyed()
+    let early = machine.takeFailedCommands()
     #expect(early.isEmpty)
     machine.end()
     machine.begin(.untilStopped, names: [String]())
     // Another command replaces it.
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .kept)
-    let asked = machine.takeUnobeyed()
-    #expect(asked.map(\.id) == [.numbered(1)] && asked.map(\.directive) == [.cancel])
-    machine.obeyed(.numbered(1))
+    let asked = machine.takeFailedCommands()
+    #expect(asked.map(\.id) == [.numbered(1)] && asked.map(\.command) == [.cancel])
+    machine.commandEnded(.numbered(1))
     let later = machine.request(.cancel, of: .numbered(1))
     #expect(later == .notHeld)
     #expect(machine.requests.isEmpty)
@@ -226,17 +226,17 @@ import Testing
   @Test func `between runs, a caller's command replaces one that failed`() {
     var machine = machineStoringFirstResult()
     _ = machine.settled()
-    machine.putBack(.pause, of: .numbered(1))
+    machine.requeue(.pause, of: .numbered(1))
     machine.end()
     let cancel = machine.request(.cancel, of: .numbered(1))
     let second = machine.request(.remove, of: .numbered(1))
     #expect((cancel, second) == (.insteadOf(.pause), .afterAnother))
     // The store has failed again.
-    machine.putBack(.pause, of: .numbered(1))
-    machine.obeyed(.numbered(1))
-    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .pause])
+    machine.requeue(.pause, of: .numbered(1))
+    machine.commandEnded(.numbered(1))
+    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .pause])
     let removal = machine.request(.remove, of: .numbered(1))
-    machine.obeyed(.numbered(1))
+    machine.commandEnded(.numbered(1))
     let later = machine.request(.pause, of: .numbered(1))
     #expect((removal, later) == (.insteadOf(.pause), .notHeld))
   }
@@ -244,7 +244,7 @@ import Testing
   @Test func `a command returned during an attempt is replaced by one that cuts the attempt short`()
   {
     var machine = machinePerformingOne()
-    machine.putBack(.restart(forgets: false), of: .numbered(1))
+    machine.requeue(.restart(forgets: false), of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .interrupt(worker: 0, 1))
     _ = machine.endAttempt(of: 0)
@@ -255,29 +255,29 @@ import Testing
 
   @Test func `a command returned during an attempt isn't replaced by a weaker one`() {
     var machine = machinePerformingOne()
-    machine.putBack(.cancel, of: .numbered(1))
+    machine.requeue(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused && !machine.isInterrupted(0))
-    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
+    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .cancel])
   }
 
   @Test func `a command that failed is carried out instead of the next attempt`() {
     var machine = machineStoringFirstResult()
     _ = machine.settled()
-    machine.putBack(.cancel, of: .numbered(1))
+    machine.requeue(.cancel, of: .numbered(1))
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
     #expect(machine.next().summary == "cancel 1")
-    let rest = machine.takeUnobeyed()
+    let rest = machine.takeFailedCommands()
     #expect(rest.isEmpty)
   }
 
   @Test func `a pause that failed can be withdrawn`() {
     var machine = machineStoringFirstResult()
     _ = machine.settled()
-    machine.putBack(.pause, of: .numbered(1))
+    machine.requeue(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
-    let rest = machine.takeUnobeyed()
+    let rest = machine.takeFailedCommands()
     #expect(rest.isEmpty)
     if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }
   }
@@ -287,7 +287,7 @@ import Testing
     _ = machine.request(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
     if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }
-    let directive = machine.endAttempt(of: 0)
-    #expect(directive == .release)
+    let command = machine.endAttempt(of: 0)
+    #expect(command == .release)
   }
 }

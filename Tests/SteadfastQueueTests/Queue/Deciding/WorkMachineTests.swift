@@ -166,12 +166,12 @@ import Testing
     _ = machine.finished(with: .numbered(1))
     let outbox = machine.takeOutbox()
     let taken = try #require(outbox)
-    machine.putBack(taken)
+    machine.requeue(taken)
     machine.fail(TaskQueueError(.storeFailed, "first"))
     machine.fail(TaskQueueError(.storeFailed, "second"))
     #expect(machine.next().summary == "stop")
     #expect(machine.takeOutbox() == nil)
-    #expect(machine.takeUnbegun().map(\.lease.id) == [.numbered(2)])
+    #expect(machine.drainUnstarted().map(\.lease.id) == [.numbered(2)])
     #expect(machine.failure?.message == "first")
     machine.end()
     machine.begin(.untilStopped, names: [String]())
@@ -205,7 +205,7 @@ import Testing
     _ = machine.next()
     machine.finished()
     #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 1])
-    _ = machine.takeUnbegun()
+    _ = machine.drainUnstarted()
     #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 2])
   }
 }

@@ -93,7 +93,7 @@ import Testing
       for await event in events {
         let index = tasks.firstIndex { $0.id == event.taskID }.map { "\($0)" } ?? "?"
         switch event {
-        case .cancelledAlong(_, let cause):
+        case .cancelledByDependency(_, let cause):
           reported.append("\(index) because \(cause == tasks[0].id ? "0" : "?")")
         case .abandoned, .retried, .succeeded: reported.append("\(index)")
         default: break

@@ -259,7 +259,7 @@ extension TaskEvent {
       record.id
     case .completionArrived(let id), .cancelled(let id), .paused(let id), .resumed(let id),
       .retried(let id),
-      .rescheduled(let id, _), .updated(let id), .cancelledAlong(let id, _),
+      .rescheduled(let id, _), .updated(let id), .cancelledByDependency(let id, _),
       .batchProgressed(let id, _):
       id
     case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked, .rateLimited: nil

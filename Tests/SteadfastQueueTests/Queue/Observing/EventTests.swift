@@ -26,7 +26,7 @@ extension TaskEvent {
     case .abandoned(let record, let reason, _): "abandoned \(text(record)): \(reason)"
     case .progressed(let record, let fraction): "progressed \(text(record)): \(fraction)"
     case .cancelled: "cancelled"
-    case .cancelledAlong: "cancelled along"
+    case .cancelledByDependency: "cancelled along"
     case .batchProgressed(_, let batch): "batch: \(batch)"
     case .paused: "paused"
     case .resumed: "resumed"

@@ -128,7 +128,9 @@ import Testing
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: clock.date)
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in
-      group.addTask { await queue.core.results.hear(Consequences(tasks: [task.id]), of: restart) }
+      group.addTask {
+        await queue.core.results.applyRemoteEffects(Consequences(tasks: [task.id]), of: restart)
+      }
       try await slow.waitForHeldCalls()
       #expect(try await queue.cancel(task.id))
       slow.letGo()

@@ -73,8 +73,8 @@ import Testing
   @Test func `cancelling a wait for several keys releases the keys already locked`()
     async throws
   {
-    let absence = StoreAvailability()
-    let turns = KeyedMutex(absence)
+    let availability = StoreAvailability()
+    let turns = KeyedMutex(availability)
     try await turns.begin(["b"])
     await withTaskGroup { group in
       group.addTask {
@@ -89,7 +89,7 @@ import Testing
       try? await clock.sleep(for: .seconds(1))
       // While the store answers, the calls wait.
       #expect(turns.count == 2)
-      await absence.last { await group.waitForAll() }
+      await availability.last { await group.waitForAll() }
     }
     #expect(turns.count == 1)
     turns.end(["b"])

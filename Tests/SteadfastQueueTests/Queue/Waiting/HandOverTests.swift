@@ -72,9 +72,9 @@ private final class OneThread: TaskExecutor {
     let changes = InFlightChanges(StoreAvailability())
     try await changes.beginChanges(of: [.numbered(1)])
     await changes.beginEnds(of: [.numbered(1)])
-    changes.endsAreTold(of: [.numbered(1)])
+    changes.endsAreReported(of: [.numbered(1)])
     #expect(changes.count == 1)
-    changes.changesAreTold(of: [.numbered(1)])
+    changes.changesAreReported(of: [.numbered(1)])
     #expect(changes.count == 0)
   }
 

@@ -42,11 +42,11 @@ import Testing
   }
 
   @Test func `cancelled callers stop waiting in the order of their arrival`() async throws {
-    let absence = StoreAvailability()
-    let turns = KeyedMutex(absence)
+    let availability = StoreAvailability()
+    let turns = KeyedMutex(availability)
     try await waitAtAllKeys(turns) { group in
       group.cancelAll()
-      await absence.last { try? await clock.sleep(for: .seconds(1)) }
+      await availability.last { try? await clock.sleep(for: .seconds(1)) }
     }
     #expect(log.entries == keys)
   }

@@ -48,9 +48,9 @@ extension Mutant {
     },
     Mutant("suspended tasks come last", breaks: "suspension.due") {
       $0.goesBefore = { left, right in
-        let isLeft = left.record.state == .suspended
+        let isDeferred = left.record.state == .suspended
         let isRight = right.record.state == .suspended
-        return isLeft == isRight ? left.rank < right.rank : isRight
+        return isDeferred == isRight ? left.rank < right.rank : isRight
       }
     },
     Mutant("suspended tasks have no next date", breaks: "suspension.due") {
