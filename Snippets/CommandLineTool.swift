@@ -72,7 +72,7 @@ func perform(
     let copies = command.dropFirst().map { file in
       Copy(source: file, target: file + ".copy")
     }
-    // A copy that was given up before is tried once more.
+    // A copy that was abandoned before is tried once more.
     let keys = Set(copies.compactMap(\.uniqueKey))
     try await queue.remove(
       matching: TaskFilter(states: [.abandoned], uniqueKeys: keys)
@@ -139,7 +139,7 @@ func report(_ events: TaskEvents) async {
     case .succeeded(let task, _): print("copied \(task.uniqueKey ?? "")")
     case .failed(_, let reason, let date, _):
       print("\(reason); again at \(date)")
-    case .abandoned(_, let reason, _): print("given up: \(reason)")
+    case .abandoned(_, let reason, _): print("abandoned: \(reason)")
     default: break
     }
   }

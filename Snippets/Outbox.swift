@@ -3,7 +3,7 @@
 //! Each file becomes a durable task, which is tried again until the file has arrived. Stop the
 //! program at any moment, even with SIGKILL, and start it again with the same queue file: it goes
 //! on with what is left and adds nothing twice. A file that has changed is delivered again, and a
-//! file that was given up is tried again. All regular files are delivered, hidden ones too. Links
+//! file that was abandoned is tried again. All regular files are delivered, hidden ones too. Links
 //! are not followed.
 //!
 //! ```
@@ -13,7 +13,7 @@
 //!
 //! Without arguments it copies the package's own sources into a temporary folder, with a carrier
 //! that fails a third of the time. It exits with 0 when all is delivered, with 1 if a file was
-//! given up, and with 2 if it can't do its work.
+//! abandoned, and with 2 if it can't do its work.
 
 import Dispatch
 import Foundation
@@ -317,7 +317,7 @@ extension Options {
   private func delivery(of path: String) -> Delivery? {
     let file = source.appending(path: path).path
     guard ![queueFile.path, queueFile.path + ".lock"].contains(file) else { return nil }
-    // A file that is gone by now stays on the list. It will be given up, with the reason.
+    // A file that is gone by now stays on the list. It will be abandoned, with the reason.
     let attributes = (try? FileManager.default.attributesOfItem(atPath: file)) ?? [:]
     let type = attributes[.type] as? FileAttributeType ?? .typeRegular
     guard type == .typeRegular else { return nil }
@@ -464,7 +464,7 @@ final class Monitor: Sendable {
     )
     let letters = try await queue.tasks(matching: .deadLetters, limit: .max)
     for letter in letters where !givenUpBefore.contains(letter.id) {
-      say("Given up: \(letter.lastError ?? "")\n")
+      say("Abandoned: \(letter.lastError ?? "")\n")
     }
     guard counts.left > 0 else { return counts.givenUp > 0 ? 1 : 0 }
     say("\(counts.left) files are left; go on with: \(options.command)\n")
@@ -515,7 +515,7 @@ func deliver(_ options: Options) async throws -> Int32 {
 }
 
 // snippet.enqueue
-/// Adds the new files, and those that were given up, in one durable write.
+/// Adds the new files, and those that were abandoned, in one durable write.
 func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   let others = TaskFilter(
     excludedNames: [Delivery.taskName],
@@ -527,7 +527,7 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
     )
   }
   let tasks = try await queue.enqueue(contentsOf: deliveries)
-  // What is tried once more is given up no longer.
+  // What is tried once more is no dead letter any longer.
   let new = zip(deliveries, tasks).filter(\.1.isNew)
   let keys = new.compactMap(\.0.uniqueKey)
   try await queue.remove(

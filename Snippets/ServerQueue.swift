@@ -104,7 +104,7 @@ func log(_ events: TaskEvents) async {
     case .failed(let task, let reason, let retryDate, _):
       write("\(task.name) failed: \(reason); next attempt at \(retryDate)")
     case .abandoned(let task, let reason, _):
-      write("\(task.name) was given up: \(reason)")
+      write("\(task.name) was abandoned: \(reason)")
     case .unhandled(_, let reason): write("warning: \(reason)")
     default: break
     }
@@ -174,11 +174,11 @@ let service = WebhookServer(queue: queue, gracePeriod: .seconds(20)) {
     \(statistics.counts[.abandoned] ?? 0) dead letters; \
     \(statistics.succeeded) succeeded, \
     \(statistics.failed) failed and retried, \
-    \(statistics.abandoned) given up
+    \(statistics.abandoned) abandoned
     """
   )
   for letter in try await queue.tasks(matching: .deadLetters) {
-    write("given up: \(letter.id), \(letter.lastError ?? "")")
+    write("abandoned: \(letter.id), \(letter.lastError ?? "")")
   }
 }
 // snippet.end

@@ -138,7 +138,7 @@ try await withVirtualTime { time in
   }
   // snippet.in-order
   // The edits of a document are sent one after another, and documents at
-  // the same time. If an edit is given up, later ones must not be sent.
+  // the same time. If an edit is abandoned, later ones must not be sent.
   func send(_ edit: Edit) async throws {
     let document = "document \(edit.document)"
     try await queue.enqueue(
@@ -229,7 +229,7 @@ try await withVirtualTime { time in
   await time.advance(by: .seconds(86_400))
   await queue.shutDown()
   try await running
-  print("given up: \(try await queue.count(matching: .deadLetters))")
+  print("abandoned: \(try await queue.count(matching: .deadLetters))")
 }
 
 try await withVirtualTime { time in

@@ -51,7 +51,7 @@ func log(_ events: TaskEvents) async {
     case .failed(let task, let reason, let retryDate, _):
       print("\(task.name) failed: \(reason); again at \(retryDate)")
     case .abandoned(let task, let reason, _):
-      print("\(task.name) was given up: \(reason)")
+      print("\(task.name) was abandoned: \(reason)")
     default: break
     }
   }
