@@ -186,7 +186,7 @@ public struct Retention: Sendable, Hashable {
   /// it back does not restore them.
   public var maxAge: Duration?
 
-  /// Makes a policy from a count, an age, or both; without either, ended tasks are retained forever.
+  /// Makes a policy from a count, an age, or both; with neither, ended tasks are kept forever.
   public init(maxCount: Int? = nil, maxAge: Duration? = nil) {
     self.maxCount = maxCount
     self.maxAge = maxAge

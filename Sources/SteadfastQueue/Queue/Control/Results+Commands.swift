@@ -94,8 +94,8 @@ extension Results {
   /// Carries out a command for a task, whether it is being performed, claimed ahead, or waiting in
   /// the store.
   ///
-  /// This waits until earlier commands for the task are carried out. If `isCarryingOut`, the command
-  /// was pending until now, and waits for no other command.
+  /// This waits until earlier commands for the task are carried out. If `isCarryingOut`, the
+  /// command was pending until now, and waits for no other command.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
   /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is

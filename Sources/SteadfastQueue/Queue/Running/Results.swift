@@ -148,8 +148,8 @@ extension Results {
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
-    // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()` looks
-    // up the outcome for waiting callers.
+    // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()`
+    // looks up the outcome for waiting callers.
     let isAlone = !dispatch.leasesMayHaveRunOut
     var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
