@@ -9,7 +9,7 @@ extension WorkMachine.Step {
     case .perform(let task, _, let wakesAnother):
       "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
     case .carryOut(let command, let task, let wakesAnother):
-      "\(directive) \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
+      "\(command) \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
     case .claim(let limit, let parked):
       "claim \(limit)"
         + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")
