@@ -20,110 +20,11 @@ struct FileFull: Error {
   }
 }
 
-// The limit of the file's size applies only to changes that add tasks, change a task's payload or
-// tags, or set a larger value. A change that ends a task must be written, because that frees space.
-// So must a value that a task remembers: its work is done.
 extension JSONFileCore {
-  /// Stores changes whose lines were made.
-  ///
-  /// If the lines don't fit, this compacts the file first.
-  ///
-  /// - Returns: An outcome for each change. It is empty if they depend on changes that were not
-  ///   stored when the call was made, but are stored now.
-  func store(
-    _ batch: [TaskChange],
-    _ lines: [JournalBody],
-    _ durability: Durability
-  ) async throws -> [ChangeOutcome] {
-    // Other callers may use the space that a compaction frees, and its size is only an estimate.
-    for _ in 0..<2 {
-      do {
-        return try await submit(batch, lines, durability)
-      } catch let full as FileFull {
-        guard full.isMendedByCompaction else { throw errors.full(full) }
-        guard try await compactNow() else {
-          throw errors.full(full, failedCompaction: file.withLock { $0?.failedCompaction })
-        }
-      }
-    }
-    do {
-      return try await submit(batch, lines, durability)
-    } catch let full as FileFull {
-      throw errors.full(full)
-    }
-  }
-
-  /// Returns the line of a change.
-  ///
-  /// - Throws: A ``JSONFileError`` if the line is longer than the format allows, or adds a task
-  ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
-  func line(_ change: TaskChange) throws -> JournalBody {
-    let line = try JournalBody(.change(change))
-    let limit = JournalBody.maxLength(of: change)
-    guard line.bytes.count <= limit else {
-      throw errors.taskTooLarge(line, limit: limit, "that of the format")
-    }
-    if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
-      throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
-    }
-    return line
-  }
-
-  /// Refuses an update that would make its task too large.
-  ///
-  /// A task is too large if a compaction could not write it, or if it exceeds `maxTaskSize`.
-  /// Properties that the update does not change count too.
-  func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
-    for change in staged {
-      guard case .change(.update(_, let update), let slot) = change.effect,
-        update.addsBytes
-      else { continue }
-      var record = table.entries[slot].record
-      record.apply(update)
-      _ = try line(.insert(record, onDuplicate: .keep))
-    }
-  }
-
-  /// Stages changes, and queues their lines for the I/O thread.
-  ///
-  /// - Returns: The result of ``store(_:_:_:)``.
-  /// - Throws: A ``FileFull`` if they don't fit.
-  private func submit(
-    _ batch: [TaskChange],
-    _ lines: [JournalBody],
-    _ durability: Durability
-  ) async throws -> [ChangeOutcome] {
-    try await waitForThread { continuation in
-      submit(continuation) { state in
-        let staged = state.table.stage(batch)
-        if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
-          // Nothing of such a batch is staged. Its caller resumes after the changes it depends on.
-          return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
-        }
-        let submission = Submission(
-          lines: state.table.lines(lines, of: staged),
-          caller: .changes(staged, durability, continuation)
-        )
-        if let full = state.shortage(for: submission, options.maxFileSize) {
-          submission.rollBack(&state.table)
-          throw full
-        }
-        do { try checkSizes(of: staged, in: state.table) } catch {
-          submission.rollBack(&state.table)
-          throw error
-        }
-        for (line, change) in zip(lines, staged) {
-          state.table.setByteCount(line.byteCount, of: change)
-        }
-        return .lines(submission)
-      }
-    }
-  }
-
   /// Compacts the file, or waits for the present compaction.
   ///
   /// - Returns: Whether a compaction was finished.
-  private func compactNow() async throws -> Bool {
+  func compactNow() async throws -> Bool {
     try await waitForThread { continuation in
       let thread = Result {
         try state.withLock { state throws -> (any JobThread)? in
@@ -175,7 +76,7 @@ extension JSONFileCore.State {
 
 extension TaskTable {
   /// Returns the lines of the changes that are kept, with the decisions of the staging.
-  fileprivate func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
+  func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
     return zip(lines, staged).filter { $1.isKept }.map { line, change in
@@ -206,7 +107,7 @@ extension Submission {
 
 extension TaskUpdate {
   /// Whether it changes a task's payload or tags, which may become larger.
-  fileprivate var addsBytes: Bool { payload != nil || tags != nil }
+  var addsBytes: Bool { payload != nil || tags != nil }
 }
 
 // Compaction runs on the I/O thread too, in steps. Other work is done between the steps.

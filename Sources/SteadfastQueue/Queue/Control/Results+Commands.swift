@@ -329,24 +329,6 @@ extension TaskChange {
   }
 }
 
-extension TaskCommand {
-  fileprivate func applies(to state: TaskState) -> Bool {
-    switch self {
-    case .cancel, .reschedule: !state.isFinished
-    case .pause: !state.isFinished && state != .paused
-    case .restart, .remove: true
-    case .release: state == .paused
-    }
-  }
-
-  /// Returns `true` if the command makes a task available now, and the task is already available.
-  ///
-  /// Such a task keeps its position in line.
-  func isMet(by record: TaskRecord, now: Date) -> Bool {
-    self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
-  }
-}
-
 extension TaskChange {
   fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }

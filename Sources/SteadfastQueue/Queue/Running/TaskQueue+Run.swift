@@ -120,6 +120,39 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
+  /// Pauses a name: no further attempt at its tasks starts.
+  ///
+  /// Attempts in progress continue, and so do the tasks of other names. When the call has returned,
+  /// no task of the name is claimed until ``resume(name:)``. If the calling Swift task is
+  /// cancelled, the name is paused nevertheless, but the call does not wait. A task that is already
+  /// assigned to a worker may still start. The name need not have a handler.
+  ///
+  /// The pause applies only to this queue, and is kept in memory. It ends with the process, and
+  /// other queues on the same store don't know of it. ``pause(name:durability:)`` pauses the name
+  /// for all of them.
+  ///
+  /// - Parameter name: the name under which the tasks were enqueued, for example a payload type's
+  ///   ``TaskPayload/taskName``. A former name is paused separately.
+  public func pause(name: String) async {
+    await core.gate.pause(name: name)
+  }
+
+  /// Undoes ``pause(name:)``.
+  ///
+  /// This does not end a pause in the store; ``resume(name:durability:)`` does.
+  public func resume(name: String) async {
+    core.gate.resume(name: name)
+  }
+
+  /// The names that are paused, in memory or in the store.
+  ///
+  /// The names that are paused in the store are known after the first call of the queue, such as
+  /// ``open()``. In a shared store, another queue may have changed them since this queue last read
+  /// them.
+  public nonisolated var pausedNames: Set<String> { core.handlers.pausedNames }
+}
+
+extension TaskQueue {
   /// Waits until the queue is idle.
   ///
   /// A queue is idle when no attempt is under way, the ends of the last attempts are stored, and no
