@@ -235,7 +235,7 @@ private struct Unencodable: Codable, Sendable {
       try await second.runAvailable()
       let record = try #require(try await second.core.storage.record(of: task.id))
       #expect(record.state == .parked)
-      #expect(record.lastError?.contains("not of the type Int") == true)
+      #expect(record.lastError?.contains("does not have the type Int") == true)
       #expect(record.lastError?.contains("text") == false)
       await second.shutDown()
       let third = await test.queue(store) { [test] _, context in
