@@ -317,7 +317,7 @@ extension Options {
   private func delivery(of path: String) -> Delivery? {
     let file = source.appending(path: path).path
     guard ![queueFile.path, queueFile.path + ".lock"].contains(file) else { return nil }
-    // A file that is gone by now stays on the list. It will be abandoned, with the reason.
+    // A file that was deleted since stays on the list. It will be abandoned, with the reason.
     let attributes = (try? FileManager.default.attributesOfItem(atPath: file)) ?? [:]
     let type = attributes[.type] as? FileAttributeType ?? .typeRegular
     guard type == .typeRegular else { return nil }

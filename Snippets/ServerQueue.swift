@@ -40,14 +40,14 @@ struct HTTPError: RetryAwareError, CustomStringConvertible {
 }
 // snippet.end
 
-/// Stands for a request: the first attempt is told to come back at once, order 8 is refused.
+/// Stands for a request: the first attempt gets the answer to come back at once, order 8 is refused.
 func post(_ order: Int, attempt: Int) -> (status: Int, retryAfter: String?) {
   if order == 8 { return (400, nil) }
   return attempt == 0 ? (503, "0") : (200, nil)
 }
 
 // snippet.service
-/// Takes requests and performs tasks, until the process is told to end.
+/// Takes requests and performs tasks, until the process is asked to end.
 struct WebhookServer: Sendable {
   let queue: TaskQueue
   let gracePeriod: Duration

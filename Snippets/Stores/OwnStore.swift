@@ -59,7 +59,7 @@ actor DocumentStore: Persistence {
         from: Data(contentsOf: url)
       )
     }
-    // The process that was performing these tasks is gone.
+    // The process that was performing these tasks has ended.
     for entry in read.entries.values where entry.token != nil {
       var entry = entry
       entry.token = nil
