@@ -40,7 +40,7 @@ struct HTTPError: RetryAwareError, CustomStringConvertible {
 }
 // snippet.end
 
-/// Stands for a request: the first attempt gets the answer to come back at once, order 8 is refused.
+/// Stands for a request: the first attempt is asked to come back at once, order 8 is refused.
 func post(_ order: Int, attempt: Int) -> (status: Int, retryAfter: String?) {
   if order == 8 { return (400, nil) }
   return attempt == 0 ? (503, "0") : (200, nil)
