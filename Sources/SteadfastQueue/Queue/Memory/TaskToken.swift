@@ -105,7 +105,7 @@ extension TaskQueue {
     of session: URLSession,
     named name: String
   ) async throws -> Int {
-    try await core.completeLostTransfers(named: name) {
+    try await core.opened.completeLostTransfers(named: name) {
       Set(await session.allTasks.compactMap(\.taskToken))
     }
   }
