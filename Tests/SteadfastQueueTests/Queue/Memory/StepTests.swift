@@ -124,7 +124,7 @@ private struct Unencodable: Codable, Sendable {
         try await context.completion("approval") { token in
           test.note("ask")
           if test.log.count < 5 { throw Refusal() }
-          try await context.queue.results.complete(token, with: 7)
+          _ = try await context.queue.results.complete(token, with: 7)
         }
       }
       test.note("\(value)")
