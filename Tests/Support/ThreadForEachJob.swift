@@ -20,11 +20,13 @@ public final class ThreadForEachJob: TaskExecutor {
   public func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let end = DispatchSemaphore(value: 0)
+    // The job may end its Swift task, and with it the last reference to this executor.
+    let isAwaited = isAwaited.load(ordering: .relaxed)
     Thread.detachNewThread { [self] in
       onStart()
       unsafe job.runSynchronously(on: asUnownedTaskExecutor())
       end.signal()
     }
-    if isAwaited.load(ordering: .relaxed) { end.wait() }
+    if isAwaited { end.wait() }
   }
 }
