@@ -125,7 +125,7 @@ def refuses(score, program, promise, database, *words, **options):
 def check_bad_input(score, program, folder):
     text = folder / "text"
     text.write_text("no database at all\n" * 500)
-    refuses(score, program, "a file that is no database is refused", text, "no SQLite database")
+    refuses(score, program, "a file that is no database is refused", text, "is not a SQLite database")
     refuses(score, program, "a missing folder is named", folder / "missing" / "db", "folder")
     refuses(score, program, "a folder is no database", folder, "can't be opened")
     full = folder / "full.sqlite"
