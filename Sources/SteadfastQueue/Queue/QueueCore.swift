@@ -22,11 +22,11 @@ final class QueueCore: QueuePart {
   ) {
     services = QueueServices(name, persistence, configuration, clock)
     upkeep = Upkeep(services)
-    occurrences = Occurrences(services, upkeep)
-    results = Results(services, upkeep, occurrences)
-    enqueuer = Enqueuer(services, upkeep)
-    schedules = Schedules(services, upkeep, occurrences, results)
-    gate = StartGate(services, upkeep, results)
+    enqueuer = Enqueuer(upkeep)
+    occurrences = Occurrences(upkeep)
+    results = Results(occurrences)
+    schedules = Schedules(results)
+    gate = StartGate(results)
     claimer = Claimer(gate, schedules)
   }
 
@@ -97,7 +97,7 @@ extension QueueCore {
     get async throws {
       var statistics = observers.statistics.withLock { $0.statistics }
       statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
-      statistics.storeRetries = storage.patientStore?.retryPolicy.retryCount ?? 0
+      statistics.storeRetries = storage.retryingStore?.retryPolicy.retryCount ?? 0
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))
         if count > 0 { statistics.counts[state] = count }

@@ -139,8 +139,8 @@ extension Results {
       }
       if command.isMet(by: record, now: now) { return true }
       let change = change(command, of: record)
-      let commandEnded = isCarryingOut ? command : nil
-      let result = try await store([change], for: [record], carryingOut: commandEnded)[0]
+      let pending = isCarryingOut ? command : nil
+      let result = try await store([change], for: [record], carryingOut: pending)[0]
       if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyInUse(record, by: other) }
       guard record.state == .running else { continue }

@@ -7,9 +7,9 @@ final class StartGate: QueuePart {
   let upkeep: Upkeep
   let results: Results
 
-  init(_ services: QueueServices, _ upkeep: Upkeep, _ results: Results) {
-    self.services = services
-    self.upkeep = upkeep
+  init(_ results: Results) {
+    services = results.services
+    upkeep = results.upkeep
     self.results = results
   }
 }

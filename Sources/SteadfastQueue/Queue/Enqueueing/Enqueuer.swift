@@ -6,8 +6,8 @@ final class Enqueuer: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
 
-  init(_ services: QueueServices, _ upkeep: Upkeep) {
-    self.services = services
+  init(_ upkeep: Upkeep) {
+    services = upkeep.services
     self.upkeep = upkeep
   }
 }
@@ -448,10 +448,10 @@ extension QueueCore {
     then follower: Follower,
     _ followerOptions: TaskOptions
   ) async throws -> EnqueuedBatch {
-    guard follower.storedUniqueKey == nil else {
+    if let key = follower.storedUniqueKey {
       throw TaskQueueError(
         .invalidArgument,
-        "the task that follows the batch has the unique key '\(follower.storedUniqueKey ?? "")': "
+        "the task that follows the batch has the unique key '\(key)': "
           + "if another task had the key, that task would be used, and it would not follow the "
           + "batch; remove the unique key"
       )

@@ -128,7 +128,7 @@ extension Dispatcher {
 
   /// Informs the code that waits for the store about a stop.
   func updateRetryPolicy() {
-    guard let retryPolicy = storage.patientStore?.retryPolicy else { return }
+    guard let retryPolicy = storage.retryingStore?.retryPolicy else { return }
     retryPolicy.note {
       machine.withLock {
         StoreRetryPolicy.Stop(
@@ -142,8 +142,9 @@ extension Dispatcher {
 
   var isEnding: Bool { machine.withLock { $0.isStopping } }
 
-  func cutShort() {
-    machine.withLock { $0.cutShort() }
+  /// Applies an event that cuts attempts short, and interrupts them.
+  func cutShort(by event: (inout WorkMachine) -> Void = { $0.cutShort() }) {
+    machine.withLock { event(&$0) }
     notifyOfStop()
     for interrupt in signals.interrupts { interrupt.signal() }
   }

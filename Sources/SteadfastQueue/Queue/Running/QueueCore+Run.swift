@@ -5,9 +5,9 @@ import SystemFoundation
 /// Runs.
 extension QueueCore {
   /// Performs the tasks that are available now.
-  func runPass() async throws -> Int {
+  func runPass(within budget: RunBudget? = nil) async throws -> Int {
     let cutoff = dispatch.machine.withLock { $0.nextCutoff(now: now) }
-    return try await run(.pass(cutoff: cutoff))
+    return try await run(.pass(cutoff: cutoff), within: budget)
   }
 
   /// Performs tasks as the mode says, and returns the number of attempts.
@@ -133,7 +133,7 @@ extension QueueCore {
   }
 
   private func work(_ mode: WorkMachine.Mode) async {
-    let retryPolicy = storage.patientStore?.retryPolicy
+    let retryPolicy = storage.retryingStore?.retryPolicy
     retryPolicy?.beginRun()
     await withTaskCancellationHandler {
       guard let sharing = store.sharing else { return await workAndServe(mode) }
@@ -271,11 +271,7 @@ extension QueueCore {
     else {
       return 0
     }
-    let cutoff = dispatch.machine.withLock { $0.nextCutoff(now: now) }
-    return try await run(
-      .pass(cutoff: cutoff),
-      within: RunBudget(deadline: deadline, times: times)
-    )
+    return try await runPass(within: RunBudget(deadline: deadline, times: times))
   }
 
   /// Opens the store, and reads how long attempts took; returns `nil` if the time is up first.
@@ -296,9 +292,7 @@ extension QueueCore {
     // Cancellation means that the run has ended first.
     try? await time.wait(for: max(left, .nanoseconds(1)))
     guard !Task.isCancelled else { return }
-    dispatch.machine.withLock { $0.endPass() }
-    dispatch.notifyOfStop()
-    for interrupt in dispatch.signals.interrupts { interrupt.signal() }
+    dispatch.cutShort { $0.endPass() }
   }
 
   /// Stores how long attempts took in a run with a budget.

@@ -9,7 +9,7 @@ final class QueueStore: Sendable {
   /// The queue's part of the store, if the queue belongs to a group.
   let group: GroupStore?
   /// The layer that retries calls; `nil` if the store's errors are never transient.
-  let patientStore: RetryingStore?
+  let retryingStore: RetryingStore?
   /// The error if the queue's name, its configuration or the store's sharing is invalid.
   private let validity: Result<Void, TaskQueueError>
 
@@ -28,9 +28,9 @@ final class QueueStore: Sendable {
       try persistence.sharing?.validate()
     }
     group = persistence as? GroupStore
-    patientStore =
+    retryingStore =
       persistence.mayFailTransiently ? RetryingStore(persistence, retryPolicy()) : nil
-    front = patientStore ?? persistence
+    front = retryingStore ?? persistence
   }
 
   /// Throws if an invalid argument prevents the queue from opening its store.
@@ -60,7 +60,7 @@ extension QueueStore {
     _ changes: [TaskChange],
     _ durability: Durability
   ) async throws -> [ChangeOutcome] {
-    let store = patientStore?.base ?? front
+    let store = retryingStore?.base ?? front
     return try UnusableAnswer.check(
       try await store.apply(changes, durability: durability),
       to: changes.count
@@ -79,7 +79,7 @@ extension QueueStore {
     do {
       return try await persist(changes, durability)
     } catch {
-      guard error.isTransientFailure, Task.isCancelled, let store = patientStore else {
+      guard error.isTransientFailure, Task.isCancelled, let store = retryingStore else {
         throw error
       }
       let sending = Task(executorPreference: RealWork.taskExecutor) {
@@ -94,10 +94,10 @@ extension QueueStore {
   func send(
     _ changes: [TaskChange]
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    guard let patientStore = patientStore else {
+    guard let retryingStore else {
       return (try await persist(changes), false)
     }
-    let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
+    let (outcomes, wasResent) = try await retryingStore.send(changes, .durable)
     return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
   }
 
@@ -105,7 +105,7 @@ extension QueueStore {
   ///
   /// - Throws: The error, if it is not transient, or there is no time to wait.
   func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
-    guard let retryPolicy = patientStore?.retryPolicy,
+    guard let retryPolicy = retryingStore?.retryPolicy,
       await retryPolicy.waits(after: error, retries: retries, .other)
     else { throw error }
     retries += 1
@@ -114,7 +114,7 @@ extension QueueStore {
   /// Performs the body, and marks its calls of the store as optional: the queue can do without
   /// them.
   func bestEffort<Result>(_ body: () async throws -> Result) async rethrows -> Result {
-    guard patientStore != nil else { return try await body() }
+    guard retryingStore != nil else { return try await body() }
     return try await StoreRetryPolicy.$isBestEffort.withValue(true) { try await body() }
   }
 }
@@ -166,7 +166,7 @@ extension QueueStore {
     _ next: ([UInt8]?) throws -> [UInt8]?
   ) async throws {
     var retries = 0
-    for _ in 0..<QueueStore.maxConflictRetries {
+    for _ in 0..<Self.maxConflictRetries {
       let old = try await front.value(named: name)
       let new = try next(old)
       do {

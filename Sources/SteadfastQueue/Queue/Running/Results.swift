@@ -7,9 +7,9 @@ final class Results: QueuePart {
   let upkeep: Upkeep
   let occurrences: Occurrences
 
-  init(_ services: QueueServices, _ upkeep: Upkeep, _ occurrences: Occurrences) {
-    self.services = services
-    self.upkeep = upkeep
+  init(_ occurrences: Occurrences) {
+    services = occurrences.services
+    upkeep = occurrences.upkeep
     self.occurrences = occurrences
   }
 }
@@ -51,7 +51,7 @@ extension Results {
     while let settlements = dispatch.machine.withLock({ $0.takeOutbox() }) {
       let isDeferred = await apply(settlements, isLast: isLast)
       let (wakesWorkers, requests) = dispatch.machine.withLock { $0.settled() }
-      if storage.patientStore != nil { dispatch.signals.settlement.resumeAll(with: .success(())) }
+      if storage.retryingStore != nil { dispatch.signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { dispatch.signals.workers.signalAll() }
       await carryOut(requests, isLast: isLast)
       if isDeferred { return dispatch.signals.finisher.signal() }
@@ -62,7 +62,7 @@ extension Results {
   /// remaining requests.
   func flushDeferred() async {
     await settleAll(isLast: true)
-    guard storage.patientStore != nil else { return }
+    guard storage.retryingStore != nil else { return }
     // The finisher may be waiting for the store. It is cancelled after this.
     func isCarryingOut() -> Bool {
       !Task.isCancelled

@@ -21,7 +21,7 @@ extension Upkeep {
   /// once for each name.
   ///
   /// - Throws: Any error of the store.
-  func tellUnhandled() async throws {
+  private func tellUnhandled() async throws {
     guard observers.events.isObserved || givesNotices else { return }
     try await reportUnknownConditions()
     guard handlers.room.others == 0 else { return }

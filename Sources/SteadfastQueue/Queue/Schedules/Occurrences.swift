@@ -6,8 +6,8 @@ final class Occurrences: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
 
-  init(_ services: QueueServices, _ upkeep: Upkeep) {
-    self.services = services
+  init(_ upkeep: Upkeep) {
+    services = upkeep.services
     self.upkeep = upkeep
   }
 
@@ -372,7 +372,7 @@ extension Occurrences {
     guard let latest = ends.map(\.latest).max() else { return try await storage.send(batch) }
     let ends = ends.map { $0.replacing(latest: latest) }
     // A batch that is sent again after a transient error must not depend on other schedules.
-    if batch.count > 1, storage.patientStore == nil,
+    if batch.count > 1, storage.retryingStore == nil,
       let answer = try await sendTogether(batch, ends)
     {
       return answer

@@ -8,15 +8,10 @@ final class Schedules: QueuePart {
   let occurrences: Occurrences
   let results: Results
 
-  init(
-    _ services: QueueServices,
-    _ upkeep: Upkeep,
-    _ occurrences: Occurrences,
-    _ results: Results
-  ) {
-    self.services = services
-    self.upkeep = upkeep
-    self.occurrences = occurrences
+  init(_ results: Results) {
+    services = results.services
+    upkeep = results.upkeep
+    occurrences = results.occurrences
     self.results = results
   }
 }
@@ -35,11 +30,7 @@ extension Schedules {
     try Self.check(schedule: name)
     try missed.check()
     try TaskQueueError.check(delay: spread, "spread")
-    let task = try TaskTemplate(
-      Payload.taskName,
-      StoredPayload(payload),
-      recurringOptions(of: payload, options)
-    )
+    let task = try template(TaskDraft(payload, nil, options), calledWith: options)
     let definition = StoredSchedule.Definition(
       rule,
       missed,
@@ -105,7 +96,7 @@ extension Schedules {
   ///
   /// The body is also called again after a transient error of the store. Each call reads the
   /// schedule again.
-  func repeating(
+  private func repeating(
     _ name: String,
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {
@@ -155,7 +146,7 @@ extension Schedules {
     try await restoreSchedules()
   }
 
-  func storedSchedules() async throws -> [(
+  private func storedSchedules() async throws -> [(
     schedule: StoredSchedule, bytes: [UInt8]
   )] {
     guard let root = try await store.value(named: ScheduleIndex.rootName) else { return [] }
@@ -173,7 +164,7 @@ extension Schedules {
 
 /// Maintains the index of the schedules in a store, and determines their spread.
 extension Schedules {
-  func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
+  private func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
     let root = try await store.value(named: ScheduleIndex.rootName)
     let parts = try root.map { try ScheduleIndex.parts(of: $0) } ?? []
     let name = ScheduleIndex.name(ofPart: key.part)
@@ -195,7 +186,7 @@ extension Schedules {
     return changes
   }
 
-  func indexChanges(removing key: ScheduleKey) async throws -> [TaskChange] {
+  private func indexChanges(removing key: ScheduleKey) async throws -> [TaskChange] {
     let name = ScheduleIndex.name(ofPart: key.part)
     let part = try await store.value(named: name)
     let keys = try ScheduleIndex.keys(of: part, key.part)
@@ -208,7 +199,7 @@ extension Schedules {
   /// Returns how many seconds after its date an occurrence of a schedule starts.
   ///
   /// The number depends on the schedule's name and on the installation, which is the store.
-  func delay(of name: String, within spread: Duration) async throws -> Int {
+  private func delay(of name: String, within spread: Duration) async throws -> Int {
     let seconds = UInt64(spread.components.seconds)
     guard seconds > 0 else { return 0 }
     let installation = try await installation()
@@ -234,7 +225,7 @@ extension Schedules {
   /// Stores a schedule, unless it is already stored.
   ///
   /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
-  func put(
+  private func put(
     _ name: String,
     _ definition: StoredSchedule.Definition,
     _ rule: ScheduleRule,
@@ -333,7 +324,7 @@ extension Schedules {
   /// was ahead.
   ///
   /// - Returns: `true` if it is done; `false` if another process has changed the schedule.
-  func restore(
+  private func restore(
     _ schedule: StoredSchedule,
     _ old: [UInt8],
     _ key: ScheduleKey,
@@ -377,7 +368,7 @@ extension Schedules {
   }
 
   /// Returns the current occurrence, if it has not started.
-  func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
+  private func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
     guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
       return []
     }
@@ -385,7 +376,7 @@ extension Schedules {
   }
 
   /// Returns the occurrences of an unreadable schedule that have not started.
-  func waitingOccurrences(of key: ScheduleKey) async throws -> [TaskRecord] {
+  private func waitingOccurrences(of key: ScheduleKey) async throws -> [TaskRecord] {
     var found: [TaskRecord] = []
     try await forEachPage(of: .unfinished, after: nil) { page in
       found += page.filter {
@@ -409,7 +400,7 @@ extension Schedules {
     return !answer.outcomes.prefix(records.count).contains(.stale)
   }
 
-  func store(
+  private func store(
     _ changes: [TaskChange],
     cancelling records: [TaskRecord]
   ) async throws -> Bool {
@@ -437,21 +428,21 @@ extension TaskRecord {
 
 /// Checks the arguments for a schedule.
 extension Schedules {
-  /// Returns the options of a schedule's tasks, filled in from the payload and the queue.
-  func recurringOptions<Payload: TaskPayload>(
-    of payload: Payload,
-    _ options: TaskOptions
-  ) throws(TaskQueueError) -> TaskOptions {
+  /// Makes the template of a schedule's tasks, with the queue's defaults for what is not set.
+  ///
+  /// - Throws: An error that names an option that makes no sense. Dates and unique keys are refused
+  ///   in the call alone: a payload and the queue may set them for other tasks.
+  private func template(
+    _ draft: TaskDraft,
+    calledWith options: TaskOptions
+  ) throws -> TaskTemplate {
     try options.checkForSchedule()
-    var chosen = options
-    chosen.fill(from: payload.options)
-    chosen.fill(from: configuration.taskDefaults)
-    let recurring = chosen.recurring
+    let recurring = draft.filled(from: configuration.taskDefaults).options.recurring
     try recurring.check(path: "")
-    return recurring
+    return try TaskTemplate(draft.name, draft.payload, recurring)
   }
 
-  static func check(schedule name: String) throws(TaskQueueError) {
+  private static func check(schedule name: String) throws(TaskQueueError) {
     guard name.isEmpty || name.utf8.count > 255 || name.utf8.contains(where: { $0 < 0x20 }) else {
       return
     }
@@ -466,7 +457,7 @@ extension Schedules {
   ///
   /// A step adds the ID of an occurrence, a count of missed dates, or the reason why the schedule
   /// is parked, and a seal adds its own bytes.
-  static func check(_ schedule: StoredSchedule) throws {
+  private static func check(_ schedule: StoredSchedule) throws {
     let count = try schedule.bytes.count
     guard count > 64_500 else { return }
     throw TaskQueueError(
@@ -476,7 +467,7 @@ extension Schedules {
     )
   }
 
-  static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
+  private static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
     TaskQueueError(
       .nameTaken,
       "the store can't distinguish the schedule '\(name)' from the schedule '\(other)', because "

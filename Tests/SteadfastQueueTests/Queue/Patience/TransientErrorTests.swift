@@ -121,15 +121,15 @@ import Testing
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal
-    #expect(TaskQueue(persistence: InMemoryStore()).core.storage.patientStore == nil)
-    #expect(TaskQueue(persistence: file).core.storage.patientStore == nil)
+    #expect(TaskQueue(persistence: InMemoryStore()).core.storage.retryingStore == nil)
+    #expect(TaskQueue(persistence: file).core.storage.retryingStore == nil)
     #expect(
-      TaskQueue(persistence: file.sealingPayloads(with: seal)).core.storage.patientStore == nil
+      TaskQueue(persistence: file.sealingPayloads(with: seal)).core.storage.retryingStore == nil
     )
     let faulty = FaultInjectingStore().sealingPayloads(with: seal)
-    #expect(TaskQueue(persistence: faulty).core.storage.patientStore != nil)
+    #expect(TaskQueue(persistence: faulty).core.storage.retryingStore != nil)
     #expect(
-      TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).core.storage.patientStore
+      TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).core.storage.retryingStore
         == nil
     )
   }
