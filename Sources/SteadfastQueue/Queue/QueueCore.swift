@@ -1,5 +1,4 @@
 import Synchronization
-import SystemFoundation
 
 /// The implementation of a queue: its parts, and its runs.
 ///

@@ -1,5 +1,4 @@
 import SteadfastRetry
-import Synchronization
 import SystemFoundation
 
 /// The services that all parts of a queue use.

@@ -1,5 +1,4 @@
 import SteadfastQueue
-import Synchronization
 
 /// Runs one virtual time step by step until its body has ended.
 struct VirtualTimeDriver {

@@ -1,5 +1,4 @@
 import Synchronization
-import SystemFoundation
 
 /// Decides about tasks that were under way when their process ended, and may have caused that.
 ///

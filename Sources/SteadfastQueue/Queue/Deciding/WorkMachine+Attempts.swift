@@ -1,5 +1,3 @@
-import SystemFoundation
-
 /// A number that identifies one attempt of a queue in this process.
 typealias AttemptNumber = UInt64
 

@@ -1,4 +1,3 @@
-import Synchronization
 import SystemFoundation
 
 /// Makes new tasks, and stores them.

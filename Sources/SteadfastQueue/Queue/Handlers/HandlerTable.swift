@@ -1,5 +1,4 @@
 import Synchronization
-import SystemFoundation
 
 /// The handlers of a queue, by the names of the tasks that they perform.
 final class HandlerTable: Sendable {

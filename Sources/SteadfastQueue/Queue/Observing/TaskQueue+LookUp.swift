@@ -1,4 +1,3 @@
-import Synchronization
 public import SystemFoundation
 
 extension TaskQueue {

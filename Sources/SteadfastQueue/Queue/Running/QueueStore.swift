@@ -1,6 +1,4 @@
 import SteadfastRetry
-import Synchronization
-import SystemFoundation
 
 /// The store of a queue, and the layers that the queue may have put in front of it.
 final class QueueStore: Sendable {

@@ -1,5 +1,4 @@
 import Synchronization
-import SystemFoundation
 
 /// Maintains a queue beside its attempts: conditions, retention, and reports of tasks that nothing
 /// performs.

@@ -1,4 +1,3 @@
-import Synchronization
 import SystemFoundation
 
 /// Advances schedules when their occurrences start and end.
