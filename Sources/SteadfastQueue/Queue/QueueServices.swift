@@ -52,6 +52,9 @@ final class QueueServices: Sendable {
 }
 
 /// A part of a queue, with one job.
+///
+/// A part that works on each task keeps the services that it uses: reached through `services`, each
+/// costs a reference count, which made an attempt in memory 10 % slower.
 protocol QueuePart: Sendable {
   var services: QueueServices { get }
 }
