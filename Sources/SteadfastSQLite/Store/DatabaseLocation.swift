@@ -238,8 +238,26 @@ final class StoreFile: Sendable {
     var path = ""
     var file: FileIdentity?
     /// The write-ahead log and its index, which SQLite opened beside the file.
-    var others: [FileIdentity?] = []
+    var others: [NamedFile] = []
     var lock: FileLock?
+  }
+
+  /// A path, and the file to which it led.
+  private struct NamedFile {
+    let path: String
+    let file: FileIdentity?
+
+    init(_ path: String) throws(SystemCallError) {
+      self.path = path
+      file = try FileIdentity.following(path)
+    }
+
+    /// Checks that the path still leads to the file.
+    ///
+    /// - Throws: A ``SQLiteError`` if not.
+    func check(_ place: DatabaseLocation) throws {
+      guard try FileIdentity.following(path) == file else { throw place.displaced }
+    }
   }
 
   private let state = Mutex(State())
@@ -251,25 +269,19 @@ final class StoreFile: Sendable {
     let path = database.path
     let file = try FileIdentity.following(path)
     guard file != nil, !database.hasMoved else { throw place.displaced }
-    let others = try Self.others(beside: path)
+    let others = try ["-wal", "-shm"].map { try NamedFile(path + $0) }
     state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
-  }
-
-  /// Returns the log and its index beside a file.
-  ///
-  /// If another program deletes or replaces them, SQLite does not notice, and loses later changes.
-  private static func others(beside path: String) throws -> [FileIdentity?] {
-    try ["-wal", "-shm"].map { try FileIdentity.following(path + $0) }
   }
 
   /// Checks that the open files of a connection still have their names.
   ///
+  /// If another program deletes or replaces the log or its index, SQLite does not notice, and loses
+  /// later changes.
+  ///
   /// - Throws: A ``SQLiteError`` if not.
   func check(_ database: Connection, _ place: DatabaseLocation) throws {
-    let (path, others) = state.withLock { ($0.path, $0.others) }
-    guard !database.hasMoved, try Self.others(beside: path) == others else {
-      throw place.displaced
-    }
+    guard !database.hasMoved else { throw place.displaced }
+    for other in state.withLock({ $0.others }) { try other.check(place) }
   }
 
   /// Opens the file for a reader thread.
@@ -278,7 +290,7 @@ final class StoreFile: Sendable {
   func openedForReading(_ place: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
     // If the log was deleted, a new connection would create another one.
-    guard try Self.others(beside: path) == others else { throw place.displaced }
+    for other in others { try other.check(place) }
     let database = Result { () throws(SQLiteFailure) in
       try Connection(path, .reading, prefix: place.prefix)
     }
