@@ -81,7 +81,7 @@ private func checkInParts(_ file: [UInt8], of size: Int) {
 /// Writes the tasks as a compaction does, and reads them back.
 private func checkAgain(_ contents: JournalContents) {
   do {
-    let tasks = try contents.table.everything()
+    let tasks = try contents.table.contentLines()
     var file: [UInt8] = []
     let header = JournalEntry.header(version: 1, generation: contents.generation)
     let bodies = [try JournalBody(header)] + tasks.map { JournalBody(Array($0.utf8)[...]) }
@@ -95,7 +95,7 @@ private func checkAgain(_ contents: JournalContents) {
       )
     }
     let found = try JournalReader.read(file).table
-    let isSame = try found.everything() == tasks
+    let isSame = try found.contentLines() == tasks
     precondition(isSame || found.hasExtremes, "tasks have changed")
   } catch {
     precondition(contents.table.hasExtremes, "\(error)")

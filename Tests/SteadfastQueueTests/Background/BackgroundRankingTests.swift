@@ -69,7 +69,7 @@ import Testing
     #expect(ranking.scores[0] == ranking.scores[1])
   }
 
-  @Test func `the score of a task that never ran rises from pass to pass`() {
+  @Test func `the score of a task that never ran rises with each pass`() {
     let fresh = BackgroundRanking(
       [candidate(.veryHigh, 60), candidate(.veryLow, nil, since: 60)],
       now: now
@@ -87,7 +87,7 @@ import Testing
     #expect(ranking.order == [0, 1] && ranking.scores == [0.6, 0.6])
   }
 
-  @Test func `if no time has passed since the last runs, the priority decides`() {
+  @Test func `if all tasks have just run, the priorities decide the order`() {
     let ranking = BackgroundRanking(
       [candidate(.low, 0), candidate(.high, 0), candidate(.high, 0)],
       now: now
@@ -104,7 +104,7 @@ import Testing
 @Suite struct BackgroundHistoryTests {
   private let date = Date(timeIntervalSince1970: 1_700_000_000)
 
-  @Test func `a history that is written and read again is equal`() throws {
+  @Test func `a history is the same after it was written and read`() throws {
     var history = BackgroundHistory()
     history.begin(["a"], of: ["a", "\"é\"/"], at: date, isPass: true)
     history.end("a", after: .milliseconds(1_500), averaging: 3)
@@ -124,7 +124,7 @@ import Testing
     #expect(history.averageDuration(of: "a") ?? .zero == .zero)
   }
 
-  @Test func `if the history is too large, it drops unregistered tasks, the oldest first`()
+  @Test func `a history that is too large drops unregistered tasks, starting with the oldest`()
     throws
   {
     var history = BackgroundHistory()

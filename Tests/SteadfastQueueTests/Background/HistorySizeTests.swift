@@ -6,7 +6,9 @@ import Testing
 @Suite struct HistorySizeTests {
   private let limit = TaskQueueError.maxValueSize
 
-  @Test func `if not all durations fit, the latest of each task stay`() throws {
+  @Test func `if not all durations fit, the history keeps the latest durations of each task`()
+    throws
+  {
     let names = Set((0..<50).map { "task \($0)" })
     var history = BackgroundHistory()
     for run in 1...100 {
@@ -34,7 +36,7 @@ import Testing
     #expect(try history.bytes(keeping: ["a"], limit: bytes.count - 1).count < bytes.count)
   }
 
-  @Test func `if not all names fit, the tasks that ran last stay`() throws {
+  @Test func `if not all names fit, the history keeps the tasks that ran last`() throws {
     let names = (0..<300).map { "\($0) " + String(repeating: "n", count: 500) }
     var history = BackgroundHistory()
     for (index, name) in names.enumerated() {

@@ -22,7 +22,9 @@ import Testing
   }
 
   @Test(arguments: dates)
-  func `the next date is later, also once both dates are stored`(date: Date) {
+  func `the next storable date is later than the date, also once both dates are stored`(
+    date: Date
+  ) {
     #expect(date.nextStorable > date)
     #expect(date.nextStorable.storable > date.storable)
     #expect(

@@ -23,7 +23,7 @@ import Testing
   @Test(arguments: [
     (0.0, 3600.0), (3600, 120), (86_400, 120), (1000, 2600), (-1000, 4600),
   ])
-  func `a sleep until a date notices within a minute that the clock was set`(
+  func `a sleep until a date reacts within a minute to a clock that was set`(
     step: Double,
     seconds: Double
   ) async throws {
@@ -31,13 +31,14 @@ import Testing
   }
 
   @Test(arguments: [0.0, -1, -1e9])
-  func `sleeping until a date that has come returns at once`(seconds: Double) async throws {
+  func `sleeping until a date in the past returns at once`(seconds: Double) async throws {
     let clock = VirtualClock()
     try await clock.sleep(untilDate: clock.date + seconds)
     #expect(clock.now == VirtualClock.Instant(offset: .zero))
   }
 
-  @Test func `cancellation ends a sleep, and a cancelled task does not start one`() async throws {
+  @Test func `cancellation ends a sleep, and a cancelled task doesn't start to sleep`() async throws
+  {
     let clock = VirtualClock()
     try await withThrowingTaskGroup { group in
       group.addTask { try await clock.sleep(untilDate: clock.date + 60) }

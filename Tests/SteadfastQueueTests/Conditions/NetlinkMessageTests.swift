@@ -15,10 +15,10 @@ import Testing
   )
   private static let routes = [route.message(), RouteForm(interface: 2).message()]
 
-  private func bytes(_ messages: [NetlinkMessage]) -> [UInt8] { messages.flatMap(\.bytes) }
+  private func joinedBytes(of messages: [NetlinkMessage]) -> [UInt8] { messages.flatMap(\.bytes) }
 
   @Test func `a datagram may contain several messages`() {
-    #expect(NetlinkMessage.all(in: bytes(Self.interfaces)) == Self.interfaces)
+    #expect(NetlinkMessage.all(in: joinedBytes(of: Self.interfaces)) == Self.interfaces)
     #expect(NetlinkMessage.all(in: []) == [])
   }
 
@@ -35,7 +35,7 @@ import Testing
   }
 
   @Test func `a datagram that is cut within a message is rejected`() {
-    let whole = bytes(Self.interfaces)
+    let whole = joinedBytes(of: Self.interfaces)
     var ends: Set<Int> = [0]
     for message in Self.interfaces { ends.insert((ends.max() ?? 0) + message.bytes.count) }
     for length in 0...whole.count {
@@ -46,7 +46,7 @@ import Testing
 
   @Test(arguments: [0, 15, 0xFFFF_FFFF] as [UInt32])
   func `a message with an impossible length is rejected`(length: UInt32) {
-    let rest = bytes(Self.interfaces).dropFirst(4)
+    let rest = joinedBytes(of: Self.interfaces).dropFirst(4)
     #expect(NetlinkMessage.all(in: length.bytes + rest) == nil)
   }
 
@@ -78,7 +78,9 @@ import Testing
     let seed = Soak.seed ?? 1
     for run in 0..<UInt64(Soak.runs(short: 3_000)) {
       var generator = SplitMix64(seed: seed &+ run)
-      var datagram = bytes([Self.interfaces, Self.routes].randomElement(using: &generator) ?? [])
+      var datagram = joinedBytes(
+        of: [Self.interfaces, Self.routes].randomElement(using: &generator) ?? []
+      )
       if run % 5 == 0 {
         datagram = (0..<80).map { _ in UInt8.random(in: 0...255, using: &generator) }
       }
@@ -88,11 +90,11 @@ import Testing
         datagram[index] = [0, 1, 4, 255, byte].randomElement(using: &generator) ?? byte
       }
       datagram = Array(datagram.prefix(Int.random(in: 0...datagram.count, using: &generator)))
-      read(datagram)
+      readInEveryWay(datagram)
     }
   }
 
-  private func read(_ datagram: [UInt8]) {
+  private func readInEveryWay(_ datagram: [UInt8]) {
     var watch = RouteWatch()
     _ = watch.take(RouteReading.Answer(holds: true, isSure: true))
     watch.take(.datagram(datagram))

@@ -14,8 +14,8 @@ struct NetworkChangeTests {
   private let ipv4Routes: UInt32 = 0x40
 
   /// Adds a cable, with both ends up, and a default route over it, and waits until it is in use.
-  private func connect(
-    _ namespace: NetworkNamespace,
+  private func connectCable(
+    in namespace: NetworkNamespace,
     family: UInt8 = InternetFamily.ipv4
   ) async throws -> RouteForm {
     let values = try await namespace.perform { RouteMonitor.values() }
@@ -34,7 +34,7 @@ struct NetworkChangeTests {
   }
 
   /// The first value of a new stream.
-  private func first(_ namespace: NetworkNamespace) async throws -> Bool? {
+  private func firstValue(in namespace: NetworkNamespace) async throws -> Bool? {
     let values = try await namespace.perform { RouteMonitor.values() }
     return await values.first { _ in true }
   }
@@ -42,7 +42,7 @@ struct NetworkChangeTests {
   @Test(arguments: [InternetFamily.ipv4, InternetFamily.ipv6])
   func `the monitor reports each added or removed default route`(family: UInt8) async throws {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace, family: family)
+      let route = try await connectCable(in: namespace, family: family)
       let values = try await namespace.perform { RouteMonitor.values() }
       var iterator = values.makeAsyncIterator()
       #expect(await iterator.next() == true)
@@ -59,7 +59,7 @@ struct NetworkChangeTests {
     async throws
   {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       let values = try await namespace.perform { RouteMonitor.values() }
       var iterator = values.makeAsyncIterator()
       #expect(await iterator.next() == true)
@@ -85,7 +85,7 @@ struct NetworkChangeTests {
     async throws
   {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       let values = try await namespace.perform { RouteMonitor.values() }
       var iterator = values.makeAsyncIterator()
       #expect(await iterator.next() == true)
@@ -113,14 +113,14 @@ struct NetworkChangeTests {
 
   @Test func `a default route may have several hops`() async throws {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       try await namespace.perform { try TestInterfaces.remove(route) }
-      #expect(try await first(namespace) == false)
+      #expect(try await firstValue(in: namespace) == false)
       try await namespace.perform {
         let hops = try TestInterfaces.names.map { (try TestInterfaces.index($0), UInt8(0)) }
         try TestInterfaces.add(RouteForm(hops: hops))
       }
-      #expect(try await first(namespace) == true)
+      #expect(try await firstValue(in: namespace) == true)
     }
   }
 
@@ -130,12 +130,12 @@ struct NetworkChangeTests {
     async throws
   {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace, family: family)
+      let route = try await connectCable(in: namespace, family: family)
       try await namespace.perform {
         try TestInterfaces.remove(route)
         try TestInterfaces.add(RouteForm(family: family, type: type))
       }
-      #expect(try await first(namespace) == false)
+      #expect(try await firstValue(in: namespace) == false)
     }
   }
 
@@ -143,7 +143,7 @@ struct NetworkChangeTests {
     async throws
   {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       try await namespace.perform {
         try TestInterfaces.set("lo", isUp: true)
         try TestInterfaces.remove(route)
@@ -151,13 +151,13 @@ struct NetworkChangeTests {
         try TestInterfaces.add(RouteForm(prefixLength: 8, interface: route.interface))
         try TestInterfaces.add(RouteForm(interface: TestInterfaces.index("lo")))
       }
-      #expect(try await first(namespace) == false)
+      #expect(try await firstValue(in: namespace) == false)
     }
   }
 
   @Test func `a report that is longer than the buffer is lost`() async throws {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       let received = try await namespace.perform {
         let socket = try NetlinkSocket.open(ipv4Routes)
         try TestInterfaces.remove(route)
@@ -169,7 +169,7 @@ struct NetworkChangeTests {
 
   @Test func `a socket whose buffer overflows reports the loss and continues`() async throws {
     try await NetworkNamespace.with { namespace in
-      let route = try await connect(namespace)
+      let route = try await connectCable(in: namespace)
       let received = try await namespace.perform {
         let socket = try NetlinkSocket.open(ipv4Routes)
         var length: Int32 = 2_048

@@ -7,7 +7,7 @@ import Testing
 
 /// Monitoring the machine's network, and the end of a monitor.
 @Suite(.timeLimit(.minutes(5))) struct NetworkMonitorTests {
-  @Test func `each stream reports at once whether there is a network`() async {
+  @Test func `each new stream immediately reports whether there is a network`() async {
     let monitor = NetworkMonitor()
     for _ in 1...3 {
       var values = monitor.values().makeAsyncIterator()

@@ -7,14 +7,14 @@ import Testing
   private typealias Answer = RouteReading.Answer
 
   /// Applies the datagrams, and returns the last step.
-  private func step(_ datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
+  private func lastStep(applying datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
     var reading = RouteReading()
     var step = reading.begin()
     for datagram in datagrams { step = reading.take(datagram.flatMap(\.bytes)) }
     return step
   }
 
-  private func request(_ step: RouteReading.Step) throws -> NetlinkMessage {
+  private func request(sentBy step: RouteReading.Step) throws -> NetlinkMessage {
     guard case .send(let bytes) = step else {
       Issue.record("\(step)")
       throw CancellationError()
@@ -24,8 +24,9 @@ import Testing
 
   @Test func `a reading requests the interfaces, then the routes of each family`() throws {
     let requests = try [
-      request(step([])), request(step([[.done(sequence: 1)]])),
-      request(step([[.done(sequence: 1)], [.done(sequence: 2)]])),
+      request(sentBy: lastStep(applying: [])),
+      request(sentBy: lastStep(applying: [[.done(sequence: 1)]])),
+      request(sentBy: lastStep(applying: [[.done(sequence: 1)], [.done(sequence: 2)]])),
     ]
     #expect(requests.map(\.type) == [18, 26, 26])
     #expect(requests.map(\.sequence) == [1, 2, 3])
@@ -37,11 +38,11 @@ import Testing
   @Test func `a reading ends at the first route that leads outside`() {
     let interfaces = [NetlinkMessage.interface(1, 0x49), .interface(2, 0x41), .done(sequence: 1)]
     let other = RouteForm(prefixLength: 8, interface: 2).message()
-    #expect(step([interfaces, [other]]) == .receive)
+    #expect(lastStep(applying: [interfaces, [other]]) == .receive)
     let found = RouteReading.Step.end(Answer(holds: true, isSure: true))
-    #expect(step([interfaces, [other, RouteForm(interface: 2).message()]]) == found)
+    #expect(lastStep(applying: [interfaces, [other, RouteForm(interface: 2).message()]]) == found)
     let ipv6 = RouteForm(family: InternetFamily.ipv6, interface: 2).message(sequence: 3)
-    #expect(step([interfaces, [.done(sequence: 2)], [ipv6]]) == found)
+    #expect(lastStep(applying: [interfaces, [.done(sequence: 2)], [ipv6]]) == found)
   }
 
   @Test func `a list may span several datagrams`() {
@@ -50,7 +51,7 @@ import Testing
       [.interface(1, 0x49)], [.interface(2, 0)], [.interface(3, 0x41)],
       [.done(sequence: 1)], [route],
     ]
-    #expect(step(datagrams) == .end(Answer(holds: true, isSure: true)))
+    #expect(lastStep(applying: datagrams) == .end(Answer(holds: true, isSure: true)))
   }
 
   @Test func `without a route that leads outside, the condition is not met`() {
@@ -60,18 +61,20 @@ import Testing
       [route, .done(sequence: 2)],
       [.done(sequence: 3)],
     ]
-    #expect(step(datagrams) == .end(Answer(holds: false, isSure: true)))
+    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: true)))
   }
 
   @Test(arguments: 1...3 as ClosedRange<UInt32>)
-  func `after an interrupted list, the answer that there is no route is unsure`(list: UInt32) {
+  func `if a list of routes was interrupted, the answer that there is no route is unsure`(
+    list: UInt32
+  ) {
     let datagrams = (1...3).map { (sequence: UInt32) in
       let done = NetlinkMessage.done(sequence: sequence)
       let flags = done.flags | (sequence == list ? NetlinkMessage.Flag.interrupted : 0)
       let body = Array(done.body)
       return [NetlinkMessage(type: done.type, flags: flags, sequence: sequence, body: body)]
     }
-    #expect(step(datagrams) == .end(Answer(holds: false, isSure: false)))
+    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: false)))
   }
 
   @Test func `messages that belong to another request are ignored`() {
@@ -80,21 +83,21 @@ import Testing
       [.interface(2, 0x41), .done(sequence: 9), .done(sequence: 1)],
       [route.message(sequence: 0), route.message(sequence: 1), .done(sequence: 1)],
     ]
-    #expect(step(datagrams) == .receive)
+    #expect(lastStep(applying: datagrams) == .receive)
   }
 
   @Test(arguments: [NetlinkMessage.Kind.error, NetlinkMessage.Kind.done])
   func `a refused list makes the answer unknown, unless the kernel has no IPv6`(
     type: UInt16
   ) {
-    func refusal(_ sequence: UInt32) -> [NetlinkMessage] {
+    func refusal(ofRequest sequence: UInt32) -> [NetlinkMessage] {
       let number = UInt32(bitPattern: -95)
       return [NetlinkMessage(type: type, flags: 0, sequence: sequence, body: number.bytes)]
     }
-    #expect(step([refusal(1)]) == .end(.unknown))
-    #expect(step([[.done(sequence: 1)], refusal(2)]) == .end(.unknown))
-    let datagrams = [[.done(sequence: 1)], [.done(sequence: 2)], refusal(3)]
-    #expect(step(datagrams) == .end(Answer(holds: false, isSure: true)))
+    #expect(lastStep(applying: [refusal(ofRequest: 1)]) == .end(.unknown))
+    #expect(lastStep(applying: [[.done(sequence: 1)], refusal(ofRequest: 2)]) == .end(.unknown))
+    let datagrams = [[.done(sequence: 1)], [.done(sequence: 2)], refusal(ofRequest: 3)]
+    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: true)))
   }
 
   @Test(arguments: [1, 2] as [UInt16])
@@ -103,7 +106,7 @@ import Testing
     let before: [[NetlinkMessage]] = list == 1 ? [] : [[.done(sequence: 1)]]
     for type in [type, NetlinkMessage.Kind.done, NetlinkMessage.Kind.error] {
       let message = NetlinkMessage(type: type, flags: 2, sequence: UInt32(list), body: [2, 0])
-      #expect(step(before + [[message]]) == .end(.unknown))
+      #expect(lastStep(applying: before + [[message]]) == .end(.unknown))
     }
     var reading = RouteReading()
     #expect(reading.take([1, 2, 3]) == .end(.unknown))

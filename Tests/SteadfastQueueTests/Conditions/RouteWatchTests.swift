@@ -10,13 +10,13 @@ import Testing
   private let offline = Answer(holds: false, isSure: true)
 
   /// A watch that has reported its first value and is waiting.
-  private func waiting(_ answer: RouteReading.Answer? = nil) -> RouteWatch {
+  private func waitingWatch(after answer: RouteReading.Answer? = nil) -> RouteWatch {
     var watch = RouteWatch()
     _ = watch.take(answer ?? online)
     return watch
   }
 
-  private func report(_ messages: NetlinkMessage...) -> NetlinkSocket.Received {
+  private func kernelReport(of messages: NetlinkMessage...) -> NetlinkSocket.Received {
     .datagram(messages.flatMap(\.bytes))
   }
 
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test func `a watch reports only changes`() {
-    var watch = waiting()
+    var watch = waitingWatch()
     let reported = [online, offline, offline, online].map { answer in
       watch.take(.lost)
       return watch.take(answer)
@@ -37,9 +37,9 @@ import Testing
   }
 
   @Test func `a watch receives all pending reports before it reads`() {
-    var watch = waiting()
+    var watch = waitingWatch()
     for _ in 1...5 {
-      watch.take(report(.interface(2, 0x41)))
+      watch.take(kernelReport(of: .interface(2, 0x41)))
       #expect(watch.next == .take)
     }
     watch.take(.nothing)
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test func `an endless series of reports does not stop a watch from reading`() {
-    var watch = waiting()
+    var watch = waitingWatch()
     var count = 0
     while watch.next != .read, count < 10_000 {
       watch.take(.lost)
@@ -65,14 +65,14 @@ import Testing
     NetlinkMessage(type: NetlinkMessage.Kind.newRoute, flags: 0, sequence: 0, body: [2]),
   ])
   func `a watch reads again after a report of a relevant change`(message: NetlinkMessage) {
-    var watch = waiting()
-    watch.take(report(message))
+    var watch = waitingWatch()
+    watch.take(kernelReport(of: message))
     #expect(watch.next == .take)
   }
 
   @Test func `a watch reads again after lost or malformed reports`() {
     for received in [NetlinkSocket.Received.lost, .datagram([1, 2, 3])] {
-      var watch = waiting()
+      var watch = waitingWatch()
       watch.take(received)
       #expect(watch.next == .take)
     }
@@ -85,16 +85,16 @@ import Testing
   func `a watch ignores changes of irrelevant routes, unless its answer is unsure`(
     message: NetlinkMessage
   ) {
-    var watch = waiting()
-    watch.take(report(message))
+    var watch = waitingWatch()
+    watch.take(kernelReport(of: message))
     #expect(watch.next == .wait)
     var unsure = RouteWatch()
     while unsure.next == .read { _ = unsure.take(.unknown) }
-    unsure.take(report(message))
+    unsure.take(kernelReport(of: message))
     #expect(unsure.next == .take)
   }
 
-  @Test func `an unsure answer is reported the fourth time in a row`() {
+  @Test func `an unsure answer is reported when it is the fourth in a row`() {
     var watch = RouteWatch()
     let reported = (1...4).map { _ in
       #expect(watch.next == .read)
@@ -114,9 +114,9 @@ import Testing
   @Test func `a watch that fails reports the condition as met`() {
     var new = RouteWatch()
     #expect(new.fail() == true)
-    var offline = waiting(self.offline)
+    var offline = waitingWatch(after: self.offline)
     #expect(offline.fail() == true)
-    var online = waiting()
+    var online = waitingWatch()
     #expect(online.fail() == nil)
   }
 }

@@ -11,7 +11,7 @@ struct PlantedBugTests {
 
   @Test func `the crash simulator finds every planted bug`() async {
     let findings = await withTaskGroup(of: (PlantedBug, String?).self) { group in
-      for bug in PlantedBug.allCases { group.addTask { (bug, Self.find(bug)) } }
+      for bug in PlantedBug.allCases { group.addTask { (bug, Self.firstFinding(of: bug)) } }
       return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
     }
     print("| bug | rule | finding |\n| --- | --- | --- |")
@@ -21,14 +21,14 @@ struct PlantedBugTests {
     #expect(PlantedBug.allCases.filter { findings[$0] == nil } == [])
   }
 
-  @Test func `a bug is planted for every rule of the file`() {
+  @Test func `each rule of the file has a planted bug that breaks the rule`() {
     #expect(Set(PlantedBug.allCases.map(\.rule)) == Set(PlantedBug.Rule.allCases))
   }
 
   /// Returns the first finding.
   ///
   /// Seeds whose workload is likely to trigger the bug come first.
-  private static func find(_ bug: PlantedBug) -> String? {
+  private static func firstFinding(of bug: PlantedBug) -> String? {
     let seeds = 0..<UInt64(rounds * Workload.all.count)
     let likely = seeds.filter { bug.isLikely(in: CrashSimulation.workload(ofSeed: $0)) }
     for seed in likely + seeds.filter({ !likely.contains($0) }) {

@@ -28,7 +28,7 @@ import Testing
   }
 
   /// The digest of the tasks that opening finds, or `nil` if it refuses the file as damaged.
-  private func openedDigest(_ image: DiskImage) throws -> UInt64? {
+  private func digestAfterOpening(_ image: DiskImage) throws -> UInt64? {
     do {
       return try Journal.open(SimulatedDisk(image)).table.digest()
     } catch JournalProblem.damaged {
@@ -37,22 +37,23 @@ import Testing
   }
 
   /// Describes what is wrong with an image that a power cut has left, or returns `nil`.
-  private func finding(_ image: DiskImage) -> String? {
+  private func problem(in image: DiskImage) -> String? {
     do {
-      return try check(image)
+      return try problemIfUsable(in: image)
     } catch {
       return "the file is unusable: \(error)"
     }
   }
 
-  private func check(_ image: DiskImage) throws -> String? {
+  private func problemIfUsable(in image: DiskImage) throws -> String? {
     let copies = (1...3).compactMap { image.bytes(of: .copy($0)) }
     guard copies.allSatisfy({ $0 == original || $0.isEmpty }) else { return "an incomplete copy" }
     if image.bytes(of: .journal) != original {
       guard copies.contains(original) else { return "the damaged file was lost with its copy" }
-      return try openedDigest(image) == digest ? nil : "neither the damaged nor the repaired file"
+      return try digestAfterOpening(image) == digest
+        ? nil : "neither the damaged nor the repaired file"
     }
-    guard try openedDigest(image) == nil else { return "the damaged file is served" }
+    guard try digestAfterOpening(image) == nil else { return "the damaged file is served" }
     let disk = SimulatedDisk(image)
     let again = try repair(disk)
     guard let copy = again.copy, disk.image.bytes(of: .copy(copy)) == original else {
@@ -61,13 +62,13 @@ import Testing
     guard disk.image.names.values.count(where: { disk.image.contents[$0] == original }) == 1 else {
       return "a second repair makes a second copy"
     }
-    return try openedDigest(disk.image) == digest ? nil : "a second repair saves other tasks"
+    return try digestAfterOpening(disk.image) == digest ? nil : "a second repair saves other tasks"
   }
 
   /// Cuts the power after each of these operations, and returns the findings and the number of
   /// images that were checked.
   private func cutPower(
-    _ operations: [DiskOperation],
+    afterEach operations: [DiskOperation],
     imagesPerMoment: Int
   ) -> (findings: [String], imageCount: Int) {
     var random = SplitMix64(seed: 7)
@@ -81,7 +82,7 @@ import Testing
       if candidates.count > imagesPerMoment { candidates.shuffle(using: &random) }
       for candidate in candidates.prefix(imagesPerMoment) {
         let (image, kind) = candidate()
-        guard seen.insert(image.fingerprint).inserted, let finding = finding(image) else {
+        guard seen.insert(image.fingerprint).inserted, let finding = problem(in: image) else {
           continue
         }
         findings.append("after \(operation.summary) (\(index + 1)), \(kind): \(finding)")
@@ -116,10 +117,12 @@ import Testing
     #expect(try JournalRepair.repair(SimulatedDisk(), at: .seconds(0)) == nil)
   }
 
-  @Test func `a power cut leaves the damaged file, or the repaired one and a whole copy`() throws {
+  @Test func `a power cut leaves the damaged file, or the repaired file and a whole copy`()
+    throws
+  {
     let disk = SimulatedDisk(image)
     _ = try repair(disk)
-    let (findings, imageCount) = cutPower(disk.log, imagesPerMoment: 25)
+    let (findings, imageCount) = cutPower(afterEach: disk.log, imagesPerMoment: 25)
     #expect(findings == [])
     #expect(imageCount > 40)
   }
@@ -127,16 +130,16 @@ import Testing
   @Test(arguments: [
     PlantedBug.noFlush, .noFolderFlush, .flushAfterRename, .unlinkedFirst, .copiedInPlace,
   ])
-  func `the simulator finds a bug in a repair`(bug: PlantedBug) throws {
+  func `the crash simulator finds planted bugs in a repair`(bug: PlantedBug) throws {
     let disk = SimulatedDisk(image)
     _ = try repair(BuggyStorage(disk, bug))
-    #expect(cutPower(disk.log, imagesPerMoment: 40).findings != [])
+    #expect(cutPower(afterEach: disk.log, imagesPerMoment: 40).findings != [])
   }
 
   @Test(arguments: [
     SimulatedDisk.Fault.error(ENOSPC), .half(ENOSPC), .error(EIO), .short,
   ])
-  func `a failed call leaves the damaged file alone, and nothing beside it`(
+  func `a repair with a failed call leaves the damaged file unchanged, and no other file beside it`(
     fault: SimulatedDisk.Fault
   ) throws {
     let whole = SimulatedDisk(image)
@@ -147,20 +150,22 @@ import Testing
       do {
         let repair = try repair(disk)
         #expect(repair.copy == 1)
-        #expect(try openedDigest(disk.image) == digest)
+        #expect(try digestAfterOpening(disk.image) == digest)
       } catch let error as JournalRepair.PerhapsUndone {
-        #expect(try openedDigest(disk.image) == digest)
+        #expect(try digestAfterOpening(disk.image) == digest)
         #expect(disk.image.bytes(of: .copy(error.copy)) == original)
       } catch {
         #expect(error is SystemCallError || error is FileOpeningError, "call \(call): \(error)")
         #expect(disk.image.bytes(of: .journal) == original, "call \(call)")
         #expect(Set(disk.image.names.keys) == [.journal], "call \(call)")
       }
-      #expect(cutPower(disk.log, imagesPerMoment: 2).findings == [], "call \(call)")
+      #expect(cutPower(afterEach: disk.log, imagesPerMoment: 2).findings == [], "call \(call)")
     }
   }
 
-  @Test func `a repair keeps a copy of another file, and reuses one of this file`() throws {
+  @Test func `a repair keeps an old copy of another file, and reuses an old copy of this file`()
+    throws
+  {
     var image = image
     image.apply(.create(.copy(1), node: 1))
     image.apply(.write(node: 1, offset: 0, Array(original.dropLast())))

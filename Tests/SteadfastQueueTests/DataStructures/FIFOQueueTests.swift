@@ -12,7 +12,7 @@ import Testing
     var longest = capacity
     var generator = SplitMix64(seed: 1)
     for number in 0..<10_000 {
-      // It grows for a while, then it shrinks for a while.
+      // The queue grows for a while, then it shrinks for a while.
       if UInt64.random(in: 0..<10, using: &generator) < (number / 500 % 2 == 0 ? 6 : 4) {
         queue.append(number)
         expected.append(number)
@@ -38,7 +38,7 @@ import Testing
     #expect(queue.popFirst() == nil)
   }
 
-  @Test func `an element that has left is released`() {
+  @Test func `an element that was removed from the queue is released`() {
     final class Cargo {}
     var queue = FIFOQueue<Cargo>()
     var cargo: Cargo? = Cargo()

@@ -22,9 +22,11 @@ private struct Counted: Comparable, Sendable {
 }
 
 @Suite struct OrderedLineTests {
-  /// - Parameter regularity: Each element whose index is a multiple of it is out of order.
+  /// - Parameter regularity: Elements with multiples of `regularity` as indices are out of order.
   @Test(arguments: [1, 2, 10, 100_000])
-  func `in a line of 100,000, one step costs a few comparisons`(regularity: Int) {
+  func `in a line of 100,000 elements, an insertion and a removal need few comparisons`(
+    regularity: Int
+  ) {
     let count = Counted.Count()
     var line = OrderedLine<Counted>()
     for index in 0..<100_000 {
@@ -64,7 +66,7 @@ private struct Counted: Comparable, Sendable {
     var line = OrderedLine<Int>()
     var model: [Int] = []
     for index in 0..<6_000 {
-      // It grows, and then it shrinks.
+      // The line grows, and then it shrinks.
       let isRemoval = random.next() % 6 < (index < 3_000 ? removals - 1 : removals)
       if !isRemoval {
         let number = habit.number(index, &random)

@@ -7,7 +7,7 @@ import Testing
   private static let pageSize = Slab<Int>.pageSize
 
   /// A slab of `count` numbers, each at its own slot.
-  private func filled(_ count: Int) -> Slab<Int> {
+  private func filledSlab(count: Int) -> Slab<Int> {
     var slab = Slab(filler: -1)
     for number in 0..<count { #expect(slab.insert(number) == number) }
     return slab
@@ -32,7 +32,7 @@ import Testing
   @Test func `while a copy exists, a change copies one page and leaves the copy unchanged`() throws
   {
     let count = 4 * Self.pageSize
-    var slab = filled(count)
+    var slab = filledSlab(count: count)
     let copy = slab
     #expect(try addresses(of: slab) == addresses(of: copy))
     slab[Self.pageSize] = 1_000_000
@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test func `growing leaves existing pages where they are`() throws {
-    var slab = filled(2 * Self.pageSize)
+    var slab = filledSlab(count: 2 * Self.pageSize)
     let before = try addresses(of: slab)
     for _ in 0..<50 * Self.pageSize { _ = slab.insert(0) }
     #expect(try addresses(of: slab).starts(with: before))
@@ -55,7 +55,7 @@ import Testing
 
   @Test func `freed slots are reused before new slots are added`() {
     let count = 3 * Self.pageSize
-    var slab = filled(count)
+    var slab = filledSlab(count: count)
     let freed = stride(from: 5, to: count, by: 7)
     for slot in freed { slab.remove(slot) }
     #expect(freed.allSatisfy { slab[$0] == -1 })
@@ -69,7 +69,7 @@ import Testing
 
   @Test func `empty pages, except the last one emptied, use no memory`() throws {
     let count = 10 * Self.pageSize
-    var slab = filled(count)
+    var slab = filledSlab(count: count)
     for slot in 0..<count where slot != 4 * Self.pageSize { slab.remove(slot) }
     // The page in use, the page that was emptied last, and the page that represents all others.
     #expect(Set(try addresses(of: slab)).count == 3)
@@ -80,7 +80,7 @@ import Testing
   }
 
   @Test func `alternating insertions and removals reuse the same memory`() throws {
-    var slab = filled(1)
+    var slab = filledSlab(count: 1)
     let before = try addresses(of: slab)
     for number in 0..<1000 {
       slab.remove(0)
@@ -89,9 +89,9 @@ import Testing
     }
   }
 
-  @Test func `removing a whole page leaves the page in a copy`() throws {
+  @Test func `removing a whole page of a slab doesn't change a copy of the slab`() throws {
     let count = 3 * Self.pageSize
-    var slab = filled(count)
+    var slab = filledSlab(count: count)
     slab.remove(Self.pageSize)
     let copy = slab
     slab.removePage(1)
@@ -111,7 +111,7 @@ import Testing
     var expected: [Int: Int] = [:]
     var slots: [Int] = []
     for number in 0..<5000 {
-      // It grows and shrinks in turn.
+      // The slab grows and shrinks in turn.
       let grows = Int.random(in: 0..<10, using: &random) < (number / 1000 % 2 == 0 ? 8 : 2)
       if grows || slots.isEmpty {
         let slot = slab.insert(number)

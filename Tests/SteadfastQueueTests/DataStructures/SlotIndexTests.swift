@@ -40,7 +40,7 @@ import Testing
       { TaskID(high: $0 << 32 | 0x11EE, low: 0x8000_0000_0000_0001) },
     ] as [@Sendable (UInt64) -> TaskID]
   )
-  func `no shard of a large index is much larger than others, so that none is slow to grow`(
+  func `no shard of a large index is much larger than the others, so no shard is slow to grow`(
     id: @Sendable (UInt64) -> TaskID
   ) {
     var slots = SlotIndex()

@@ -6,30 +6,30 @@ import Testing
 
 /// The memories of a table's tasks, by the tasks' slots.
 @Suite struct TaskMemoriesTests {
-  private func memory(_ value: UInt8) -> TaskMemory {
+  private func makeMemory(value: UInt8) -> TaskMemory {
     var memory = TaskMemory()
     memory["step"] = [value]
     return memory
   }
 
-  @Test func `the memory of a slot that was never set is empty`() {
+  @Test func `a slot for which no memory was set has an empty memory`() {
     var memories = TaskMemories()
     #expect(memories[0].isEmpty && memories[100_000].isEmpty)
     memories[100_000] = TaskMemory()
     #expect(memories[100_000].isEmpty)
-    memories[700] = memory(1)
+    memories[700] = makeMemory(value: 1)
     #expect(memories[699].isEmpty && memories[701].isEmpty && memories[0].isEmpty)
-    #expect(memories[700] == memory(1))
+    #expect(memories[700] == makeMemory(value: 1))
   }
 
   @Test func `changing memories does not change a copy`() {
     var memories = TaskMemories()
-    for slot in [0, 255, 256, 1_000] { memories[slot] = memory(UInt8(slot % 256)) }
+    for slot in [0, 255, 256, 1_000] { memories[slot] = makeMemory(value: UInt8(slot % 256)) }
     let copy = memories
     for slot in [0, 255, 256, 1_000] { memories[slot] = TaskMemory() }
-    memories[1] = memory(9)
+    memories[1] = makeMemory(value: 9)
     for slot in [0, 255, 256, 1_000] {
-      #expect(copy[slot] == memory(UInt8(slot % 256)))
+      #expect(copy[slot] == makeMemory(value: UInt8(slot % 256)))
       #expect(memories[slot].isEmpty)
     }
     #expect(copy[1].isEmpty)
@@ -39,14 +39,14 @@ import Testing
     var memories = TaskMemories()
     memories.change(300) { $0["step"] = [1] }
     memories.change(301) { $0["step"] = nil }
-    #expect(memories[300] == memory(1) && memories[301].isEmpty)
+    #expect(memories[300] == makeMemory(value: 1) && memories[301].isEmpty)
     let copy = memories
     memories.change(300) { $0["step"] = [2] }
-    #expect(memories[300] == memory(2) && copy[300] == memory(1))
+    #expect(memories[300] == makeMemory(value: 2) && copy[300] == makeMemory(value: 1))
     memories.change(300) { $0["step"] = nil }
-    #expect(memories[300].isEmpty && copy[300] == memory(1))
-    memories[300] = memory(3)
-    #expect(memories[300] == memory(3))
+    #expect(memories[300].isEmpty && copy[300] == makeMemory(value: 1))
+    memories[300] = makeMemory(value: 3)
+    #expect(memories[300] == makeMemory(value: 3))
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
@@ -55,7 +55,8 @@ import Testing
     var (memories, expected) = (TaskMemories(), [Int: TaskMemory]())
     for _ in 0..<2_000 {
       let slot = Int(random.next() % 1_500)
-      let memory = random.next() % 3 == 0 ? TaskMemory() : self.memory(UInt8(random.next() % 256))
+      let memory =
+        random.next() % 3 == 0 ? TaskMemory() : makeMemory(value: UInt8(random.next() % 256))
       memories[slot] = memory
       expected[slot] = memory
     }

@@ -30,10 +30,12 @@ import Testing
     _ = try compaction.finish(writer.journal, at: writer.date(3))
     let after = try JournalReader.read(writer.storage.bytes)
     #expect(after.table.brokenInvariants() == [])
-    return (try before.table.told(), try after.table.told())
+    return (
+      try before.table.contentsForSecondReader(), try after.table.contentsForSecondReader()
+    )
   }
 
-  @Test mutating func `a task keeps running after one that it waited for is restarted`() throws {
+  @Test mutating func `a task keeps running after a task that it waited for is restarted`() throws {
     let dependencies = TaskDependencies(on: [.numbered(1)])
     try writer.insert(writer.task(1), writer.task(2, dependencies: dependencies))
     try restart(1, whileRunning: 2)
@@ -50,7 +52,7 @@ import Testing
   }
 
   @Test
-  mutating func `a task keeps running after an earlier one with its order key is restarted`()
+  mutating func `a task keeps running after an earlier task with the same order key is restarted`()
     throws
   {
     let dependencies = TaskDependencies(on: [.numbered(1)])

@@ -29,7 +29,7 @@ extension GoldenWriter {
       .succeed(lease(1), at: date(1), retains: true),
       .abandon(lease(2), failure: failure(2), retains: true)
     )
-    // This task waits for one that has already failed.
+    // Task 15 waits for a task that has already failed.
     try insert(task(15, dependencies: after(2, 14, rule: .allEnded)))
     try begin(5)
     try change(.succeed(lease(5), at: date(2), retains: false))
@@ -63,7 +63,7 @@ extension GoldenWriter {
     try begin(53)
   }
 
-  /// A compaction of such tasks, and changes after it.
+  /// A compaction of tasks with dependencies, and changes after the compaction.
   mutating func writeCompactedDependencies() throws {
     try writeDependencies()
     var compaction = try Compaction(

@@ -256,7 +256,7 @@ extension GoldenWriter {
     )
   }
 
-  /// A compaction of a file, and changes during and after it.
+  /// A compaction of a file, and changes during and after the compaction.
   mutating func writeCompacted() throws {
     try insert(task(1, key: "a"), task(2, priority: 3), task(3), task(4), task(5))
     try begin(1, 3, 4)

@@ -77,7 +77,7 @@ extension GoldenWriter {
     try change(.restart(.unclaimed(.numbered(11)), availableDate: date(6)))
   }
 
-  /// A compaction of such tasks, and changes during and after it.
+  /// A compaction of tasks with order keys, and changes during and after the compaction.
   mutating func writeCompactedOrderKeys() throws {
     try writeOrderKeys()
     var compaction = try Compaction(

@@ -8,7 +8,7 @@ extension GoldenWriter {
     try change(.remember(lease(number), named: name, value: value))
   }
 
-  private func complete(_ number: Int, _ name: String, _ value: [UInt8]) -> TaskChange {
+  private func completion(ofTask number: Int, _ name: String, _ value: [UInt8]) -> TaskChange {
     .complete(.numbered(number), named: name, value: value)
   }
 
@@ -34,24 +34,24 @@ extension GoldenWriter {
     try change(
       .suspend(lease(1), until: date(600), awaiting: []),
       // A completion before the suspension, and one after it.
-      complete(2, "open", Array("came".utf8)),
+      completion(ofTask: 2, "open", Array("came".utf8)),
       .suspend(lease(2), until: .distantFuture, awaiting: ["other", "open"]),
       .suspend(lease(3), until: .distantFuture, awaiting: ["open", "\u{1}"]),
-      complete(3, "open", [9]),
+      completion(ofTask: 3, "open", [9]),
       // These completions are too late, or there is no value to complete.
-      complete(3, "open", [8]),
-      complete(3, "step", [8]),
-      complete(99, "open", [8])
+      completion(ofTask: 3, "open", [8]),
+      completion(ofTask: 3, "step", [8]),
+      completion(ofTask: 99, "open", [8])
     )
     for number in 4...8 { try remember(number, "open", []) }
     try change(
       .succeed(lease(4), at: date(1), retains: true),
-      complete(4, "open", [8]),
+      completion(ofTask: 4, "open", [8]),
       .abandon(lease(5), failure: failure(5), retains: true),
-      complete(5, "open", [8]),
+      completion(ofTask: 5, "open", [8]),
       .restart(.claimed(lease(6)), availableDate: date(2), forgets: true),
       .restart(.claimed(lease(7)), availableDate: date(2)),
-      complete(7, "open", Array("waits".utf8)),
+      completion(ofTask: 7, "open", Array("waits".utf8)),
       .suspend(lease(8), until: date(700), awaiting: [])
     )
     try begin(9)
@@ -70,7 +70,7 @@ extension GoldenWriter {
     try reopen(closing: true)
   }
 
-  /// A compaction of memory and suspended tasks, and changes during and after it.
+  /// A compaction of memory and suspended tasks, and changes during and after the compaction.
   mutating func writeCompactedMemory() throws {
     for number in 1...5 { try insert(task(number)) }
     try insert(task(6, key: "k"), task(7, order: "o"))
@@ -93,12 +93,12 @@ extension GoldenWriter {
       in: storage
     )
     try remember(1, "during", [5])
-    try change(complete(2, "open", Array("came".utf8)))
+    try change(completion(ofTask: 2, "open", Array("came".utf8)))
     journal = try compaction.finish(journal, at: date(6))
     try change(
       .remember(lease(4), named: "step", value: []),
-      complete(4, "step", [6]),
-      complete(7, "open", [7])
+      completion(ofTask: 4, "step", [6]),
+      completion(ofTask: 7, "open", [7])
     )
   }
 }

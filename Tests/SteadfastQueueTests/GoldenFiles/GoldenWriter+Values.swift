@@ -33,7 +33,7 @@ extension GoldenWriter {
     )
   }
 
-  /// A compaction of values, and changes during and after it.
+  /// A compaction of values, and changes during and after the compaction.
   mutating func writeCompactedValues() throws {
     for name in ["b", "a", "é", "z"] {
       try change(.setValue(named: name, from: nil, to: Array(name.utf8)))

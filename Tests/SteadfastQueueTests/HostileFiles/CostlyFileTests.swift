@@ -7,7 +7,7 @@ import Testing
 
 /// Files that would keep a careless reader busy for hours; each is read here in a moment.
 @Suite struct CostlyFileTests {
-  @Test func `a line of very many fields is refused before they are compared`() {
+  @Test func `a line with too many fields is refused before its fields are compared`() {
     let fields = (0..<2000).map { ",\"f\($0)\":0" }.joined()
     #expect(throws: JournalProblem.self) {
       try JournalReader.read(ForgedFile.bytes([#""k":"seal"\#(fields)}"#]))
@@ -27,7 +27,7 @@ import Testing
     #expect(contents.unsyncedOffset == first)
   }
 
-  @Test func `a task that is released very often is in its line once`() throws {
+  @Test func `a task that is released very often has a single entry in its line`() throws {
     let count = Soak.runs(short: 3000)
     for end in [#""k":"release","id":"\#(TaskID.numbered(1))"}"#, #""k":"interruption"}"#] {
       let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(1), end] }
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test func `attempts that were released don't accumulate until an interruption`() throws {
+  @Test func `a table doesn't keep each released attempt until the next interruption`() throws {
     let count = Soak.runs(short: 3000)
     let release = #""k":"release","id":"\#(TaskID.numbered(2))"}"#
     let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(2), release] }
@@ -55,7 +55,7 @@ import Testing
     #expect(contents.table.begun == [])
   }
 
-  @Test func `after a bad line, each read is at most as long as a line may be`() throws {
+  @Test func `after a bad line, no read is longer than the longest line allowed`() throws {
     let good = ForgedFile.bytes([ForgedFile.insertion(1)])
     for (count, isDamaged) in [(3 << 20, false), (3 << 20, true), (40 << 20, true)] {
       let file = HollowFile(start: good, hollow: count, end: isDamaged ? Self.laterLine : [])
@@ -87,7 +87,7 @@ import Testing
     #expect(storage.longestWritten <= 1 << 20)
   }
 
-  @Test func `a task with the largest place can be compacted and read`() throws {
+  @Test func `a task with the largest possible place can be compacted and read`() throws {
     let body = ForgedFile.task(1, place: KeptTask.maxPosition)
     let (journal, table) = try Journal.open(
       MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
@@ -104,7 +104,7 @@ import Testing
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes([beyond])) }
   }
 
-  @Test func `a change that is longer than any that is written is refused`() throws {
+  @Test func `a change that is longer than the library writes any change is refused`() throws {
     let long = String(repeating: "x", count: 32 << 10)
     let retry =
       #""k":"retry","id":"\#(TaskID.numbered(1))","available":0.0,"retries":1,"failed":0.0,"#
@@ -126,7 +126,7 @@ import Testing
     #expect(hashes.count == 2 * Int(count))
   }
 
-  @Test func `each of very many lines of one task's memory costs as much as the first`()
+  @Test func `of very many lines of a task's memory, the last is read as fast as the first`()
     throws
   {
     let count = Soak.runs(short: 4000)
@@ -143,7 +143,9 @@ import Testing
     #expect(table.memoryCount == count)
   }
 
-  @Test func `a unique key that tasks of very many names have is found as fast as any`() throws {
+  @Test func `a unique key that tasks of very many names have is found as fast as other keys`()
+    throws
+  {
     let count = Soak.runs(short: 2000)
     var text = try JournalText()
     for number in 1...count {
@@ -161,7 +163,7 @@ import Testing
     #expect(table.record(of: .numbered(2 * count))?.keyRole == .holder)
   }
 
-  @Test func `a batch without an end is torn off as a whole`() throws {
+  @Test func `a batch without an end is cut off as a whole`() throws {
     var bytes = ForgedFile.bytes([])
     let size = bytes.count
     for number in 1...1000 {
@@ -181,7 +183,7 @@ import Testing
   }
 
   @Test(.enabled(if: Soak.runs(short: 0) > 0, "its 16 MiB take seconds in debug"))
-  func `a line longer than the limit is torn or damage, and never accepted`() throws {
+  func `a line longer than the limit counts as torn or damaged, and is never accepted`() throws {
     let text = String(repeating: "x", count: JournalLine.maxLength)
     let body = ForgedFile.insertion(1).replacing("{}", with: "\"\(text)\"")
     let bytes = ForgedFile.bytes([body])

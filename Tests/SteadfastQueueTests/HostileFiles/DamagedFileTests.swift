@@ -14,7 +14,8 @@ import Testing
 /// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
 /// .build/testing --filter HostileFiles`.
 @Suite struct DamagedHostileFilesTests {
-  @Test func `a damaged file is refused with its line and byte, or recovered exactly`() async throws
+  @Test func `a damaged file is refused with the line and byte of the damage, or recovered exactly`()
+    async throws
   {
     let runs = Soak.runs(short: 100)
     let seeds = Soak.seed.map { $0...$0 } ?? 1...UInt64(max(1, runs / 100))
@@ -29,7 +30,7 @@ import Testing
         switch (Result { try JournalReader.read(bytes) }, expected) {
         case (.success(let contents), .recovered(let lineCount)):
           #expect(contents.nextSequence == UInt64(lineCount), context)
-          #expect(try contents.table.everything() == file.tasks(after: lineCount), context)
+          #expect(try contents.table.contentLines() == file.tasks(after: lineCount), context)
           outcomes[lineCount == file.lines.count ? "whole" : "recovered", default: 0] += 1
         case (.failure(let error as JournalProblem), .refused(let line, let byte)):
           guard case .damaged(line, byte, _) = error else { fallthrough }
@@ -51,7 +52,7 @@ import Testing
       let file = try await FileMaker.file(seed: seed)
       let storage = MemoryStorage(file.bytes)
       let table = try Journal.open(storage).table
-      #expect(try table.everything() == file.tasks(after: file.lines.count))
+      #expect(try table.contentLines() == file.tasks(after: file.lines.count))
       #expect(table.brokenInvariants() == [])
       try ToldFile.write(file.bytes, named: "file-\(seed)")
     }

@@ -4,43 +4,45 @@ import Testing
 
 /// Lines about dependencies that no queue would write.
 @Suite struct ForgedDependencyTests {
-  private func table(_ bodies: String...) throws -> TaskTable {
+  private func table(reading bodies: String...) throws -> TaskTable {
     let table = try JournalReader.read(ForgedFile.bytes(bodies)).table
     #expect(table.brokenInvariants() == [])
     return table
   }
 
-  private func field(_ name: String, _ number: Int) -> String {
+  private func field(_ name: String, task number: Int) -> String {
     #","\#(name)":"\#(TaskID.numbered(number))""#
   }
 
-  private func after(_ number: Int) -> String { #","after":["\#(TaskID.numbered(number))"]"# }
+  private func after(task number: Int) -> String { #","after":["\#(TaskID.numbered(number))"]"# }
 
-  private func change(_ kind: String, _ number: Int, _ fields: String = "") -> String {
+  private func changeBody(_ kind: String, _ number: Int, _ fields: String = "") -> String {
     #""k":"\#(kind)","id":"\#(TaskID.numbered(number))"\#(fields)}"#
   }
 
   @Test func `a task waits for a task that is inserted after it`() throws {
-    let table = try table(ForgedFile.insertion(2, after(1)), ForgedFile.insertion(1))
+    let table = try table(reading: ForgedFile.insertion(2, after(task: 1)), ForgedFile.insertion(1))
     #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
   }
 
-  @Test func `a task waits for a new task with the ID of a removed one`() throws {
+  @Test func `a task waits for a new task that has the ID of a removed task`() throws {
     let table = try table(
-      ForgedFile.insertion(1),
-      ForgedFile.insertion(2, after(1)),
+      reading: ForgedFile.insertion(1),
+      ForgedFile.insertion(2, after(task: 1)),
       ForgedFile.begin(1),
-      change("succeed", 1, #","at":1.0"#),
+      changeBody("succeed", 1, #","at":1.0"#),
       ForgedFile.insertion(1)
     )
     #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
   }
 
-  @Test func `a compacted follower without a batch counts no ends`() throws {
+  @Test func `a compacted follower whose line has no batch doesn't count the ends of members`()
+    throws
+  {
     let table = try table(
-      ForgedFile.task(1, place: 1, field("follower", 2)),
+      reading: ForgedFile.task(1, place: 1, field("follower", task: 2)),
       ForgedFile.task(2, place: 2),
-      change("cancel", 1, #","at":1.0,"keep":true"#)
+      changeBody("cancel", 1, #","at":1.0,"keep":true"#)
     )
     #expect(table.record(of: .numbered(2))?.dependencies.batch == nil)
   }
@@ -49,36 +51,38 @@ import Testing
     throws
   {
     let table = try table(
-      ForgedFile.insertion(1, field("follower", 2)),
-      change("cancel", 1, #","at":1.0,"keep":true"#),
-      change("restart", 1, #","available":1.0"#),
+      reading: ForgedFile.insertion(1, field("follower", task: 2)),
+      changeBody("cancel", 1, #","at":1.0,"keep":true"#),
+      changeBody("restart", 1, #","available":1.0"#),
       ForgedFile.insertion(2)
     )
     #expect(table.record(of: .numbered(2))?.dependencies.batch?.isPossible != false)
   }
 
   @Test func `a task that was not cancelled has no cause`() throws {
-    let table = try table(ForgedFile.task(2, place: 1, field("cause", 1)))
+    let table = try table(reading: ForgedFile.task(2, place: 1, field("cause", task: 1)))
     #expect(table.record(of: .numbered(2))?.dependencies.cause == nil)
   }
 
-  @Test func `a new task can begin only if it waits for no other`() {
+  @Test func `a new task can begin only if it waits for no other task`() {
     let bodies = [
-      ForgedFile.insertion(1), ForgedFile.insertion(2, after(1)), ForgedFile.begin(2),
+      ForgedFile.insertion(1), ForgedFile.insertion(2, after(task: 1)), ForgedFile.begin(2),
     ]
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(bodies)) }
   }
 
-  @Test func `a compacted task that waits can begin only in the next line`() throws {
-    let tasks = [ForgedFile.task(1, place: 1), ForgedFile.task(2, place: 2, after(1))]
-    let running = try table(tasks[0], tasks[1], ForgedFile.begin(2))
-    // The end of the file interrupts it.
+  @Test func `a compacted task with open dependencies can begin only in the line after its own`()
+    throws
+  {
+    let tasks = [ForgedFile.task(1, place: 1), ForgedFile.task(2, place: 2, after(task: 1))]
+    let running = try table(reading: tasks[0], tasks[1], ForgedFile.begin(2))
+    // The end of the file interrupts task 2.
     #expect(running.record(of: .numbered(2))?.interruptionCount == 1)
     let later = [tasks[1], tasks[0], ForgedFile.begin(2)]
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(later)) }
   }
 
-  @Test func `a batch can end a task and add its follower`() {
+  @Test func `a batch of changes can end a task and add the task's follower`() {
     var table = TaskTable()
     table.insert(.make(1, dependencies: TaskDependencies(follower: .numbered(2))))
     let cancellation = TaskChange.cancel(

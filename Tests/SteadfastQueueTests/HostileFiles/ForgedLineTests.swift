@@ -96,7 +96,7 @@ import Testing
     #expect(table.record(of: .numbered(1))?.failedDate == .seconds(0))
   }
 
-  @Test func `a compacted task's line after a change is refused`() {
+  @Test func `a compacted task whose line comes after the line of a change is refused`() {
     let bytes = ForgedFile.bytes([
       ForgedFile.task(1, place: 1), ForgedFile.begin(1), ForgedFile.task(2, place: 2),
       "\"k\":\"unpark\",\"name\":\"A\"}", ForgedFile.task(3, place: 3),
@@ -136,7 +136,8 @@ import Testing
     expectDamage(ForgedFile.bytes([#""k":"seal","\#(kind)":1,"\#(kind)":1}"#]), line: 2)
   }
 
-  @Test func `text that only looks like an escape, or needs one, is read as it was written`() throws
+  @Test func `text that looks like an escape, or must be escaped, is read as it was written`()
+    throws
   {
     for text in ["\u{0}", "\u{1f}", "\\u0041", "\"", "\\", "\u{7f}", "é", "\u{2028}", "👩‍👩‍👧", "\r\n"] {
       let record = TaskRecord(

@@ -40,7 +40,7 @@ struct RealFile {
   /// The tasks after the first `lineCount` lines, the last of which ends a batch.
   func tasks(after lineCount: Int) throws -> [String] {
     let end = lines[lineCount - 1].range.upperBound + 1
-    return try JournalReader.read(Array(bytes[..<end])).table.everything()
+    return try JournalReader.read(Array(bytes[..<end])).table.contentLines()
   }
 }
 

@@ -2,7 +2,7 @@
 
 extension TaskTable {
   /// The invariants of dependencies that this table breaks between changes.
-  func brokenGraph() -> [String] {
+  func brokenDependencyInvariants() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
       if !isTrue { broken.append(name()) }

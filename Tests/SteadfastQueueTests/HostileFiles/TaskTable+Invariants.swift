@@ -70,7 +70,8 @@ extension TaskTable {
     check(values.staged.isEmpty, "no value is staged")
     let valueSize = values.committed.values.reduce(0) { $0 + $1.byteCount }
     check(values.byteCount == valueSize, "the bytes of values are counted")
-    return broken + brokenMemories() + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
+    return broken + brokenMemoryInvariants() + brokenLines() + brokenClaimOrder()
+      + brokenOrderKeyHeads() + brokenDependencyInvariants()
   }
 
   /// Checks that each task is in the line of its place, and that the lines contain nothing else.
@@ -134,7 +135,7 @@ extension TaskTable {
   }
 
   /// Checks that the head of each order key is its running task or, if none runs, its first task.
-  private func brokenHeads() -> [String] {
+  private func brokenOrderKeyHeads() -> [String] {
     var broken: [String] = []
     let ordered = entries.slots.filter { entries[$0].record.orderKey != nil }
     for slot in entries.slots where !ordered.contains(slot) {
@@ -171,9 +172,9 @@ extension TaskTable {
   }
 
   /// Checks that a claim returns all waiting tasks, each task once, in order.
-  private func brokenOrder() -> [String] { lanes.queues.flatMap(brokenOrder) }
+  private func brokenClaimOrder() -> [String] { lanes.queues.flatMap(brokenClaimOrder) }
 
-  private func brokenOrder(_ queue: Lanes.Queue) -> [String] {
+  private func brokenClaimOrder(_ queue: Lanes.Queue) -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
       $0.isDueOnDate && $0.record.keyRole != .successor && !$0.isHeld
@@ -204,7 +205,7 @@ extension TaskTable {
   }
 
   /// Everything that a file would contain: lines for each task, value and memory, in order.
-  func everything() throws -> [String] {
+  func contentLines() throws -> [String] {
     try entries.slots.map { slot in
       let entry = entries[slot]
       let line = try JournalBody(
@@ -213,18 +214,18 @@ extension TaskTable {
         )
       )
       return String(decoding: line.bytes, as: UTF8.self)
-    }.sorted() + values.listing() + memoryListing()
+    }.sorted() + values.valueLines() + memoryLines()
   }
 
-  /// Like `everything()`, but with the ranks of the tasks instead of their positions.
-  func everythingInOrder() throws -> [String] {
+  /// Like `contentLines()`, but with the ranks of the tasks instead of their positions.
+  func contentLinesWithRanks() throws -> [String] {
     var table = self
     let inOrder = entries.slots.sorted { left, right in
       (entries[left].position, entries[left].record.id)
         < (entries[right].position, entries[right].record.id)
     }
     for (rank, slot) in inOrder.enumerated() { table.entries[slot].position = UInt64(rank) }
-    return try table.everything()
+    return try table.contentLines()
   }
 }
 
@@ -247,7 +248,7 @@ extension TaskTable {
 
 extension StoredValues {
   /// A line for each value, in order.
-  fileprivate func listing() throws -> [String] {
+  fileprivate func valueLines() throws -> [String] {
     try committed.map { name, value in
       let line = try JournalBody(.value(named: name.text, value.bytes))
       return String(decoding: line.bytes, as: UTF8.self)

@@ -4,7 +4,7 @@ import Foundation
 
 extension TaskTable {
   /// Checks that the memory of tasks is counted, and that no removed task has any.
-  func brokenMemories() -> [String] {
+  func brokenMemoryInvariants() -> [String] {
     var broken: [String] = []
     var count = 0
     for slot in 0..<entries.slab.endSlot {
@@ -22,7 +22,7 @@ extension TaskTable {
   }
 
   /// The memory of tasks, as the lines of a file.
-  func memoryListing() throws -> [String] {
+  func memoryLines() throws -> [String] {
     try entries.slots.flatMap { slot in
       let (id, memory) = (entries[slot].id, memories[slot])
       return try memory.names.map { name in

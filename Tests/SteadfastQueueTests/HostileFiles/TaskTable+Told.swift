@@ -7,14 +7,14 @@ extension TaskTable {
   ///
   /// The tasks come first, in the order of their places and without fields of default values, then
   /// the values in the order of their names.
-  func told() throws -> [NSDictionary] {
+  func contentsForSecondReader() throws -> [NSDictionary] {
     let tasks = entries.slots.map { entries[$0] }.sorted { $0.position < $1.position }
     let values = values.committed.sorted { left, right in
       left.key.text.utf8.lexicographicallyPrecedes(right.key.text.utf8)
     }
     return try tasks.map { entry in
       var fields = try entry.fields()
-      if entry.remembers { fields["memory"] = memory(of: entry.id).told() }
+      if entry.remembers { fields["memory"] = memory(of: entry.id).namesAndBytes() }
       return fields as NSDictionary
     }
       + values.map { name, value in
@@ -103,7 +103,7 @@ extension TaskTable.Entry {
 
 extension TaskMemory {
   /// Pairs of a name and its bytes, in the order of the names.
-  fileprivate func told() -> [[String]] {
+  fileprivate func namesAndBytes() -> [[String]] {
     names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.map { name in
       [name, Data(self[name] ?? []).base64EncodedString()]
     }

@@ -10,7 +10,7 @@ enum ToldFile {
   static func write(_ bytes: [UInt8], named name: String) throws {
     guard let path = ProcessInfo.processInfo.environment["STEADFAST_FILES"] else { return }
     let url = URL(filePath: path).appending(path: name)
-    let tasks = try JournalReader.read(bytes).table.told()
+    let tasks = try JournalReader.read(bytes).table.contentsForSecondReader()
     try Data(bytes).write(to: url.appendingPathExtension("jsonl"))
     try JSONSerialization.data(withJSONObject: tasks)
       .write(to: url.appendingPathExtension("tasks.json"))

@@ -6,9 +6,9 @@ import SteadfastTesting
 
 /// Checks that each change that a queue stores is the right consequence of earlier events.
 extension ModelLedger {
-  mutating func note(_ change: TaskChange) {
+  mutating func recordStored(_ change: TaskChange) {
     switch change {
-    case .insert(let record, _): inserted(record)
+    case .insert(let record, _): recordInsertion(of: record)
     case .succeed(let lease, _, _):
       requireEnd(of: lease, "succeeds", { if case .returned = $0 { true } else { false } })
       // An attempt that was cut short may end at any later time.
@@ -16,18 +16,18 @@ extension ModelLedger {
         !hasTimedOut(lease.id, surely: true) || entries[lease.id]?.asked != [] || runsWereCut,
         "\(label(lease.id)) succeeds after its time limit"
       )
-      tally(lease.id) { $0.succeeded += 1 }
+      changeTally(of: lease.id) { $0.succeeded += 1 }
       entries[lease.id]?.checkpoint = nil
       end(lease.id, .succeeded, event: "succeeded")
     case .retry(let lease, let date, let retryCount, let failure, _):
       if let failure {
-        failed(lease, date, retryCount, failure)
+        recordFailure(of: lease, date, retryCount, failure)
       } else {
-        snoozed(lease, retryCount)
+        recordSnooze(of: lease, retryCount)
       }
       release(lease.id)
     case .abandon(let lease, let failure, _):
-      abandoned(lease, failure)
+      recordAbandonment(of: lease, failure)
       end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
     case .release(let lease):
       requireCutShort(lease, "is released", .pause)
@@ -35,30 +35,30 @@ extension ModelLedger {
       if entries[lease.id]?.attempt != nil { entries[lease.id]?.expectedEvents.append("released") }
       release(lease.id)
     case .cancel(let target, _, _):
-      requireAsked(target, [.cancel, .remove])
+      requireRequest(for: target, [.cancel, .remove])
       end(target.id, .cancelled, event: "cancelled")
     case .remove(let id):
-      requireAsked(.unclaimed(id), [.remove])
+      requireRequest(for: .unclaimed(id), [.remove])
       removed(id)
-    case .pause(let target): controlled(target, .pause, "paused")
-    case .resume(let id): controlled(.unclaimed(id), .resume, "resumed")
+    case .pause(let target): recordRequest(for: target, .pause, "paused")
+    case .resume(let id): recordRequest(for: .unclaimed(id), .resume, "resumed")
     case .restart(let target, _, let forgets):
-      controlled(target, forgets ? .startOver : .restart, "restarted")
+      recordRequest(for: target, forgets ? .startOver : .restart, "restarted")
       if forgets { entries[target.id]?.checkpoint = nil }
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
-    case .reschedule(let target, _, _): controlled(target, .reschedule, "rescheduled")
-    case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
+    case .reschedule(let target, _, _): recordRequest(for: target, .reschedule, "rescheduled")
+    case .update(let id, _): recordRequest(for: .unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
-    case .remember(let lease, let name, _): remembered(lease, name)
-    case .suspend(let lease, let date, _, _): suspended(lease, until: date)
-    case .complete(let id, let name, let value): completed(id, name, value)
+    case .remember(let lease, let name, _): checkMemory(of: lease, name)
+    case .suspend(let lease, let date, _, _): recordSuspension(of: lease, until: date)
+    case .complete(let id, let name, let value): recordCompletion(of: id, name, value)
     case .unpark, .prune, .rebase, .setValue: break
     }
   }
 
-  private mutating func inserted(_ record: TaskRecord) {
+  private mutating func recordInsertion(of record: TaskRecord) {
     known.append(record.id)
     require(entries[record.id] == nil, "\(label(record.id)) is stored twice")
     entries[record.id] = Entry(
@@ -85,7 +85,7 @@ extension ModelLedger {
   }
 
   /// Records that a waiting task was replaced by a new one with the same key.
-  mutating func takenOver(by id: TaskID, _ change: TaskChange) {
+  mutating func recordTakeover(by id: TaskID, _ change: TaskChange) {
     guard case .insert(let record, onDuplicate: .replace) = change,
       record.uniqueKey == table.record(of: id)?.uniqueKey
     else { return require(false, "\(label(id)) was replaced by \(change)") }
@@ -96,7 +96,7 @@ extension ModelLedger {
   }
 
   /// Records that a task failed and its successor superseded it.
-  mutating func superseded(_ change: TaskChange, by id: TaskID) {
+  mutating func recordSuperseding(_ change: TaskChange, by id: TaskID) {
     guard case .retry(let lease, _, _, _, _) = change, let entry = entries[lease.id],
       entries[id]?.hasEnded == false
     else { return require(false, "\(label(id)) supersedes a task by \(change)") }
@@ -131,14 +131,14 @@ extension ModelLedger {
     return surely ? time > limit : time >= limit
   }
 
-  private mutating func failed(
-    _ lease: Lease,
+  private mutating func recordFailure(
+    of lease: Lease,
     _ date: Date,
     _ retryCount: Int,
     _ failure: TaskFailure
   ) {
     let id = lease.id
-    tally(id) { $0.failed += 1 }
+    changeTally(of: id) { $0.failed += 1 }
     entries[id]?.failureCount += 1
     entries[id]?.expectedEvents.append("failed")
     guard let record = entries[id]?.claimed else {
@@ -189,18 +189,18 @@ extension ModelLedger {
     allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= $0 + 1.001) }
   }
 
-  private mutating func snoozed(_ lease: Lease, _ retryCount: Int) {
+  private mutating func recordSnooze(of lease: Lease, _ retryCount: Int) {
     let id = lease.id
-    tally(id) { $0.snoozed += 1 }
+    changeTally(of: id) { $0.snoozed += 1 }
     entries[id]?.expectedEvents.append("snoozed")
     requireEnd(of: lease, "is snoozed") { if case .snoozed = $0 { true } else { false } }
     require(attempt(lease)?.wasCancelled == false, "\(label(id)) is snoozed after a cancellation")
     require(retryCount == entries[id]?.claimed?.retryCount, "\(label(id)): a snooze is counted")
   }
 
-  private mutating func abandoned(_ lease: Lease, _ failure: TaskFailure) {
+  private mutating func recordAbandonment(of lease: Lease, _ failure: TaskFailure) {
     let id = lease.id
-    tally(id) { $0.abandoned += 1 }
+    changeTally(of: id) { $0.abandoned += 1 }
     guard let record = entries[id]?.claimed else {
       return require(false, "\(label(id)) is abandoned, but is not claimed")
     }
@@ -225,18 +225,18 @@ extension ModelLedger {
 
   // MARK: Control
 
-  private mutating func controlled(
-    _ target: TaskTarget,
+  private mutating func recordRequest(
+    for target: TaskTarget,
     _ request: ModelOperation.Request,
     _ event: String
   ) {
-    requireAsked(target, [request])
+    requireRequest(for: target, [request])
     expect(event, of: target.id)
     if case .claimed = target { release(target.id) }
   }
 
-  private func requireAsked(
-    _ target: TaskTarget,
+  private func requireRequest(
+    for target: TaskTarget,
     _ requests: Set<ModelOperation.Request>
   ) {
     require(

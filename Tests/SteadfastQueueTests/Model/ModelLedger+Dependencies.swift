@@ -59,7 +59,7 @@ extension ModelLedger {
   }
 
   /// Records the changes that a task's change made to its dependents.
-  mutating func note(_ consequences: Consequences, of change: TaskChange) {
+  mutating func recordConsequences(_ consequences: Consequences, of change: TaskChange) {
     for id in consequences.tasks {
       switch change {
       case .abandon, .cancel:
@@ -88,7 +88,7 @@ extension ModelLedger {
   ///
   /// A store may report a change as stale if an earlier change of the batch may cascade to its
   /// task. The queue then repeats that change alone.
-  func leftOut(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> [Bool] {
+  func skippedChanges(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> [Bool] {
     var concerned: Set<TaskID> = []
     return zip(batch, outcomes).map { change, outcome in
       guard let id = change.taskID else { return false }

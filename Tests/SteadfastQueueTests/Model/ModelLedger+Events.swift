@@ -6,7 +6,7 @@ import Synchronization
 
 /// Checks the events that an observer has seen.
 extension ModelLedger {
-  mutating func saw(_ event: TaskEvent) {
+  mutating func recordEvent(_ event: TaskEvent) {
     let (id, name): (TaskID, String)
     switch event {
     case .enqueued(let record): (id, name) = (record.id, "enqueued")
@@ -45,14 +45,16 @@ extension ModelLedger {
 extension ModelLedger.Entry {
   /// Checks that the events came in order, and that no required event is missing.
   var hasSeenWhatIsTold: Bool {
-    wasChangedAlong ? hasSeenInAnyOrder : fits(seenEvents[...], from: 0)
+    wasChangedAlong ? hasSeenInAnyOrder : isExpected(seenEvents[...], from: 0)
   }
 
   /// Whether these are the expected events from an index on, apart from those that may be missing.
-  private func fits(_ seen: ArraySlice<String>, from place: Int) -> Bool {
+  private func isExpected(_ seen: ArraySlice<String>, from place: Int) -> Bool {
     guard place < expectedEvents.count else { return seen.isEmpty }
-    if seen.first == expectedEvents[place], fits(seen.dropFirst(), from: place + 1) { return true }
-    return untoldEvents.contains(place) && fits(seen, from: place + 1)
+    if seen.first == expectedEvents[place], isExpected(seen.dropFirst(), from: place + 1) {
+      return true
+    }
+    return untoldEvents.contains(place) && isExpected(seen, from: place + 1)
   }
 
   private var hasSeenInAnyOrder: Bool {

@@ -25,7 +25,7 @@ struct ModelLedger: Sendable {
 
   struct Entry: Sendable {
     var number = 0
-    /// The name of its queue in the store.
+    /// The name of the task's queue in the store.
     var queue = ""
     var lease: Lease?
     var claimed: TaskRecord?
@@ -103,7 +103,7 @@ struct ModelLedger: Sendable {
   }
 
   /// Changes the counts of a task's queue.
-  mutating func tally(_ id: TaskID, _ change: (inout Tally) -> Void) {
+  mutating func changeTally(of id: TaskID, _ change: (inout Tally) -> Void) {
     change(&tallies[entries[id]?.queue ?? "", default: Tally()])
   }
 
@@ -130,7 +130,11 @@ struct ModelLedger: Sendable {
   // MARK: Handlers
 
   /// Records that an attempt starts, and returns the act to perform.
-  mutating func began(_ id: TaskID, _ work: ModelWork, at now: VirtualClock.Instant) -> Act {
+  mutating func recordBeginning(
+    of id: TaskID,
+    _ work: ModelWork,
+    at now: VirtualClock.Instant
+  ) -> Act {
     let entry = entries[id] ?? Entry()
     require(entry.lease != nil, "\(label(id)) is performed without a claim")
     require(entry.attempt == nil, "\(label(id)) is performed twice under one claim")
@@ -148,7 +152,7 @@ struct ModelLedger: Sendable {
     entries[id, default: entry].attempt = Attempt(began: now)
     entries[id]?.expectedEvents.append("started")
     entries[id]?.attemptCount += 1
-    tally(id) { $0.attempts += 1 }
+    changeTally(of: id) { $0.attempts += 1 }
     // Ends a run that would never end: no task has 300 acts.
     guard entry.attemptCount < 300 else {
       require(false, "\(label(id)) is performed 300 times")
@@ -157,7 +161,12 @@ struct ModelLedger: Sendable {
     return entry.actCount < work.acts.count ? work.acts[entry.actCount] : Act(end: .succeed)
   }
 
-  mutating func ended(_ id: TaskID, _ end: End, wasCancelled: Bool, at now: VirtualClock.Instant) {
+  mutating func recordEnd(
+    of id: TaskID,
+    _ end: End,
+    wasCancelled: Bool,
+    at now: VirtualClock.Instant
+  ) {
     liveCounts[entries[id]?.queue ?? "", default: 0] -= 1
     require(
       entries[id]?.attempt?.end == nil && entries[id]?.attempt != nil,
@@ -171,7 +180,7 @@ struct ModelLedger: Sendable {
 
   // MARK: The store
 
-  mutating func claimed(_ claim: Claim, for request: ClaimRequest) {
+  mutating func recordClaim(_ claim: Claim, for request: ClaimRequest) {
     let expected = table.claimable(request).map(\.record.id)
     let found = claim.tasks.map(\.record.id)
     require(found == expected, "claimed: \(found.map(label)), expected: \(expected.map(label))")
@@ -192,22 +201,22 @@ struct ModelLedger: Sendable {
   }
 
   /// Checks and records changes that the store has applied.
-  mutating func applied(_ batch: [TaskChange], _ outcomes: [ChangeOutcome]) {
-    let leftOut = leftOut(of: batch, outcomes)
+  mutating func recordApplied(_ batch: [TaskChange], _ outcomes: [ChangeOutcome]) {
+    let leftOut = skippedChanges(of: batch, outcomes)
     let answers = table.apply(zip(batch, leftOut).compactMap { $1 ? nil : $0 })
     var expected = answers.makeIterator()
     let all = leftOut.map { $0 ? .stale : expected.next() ?? .stale }
     require(outcomes == all, "\(batch) gave \(outcomes), expected: \(all)")
     for (index, change) in batch.enumerated() {
       switch outcomes[index] {
-      case .done: note(change)
+      case .done: recordStored(change)
       case .doneWithConsequences(let consequences):
-        note(change)
-        note(consequences, of: change)
-      case .replaced(let twin): takenOver(by: twin, change)
+        recordStored(change)
+        recordConsequences(consequences, of: change)
+      case .replaced(let twin): recordTakeover(by: twin, change)
       case .superseded(let successor):
-        note(change)
-        superseded(change, by: successor)
+        recordStored(change)
+        recordSuperseding(change, by: successor)
       case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: break
       }
     }

@@ -21,7 +21,7 @@ extension ModelRun {
   private func step(_ number: Int, _ context: TaskContext) async throws {
     let (id, name) = (context.id, "step \(number)")
     let stored = MemoryName.step(name)
-    let known = ledger.update { $0.remembered(by: id, stored) }
+    let known = ledger.update { $0.remembered(by: id, name: stored) }
     let value = try await context.step(name) { _ in
       ledger.update { ledger in
         ledger.require(known == nil, "\(ledger.label(id)) performs '\(name)' again")
@@ -31,7 +31,7 @@ extension ModelRun {
     }
     let bytes = try MemoryCoding.encode(value)
     ledger.update { ledger in
-      let now = ledger.remembered(by: id, stored)
+      let now = ledger.remembered(by: id, name: stored)
       ledger.require(
         bytes == now,
         "\(ledger.label(id)): '\(name)' is \(value), but not in the store"
@@ -59,13 +59,13 @@ extension ModelRun {
 
   private func nap(_ seconds: Int, _ context: TaskContext) async throws {
     let (id, name, before) = (context.id, MemoryName.sleep("nap"), time.clock.date)
-    let known = ledger.update { $0.remembered(by: id, name) }
+    let known = ledger.update { $0.remembered(by: id, name: name) }
     do {
       try await context.sleep("nap", for: .seconds(seconds))
-      let end = try ledger.update { $0.remembered(by: id, name) }.map(Self.date)
+      let end = try ledger.update { $0.remembered(by: id, name: name) }.map(Self.date)
       if let end, end > max(before, time.clock.date) + 1e-3 { violate("a sleep ends early") }
     } catch let error as TaskSuspended {
-      let end = try Self.date(ledger.update { $0.remembered(by: id, name) } ?? [])
+      let end = try Self.date(ledger.update { $0.remembered(by: id, name: name) } ?? [])
       if known == nil { check(end, isAfter: seconds, since: before) }
       ledger.update { $0.entries[id]?.attempt?.wakeDate = end }
       throw error
@@ -76,7 +76,7 @@ extension ModelRun {
     let (id, name, before) = (context.id, MemoryName.completion("reply"), time.clock.date)
     var limit: Int?
     if case .within(let seconds) = reply { limit = seconds }
-    let known = ledger.update { $0.remembered(by: id, name) }
+    let known = ledger.update { $0.remembered(by: id, name: name) }
     do {
       let value = try await context.completion(
         "reply",
@@ -91,7 +91,7 @@ extension ModelRun {
       try checkReply(to: id, MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true)))
       throw error
     } catch let error as TaskSuspended {
-      let bytes = ledger.update { $0.remembered(by: id, name) } ?? []
+      let bytes = ledger.update { $0.remembered(by: id, name: name) } ?? []
       let open = try MemoryCoding.decode(OpenCompletion.self, from: bytes)
       let deadline = open.deadline?.date
       if known == nil {
@@ -149,7 +149,7 @@ extension ModelRun {
           ledger.require(counts == isFirst, "complete() returned \(counts) for \(ledger.label(id))")
         }
       } catch {
-        self.failed("complete", error)
+        self.checkError(of: "complete", error)
       }
     }
   }
@@ -167,11 +167,11 @@ extension ModelRun {
 
 extension ModelLedger {
   /// The bytes in a task's memory with a name.
-  func remembered(by id: TaskID, _ name: String) -> [UInt8]? {
+  func remembered(by id: TaskID, name: String) -> [UInt8]? {
     table.memory(of: id)[ExactText(name)]
   }
 
-  func remembered(_ lease: Lease, _ name: String) {
+  func checkMemory(of lease: Lease, _ name: String) {
     let attempt = attempt(lease)
     require(attempt != nil, "\(label(lease.id)) remembers '\(name)', but is not performed")
     // The last checkpoint may be stored after the handler has ended.
@@ -179,7 +179,7 @@ extension ModelLedger {
     require(!isLate, "\(label(lease.id)) remembers '\(name)' after its attempt")
   }
 
-  mutating func suspended(_ lease: Lease, until date: Date) {
+  mutating func recordSuspension(of lease: Lease, until date: Date) {
     let id = lease.id
     requireEnd(of: lease, "is suspended") { if case .suspended = $0 { true } else { false } }
     let expiry = entries[id]?.claimed?.expiryDate ?? .distantFuture
@@ -192,7 +192,7 @@ extension ModelLedger {
     release(id)
   }
 
-  mutating func completed(_ id: TaskID, _ name: String, _ value: [UInt8]) {
+  mutating func recordCompletion(of id: TaskID, _ name: String, _ value: [UInt8]) {
     require(replies[name] == nil, "\(label(id)) is completed twice")
     require(entries[id]?.hasEnded == false, "\(label(id)) is completed after its end")
     replies[name] = value

@@ -32,7 +32,7 @@ indirect enum ModelOperation: Sendable {
     var requiresCondition = false
     var policy = UniquePolicy.keep
     var count = 1
-    /// The indices of the tasks that it depends on.
+    /// The indices of the tasks that the new task depends on.
     var after: [Int] = []
     var rule = DependencyRule.allSucceeded
     /// Whether the tasks are a batch with a follower.

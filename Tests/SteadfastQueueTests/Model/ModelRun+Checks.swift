@@ -231,7 +231,7 @@ extension ModelLedger {
     }
   }
 
-  func told(_ outcome: TaskOutcome, of id: TaskID) {
+  func checkOutcome(_ outcome: TaskOutcome, of id: TaskID) {
     require(
       entries[last(id)]?.outcomes.contains(outcome) ?? false,
       "the outcome of \(label(id)) is \(outcome), not in \(entries[last(id)]?.outcomes ?? [])"

@@ -6,7 +6,7 @@ import SteadfastTesting
 /// The handlers.
 extension ModelRun {
   func perform(_ work: ModelWork, _ context: TaskContext) async throws {
-    let act = ledger.update { $0.began(context.id, work, at: time.clock.now) }
+    let act = ledger.update { $0.recordBeginning(of: context.id, work, at: time.clock.now) }
     store.passSuspension()
     let error = await carryOut(act, context)
     store.passSuspension()
@@ -24,7 +24,9 @@ extension ModelRun {
       }
     // If the store fails during a step, the attempt ends as if it had been cancelled.
     let wasCancelled = Task.isCancelled || error is CancellationError
-    ledger.update { $0.ended(context.id, end, wasCancelled: wasCancelled, at: time.clock.now) }
+    ledger.update {
+      $0.recordEnd(of: context.id, end, wasCancelled: wasCancelled, at: time.clock.now)
+    }
     if error is TaskSuspended, act.hidesSuspension { return }
     if let error { throw error }
   }

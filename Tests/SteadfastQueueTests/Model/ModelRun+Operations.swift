@@ -48,7 +48,11 @@ extension ModelRun {
   ) async throws {
     for queue in queues {
       start {
-        do { try await change(queue) } catch { self.failed("a change of the stored pause", error) }
+        do {
+          try await change(queue)
+        } catch {
+          self.checkError(of: "a change of the stored pause", error)
+        }
       }
     }
     try await settle()
@@ -66,7 +70,7 @@ extension ModelRun {
       let next = try await queue.value(named: "number")
       if wasThere, next == value { violate("the removed value \(number) has returned") }
     } catch {
-      failed("setValue", error)
+      checkError(of: "setValue", error)
     }
   }
 
@@ -121,7 +125,7 @@ extension ModelRun {
     } catch let error as TaskQueueError where error.code == .unmetDependency && !after.isEmpty {
       ledger.update { $0.requireUnknown(works) }
     } catch {
-      failed("enqueue", error)
+      checkError(of: "enqueue", error)
       ledger.update { $0.requireUnknown(works) }
     }
   }
@@ -195,7 +199,7 @@ extension ModelRun {
         where error.code == .duplicate && [.restart, .startOver].contains(request)
       {
       } catch {
-        self.failed("\(request)", error)
+        self.checkError(of: "\(request)", error)
       }
     }
   }
@@ -230,7 +234,7 @@ extension ModelRun {
           }
         }
       } catch {
-        self.failed("\(request) of all tagged \(tag)", error)
+        self.checkError(of: "\(request) of all tagged \(tag)", error)
       }
       self.ledger.update { ledger in
         guard let index = ledger.askedTags[tag]?.firstIndex(of: request) else { return }
@@ -249,8 +253,8 @@ extension ModelRun {
     start {
       do {
         let task = if let handle { handle } else { try await queue.task(id) }
-        guard let outcome = try await task?.outcome() else { return self.isAnswered(id) }
-        self.ledger.update { $0.told(outcome, of: id) }
+        guard let outcome = try await task?.outcome() else { return self.endOutcomeWait(id) }
+        self.ledger.update { $0.checkOutcome(outcome, of: id) }
       } catch let error as TaskQueueError where error.code == .unknownTask {
         self.ledger.update { ledger in
           let hasEnded = ledger.entries[id]?.hasEnded ?? false
@@ -262,13 +266,13 @@ extension ModelRun {
         }
         if !isShutDown { self.violate("outcome() reports a shutdown") }
       } catch {
-        self.failed("outcome()", error)
+        self.checkError(of: "outcome()", error)
       }
-      self.isAnswered(id)
+      self.endOutcomeWait(id)
     }
   }
 
-  private func isAnswered(_ id: TaskID) {
+  private func endOutcomeWait(_ id: TaskID) {
     state.withLock { $0.pendingOutcomes[id]? -= 1 }
   }
 }

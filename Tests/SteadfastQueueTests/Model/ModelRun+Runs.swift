@@ -85,7 +85,7 @@ extension ModelRun {
     } catch let error as TaskQueueError where error.code == .shutDown {
       if !isShutDown { violate("\(call) throws \(error)") }
     } catch {
-      failed(call, error)
+      checkError(of: call, error)
     }
   }
 }
@@ -113,7 +113,7 @@ final class Interruption: Sendable {
   var wasMet: Bool { pointsLeft.withLock { $0 <= 0 } }
 
   /// Counts a suspension point, and interrupts the run if it is the chosen one.
-  func passed(in run: ModelRun) {
+  func countSuspensionPoint(in run: ModelRun) {
     let isMet = pointsLeft.withLock { left in
       left -= 1
       return left == 0

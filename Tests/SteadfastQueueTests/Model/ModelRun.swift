@@ -151,7 +151,9 @@ final class ModelRun: Sendable {
       do {
         await run.setUp()
         if let interruption {
-          run.store.onSuspension.withLock { $0 = { [unowned run] in interruption.passed(in: run) } }
+          run.store.onSuspension.withLock {
+            $0 = { [unowned run] in interruption.countSuspensionPoint(in: run) }
+          }
         }
         for operation in configuration.operations {
           run.store.passSuspension()
@@ -190,7 +192,7 @@ final class ModelRun: Sendable {
     let ledger = ledger
     let eventTasks = events.map { events in
       Task(executorPreference: time.executor) {
-        for await event in events { ledger.update { $0.saw(event) } }
+        for await event in events { ledger.update { $0.recordEvent(event) } }
       }
     }
     state.withLock { $0.eventTasks = eventTasks }
@@ -270,7 +272,7 @@ final class ModelRun: Sendable {
   func violate(_ text: String) { ledger.update { $0.require(false, text) } }
 
   /// Checks an error of a call: it is allowed only if the store's fault is its cause.
-  func failed(_ call: String, _ error: any Error) {
+  func checkError(of call: String, _ error: any Error) {
     let reason = (error as? TaskQueueError).flatMap { error in
       error.code == .storeFailed ? error.underlying : nil
     }

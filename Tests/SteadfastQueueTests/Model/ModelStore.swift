@@ -94,7 +94,7 @@ final class ModelStore: Persistence {
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     try await call {
       let outcomes = try await base.apply(batch, durability: durability)
-      ledger.update { $0.applied(batch, outcomes) }
+      ledger.update { $0.recordApplied(batch, outcomes) }
       return outcomes
     }
   }
@@ -102,7 +102,7 @@ final class ModelStore: Persistence {
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await call {
       let claim = try await base.claim(request)
-      ledger.update { $0.claimed(claim, for: request) }
+      ledger.update { $0.recordClaim(claim, for: request) }
       return claim
     }
   }
@@ -183,7 +183,7 @@ final class SharedLedger: Sendable {
 /// A fault in the calls of a store.
 final class FaultPlan: Sendable {
   enum Fault: Sendable, CaseIterable {
-    /// The call and all later ones fail until the store is mended.
+    /// The call and all later calls fail until the store is mended.
     case fails
     /// The calls hang until the store is mended, and then fail.
     case hangsAndFails

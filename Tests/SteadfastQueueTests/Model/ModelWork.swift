@@ -11,7 +11,7 @@ struct Act: Codable, Hashable, Sendable {
   var end: End
   /// How long the handler works, on the virtual clock.
   var seconds = 0
-  /// Whether the handler works that long even if it is cancelled.
+  /// Whether the handler works for all of that time even if it is cancelled.
   var ignoresCancellation = false
   var reportsProgress = false
   /// Whether the handler enqueues another task before it ends.

@@ -36,7 +36,7 @@ extension IDelayedJobTests {
     }
   }
 
-  @Test func `scheduling on an unknown queue fails, and so does adding a second queue with a name`()
+  @Test func `scheduling on an unknown queue fails, and so does adding a queue with a used name`()
     async throws
   {
     let manager = manager()

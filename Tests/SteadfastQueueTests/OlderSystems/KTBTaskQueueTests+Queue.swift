@@ -52,7 +52,9 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `the interval can be chosen, with KTBTaskQueue's second subtracted`() async throws {
+  @Test func `a custom backoff can have KTBTaskQueue's delays: a chosen interval that doubles, minus 1 s`()
+    async throws
+  {
     let backoff = Backoff.custom { attempt in
       .seconds(3) * (1 << min(attempt.number - 1, 20)) - .seconds(1)
     }

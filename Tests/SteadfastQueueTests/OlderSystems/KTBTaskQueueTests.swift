@@ -49,7 +49,7 @@ import Testing
   // MARK: README
 
   @Test(arguments: StoreKind.allCases)
-  func `a task is prompted until its execution claims success`(kind: StoreKind) async throws {
+  func `a task is attempted until its execution reports success`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await queue(store, failures: 3)
       let task = try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
@@ -61,7 +61,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task is prompted until its execution abandons it`(kind: StoreKind) async throws {
+  func `a task is attempted until its execution abandons the task`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, configuration: doubling, clock: clock)
       await queue.registerFallback { [log] _, context in

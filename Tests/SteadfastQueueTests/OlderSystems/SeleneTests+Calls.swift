@@ -19,7 +19,9 @@ extension SeleneTests {
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a cancelled pass throws, and joined calls return the result so far`() async throws {
+  @Test func `a cancelled pass throws, and calls that joined the pass return its result so far`()
+    async throws
+  {
     let scheduler = scheduler()
     await register("quick", with: scheduler, expected: 1, result: .newData)
     await register("slow", with: scheduler, expected: 20)
@@ -97,7 +99,7 @@ extension SeleneTests {
     #expect(status.averageDuration == .seconds(9))
   }
 
-  @Test func `if the store fails, no task runs, and joined calls throw too`()
+  @Test func `if the store fails, no task runs, and calls that joined the pass throw too`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -55,7 +55,7 @@ import Testing
     await register("z", with: scheduler, .veryLow, expected: 10)
     #expect(try await scheduler.run(within: .seconds(30)) == .noData)
     #expect(log.entries == ["y", "x"])
-    // They run at the same time.
+    // The tasks that fit run at the same time.
     #expect(clock.now.offset == .seconds(20))
   }
 

@@ -69,7 +69,7 @@ import Testing
     }
   }
 
-  @Test func `a queue that is shut down reports that even if another one runs on its store`()
+  @Test func `a queue that was shut down reports its shutdown even if another queue runs on its store`()
     async throws
   {
     let store = InMemoryStore()

@@ -17,7 +17,8 @@ import Testing
     return try await store.claim(request).tasks.map(\.lease)
   }
 
-  @Test func `values are sealed, except empty ones, which mark open completions`() async throws {
+  @Test func `values are sealed, except the empty values that mark open completions`() async throws
+  {
     let store = base.sealingPayloads(with: TestSeal().payloadSeal)
     let lease = try await claim(store, 1)[0]
     let outcomes = try await store.apply(

@@ -17,7 +17,7 @@ import Testing
     return queue
   }
 
-  @Test func `a task whose payload can't be opened is parked until it can`()
+  @Test func `a task whose payload can't be opened is parked until the payload can be opened`()
     async throws
   {
     let seal = TestSeal(keys: [1])

@@ -16,7 +16,7 @@ import Testing
 
   /// Random limits, with starts at random times.
   @Test(arguments: 0..<4 as Range<UInt64>)
-  func `the limiter allows exactly as many starts as the limits do`(seed: UInt64) {
+  func `the limiter allows exactly as many starts as its limits allow`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     var mistakes = 0
     for _ in 0..<Soak.runs(short: 5_000) {
@@ -60,7 +60,7 @@ import Testing
     (3, .nanoseconds(1), 3, 1),
     (10, .milliseconds(1) + .nanoseconds(1), 10, 1_001),
   ])
-  func `with more than 1,024 starts the interval is divided, and intervals are rounded up`(
+  func `a limit of more than 1,024 starts divides its interval, and intervals are rounded up`(
     count: Int,
     interval: Duration,
     windowCount: Int,
@@ -107,7 +107,7 @@ import Testing
 }
 
 @Suite struct StartHistoriesTests {
-  @Test func `histories that are written and read again are equal`() {
+  @Test func `histories are the same after they were written and read`() {
     var histories = StartHistories()
     histories[0] = StartHistory(
       starts: (0..<1_024).map { 1_700_000_000_000_000 + $0 * 100_000 },

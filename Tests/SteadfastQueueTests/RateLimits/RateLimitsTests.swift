@@ -169,7 +169,7 @@ private struct PlainMail: TaskPayload {
     #expect(limits.lines.isEmpty)
   }
 
-  @Test func `tasks far back in a key's line retry when a start may be free`()
+  @Test func `tasks far back in a key's line are tried again when a start may be free`()
     throws
   {
     var limits = RateLimits(
@@ -220,7 +220,9 @@ private struct PlainMail: TaskPayload {
     #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
   }
 
-  @Test func `if a stored value has too many keys, further keys wait until one expires`() throws {
+  @Test func `if a stored value has too many keys, further keys wait until a stored key expires`()
+    throws
+  {
     var limits = RateLimits(
       [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0,

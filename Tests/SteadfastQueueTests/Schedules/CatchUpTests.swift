@@ -20,7 +20,9 @@ struct CatchUpTests {
   private func hour(_ number: Int) -> Date { start + Double(number) * 3_600 }
 
   @Test(arguments: [MissedOccurrences.once(), .skip, .each(atMost: 5)])
-  func `nothing is missed before the next date`(missed: MissedOccurrences) throws {
+  func `no date counts as missed before the schedule's next date`(
+    missed: MissedOccurrences
+  ) throws {
     #expect(try catchUp(missed, hours: 0.9) == CatchUp(next: hour(1)))
     // A lagging clock.
     #expect(try catchUp(missed, hours: -3) == CatchUp(next: hour(1)))

@@ -30,11 +30,11 @@ struct CronLineTests {
     ("@hourly", ["2027-01-01T01:00", "2027-01-01T02:00", "2027-01-01T03:00"]),
     ("0 0 29 2 */6", ["2032-02-29T00:00", "2048-02-29T00:00", "2060-02-29T00:00"]),
   ])
-  func `a line of cron has the expected dates`(line: String, expected: [String]) throws {
+  func `a cron line has the expected dates`(line: String, expected: [String]) throws {
     #expect(try dates(line, after: "2027-01-01T00:00:00Z") == expected)
   }
 
-  @Test func `several dates in one gap of a time zone become one date`() throws {
+  @Test func `several dates that the clocks skip at once become one date`() throws {
     let rule = try ScheduleRule.cron("*/10 2-3 * * *", in: zone("Europe/Berlin"))
     let first = try #require(rule.next(after: date("2027-03-28T00:59:00Z")))
     #expect(first == (try date("2027-03-28T01:00:00Z")))

@@ -38,7 +38,7 @@ struct OccurrenceIDTests {
 
   private static let nightly = "8dd353801"
 
-  @Test func `an index that is written and read again is equal`() throws {
+  @Test func `an index is the same after it was written and read`() throws {
     let keys = ["a", "b", "c"].map(ScheduleKey.init)
     let part = ScheduleIndex.part(of: keys)
     #expect(try ScheduleIndex.keys(of: part, 0) == keys.sorted { $0.bits < $1.bits })

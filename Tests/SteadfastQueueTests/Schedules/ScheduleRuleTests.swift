@@ -23,7 +23,7 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `a time that comes twice has one date, the first`() throws {
+  @Test func `a time that occurs twice in a day has one date, the first`() throws {
     let rule = try ScheduleRule.daily(at: .time(2, 30), in: zone("Europe/Berlin"))
     #expect(
       try rule.dates(after: "2027-10-30T12:00:00Z", count: 2) == [
@@ -46,7 +46,7 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `each real hour has one date`() throws {
+  @Test func `an hourly rule has one date in each real hour`() throws {
     let rule = try ScheduleRule.hourly(minute: 30, in: zone("Europe/Berlin"))
     for start in ["2027-03-27T22:10:00Z", "2027-10-30T22:10:00Z"] {
       let first = try #require(rule.next(after: date(start)))

@@ -27,7 +27,7 @@ struct ZoneTests {
   ]
 
   @Test(arguments: changes)
-  func `the dates are those at which a clock, read each minute, shows the times`(
+  func `a rule's dates are the minutes at which a local clock shows or skips the rule's times`(
     identifier: String,
     day: String
   ) throws {

@@ -21,7 +21,7 @@ final class MemoryStorage: JournalStorage {
   }
 
   struct State {
-    /// The contents of the files, to which `names` has the indices.
+    /// The contents of each file; `names` has the index of each name.
     var files: [[UInt8]] = []
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
@@ -62,7 +62,7 @@ final class MemoryStorage: JournalStorage {
     state.withLock { state in state.names[name].map { state.files[$0] } }
   }
 
-  /// Makes one such call fail with this error, after `count` such calls have succeeded.
+  /// Makes one call of this kind fail with this error, after `count` such calls have succeeded.
   func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
     state.withLock { $0.failures.append((call, number, count)) }
   }

@@ -24,8 +24,9 @@ enum StoreKind: CaseIterable {
 
   /// The stores to test.
   ///
-  /// With a package trait, these are only the stores it adds: the others are tested without it.
-  /// Stores in PostgreSQL need a server, whose connection string is in `STEADFAST_POSTGRESQL`.
+  /// With a package trait, these are only the stores that the trait adds: a run without the trait
+  /// tests the others. Stores in PostgreSQL need a server, whose connection string is in
+  /// `STEADFAST_POSTGRESQL`.
   static var allCases: [StoreKind] {
     var added: [StoreKind] = []
     #if SQLite

@@ -4,51 +4,52 @@ import Testing
 
 /// Values in the table while their changes are being written to a file.
 @Suite struct StoredValuesTests {
-  private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
+  private func setting(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
   }
 
-  @Test func `a change compares with the staged value, and a read returns the stored one`() {
+  @Test func `a change compares with the staged value, but a read returns the stored value`() {
     var table = TaskTable()
-    _ = table.apply([set("a", nil, [1])])
-    let first = table.stage(set("a", [1], [2]))
-    #expect(table.stage(set("a", [1], [3])).outcome == .valueDiffers)
-    let second = table.stage(set("a", [2], nil))
-    let third = table.stage(set("a", nil, [4]))
+    _ = table.apply([setting("a", nil, [1])])
+    let first = table.stage(setting("a", [1], [2]))
+    #expect(table.stage(setting("a", [1], [3])).outcome == .valueDiffers)
+    let second = table.stage(setting("a", [2], nil))
+    let third = table.stage(setting("a", nil, [4]))
     #expect([first, second, third].map(\.outcome) == [.done, .done, .done])
     #expect(table.values["a"] == [1])
     table.commit(first)
     #expect(table.values["a"] == [2])
     table.commit(second)
     #expect(table.values["a"] == nil)
-    #expect(table.stage(set("a", nil, [5])).outcome == .valueDiffers)
+    #expect(table.stage(setting("a", nil, [5])).outcome == .valueDiffers)
     table.commit(third)
     #expect(table.values["a"] == [4])
     #expect(table.values.staged.isEmpty)
   }
 
-  @Test func `rolling back a change rolls back later ones of the same name only`() {
+  @Test func `rolling back a change also rolls back the later changes of the same name, and no others`()
+  {
     var table = TaskTable()
-    _ = table.apply([set("a", nil, [1])])
-    let other = table.stage(set("b", nil, [9]))
-    let stored = table.stage(set("a", [1], [2]))
-    let failed = [table.stage(set("a", [2], [3])), table.stage(set("a", [3], nil))]
+    _ = table.apply([setting("a", nil, [1])])
+    let other = table.stage(setting("b", nil, [9]))
+    let stored = table.stage(setting("a", [1], [2]))
+    let failed = [table.stage(setting("a", [2], [3])), table.stage(setting("a", [3], nil))]
     for change in failed.reversed() { table.rollBack(change) }
     table.commit(other)
     table.commit(stored)
     #expect(table.values["a"] == [2])
     #expect(table.values["b"] == [9])
     #expect(table.values.staged.isEmpty)
-    #expect(table.apply([set("a", [2], [5])]) == [.done])
+    #expect(table.apply([setting("a", [2], [5])]) == [.done])
   }
 
   @Test func `a rejected write leaves no value staged`() {
     var table = TaskTable()
     _ = table.apply([.insert(.make(1), onDuplicate: .keep)])
     let taken = TaskChange.insert(.make(1, created: -9), onDuplicate: .keep)
-    let outcomes = table.apply([set("a", nil, [1]), taken, set("b", nil, [2])])
+    let outcomes = table.apply([setting("a", nil, [1]), taken, setting("b", nil, [2])])
     #expect(outcomes == [.batchRefused, .identityTaken, .batchRefused])
-    let differing = table.apply([set("a", nil, [1]), taken, set("b", [0], [2])])
+    let differing = table.apply([setting("a", nil, [1]), taken, setting("b", [0], [2])])
     #expect(differing == [.valueDiffers, .valueDiffers, .valueDiffers])
     #expect(table.values.staged.isEmpty)
     #expect(table.values.committed.isEmpty)
@@ -57,7 +58,7 @@ import Testing
   @Test func `the size in the file is counted when a value is set and when it is removed`() {
     var table = TaskTable()
     for (new, size) in [([1] as [UInt8]?, 40), ([1, 2], 60), ([3], 50), (nil, 30)] {
-      let staged = table.stage(set("a", table.values["a"], new))
+      let staged = table.stage(setting("a", table.values["a"], new))
       table.setByteCount(size, of: staged)
       table.commit(staged)
       #expect(table.values.byteCount == (new == nil ? 0 : size))
@@ -70,14 +71,14 @@ import Testing
     arguments: ["a", "é", "e\u{301}", "steadfast.schedule.000000001", ""],
     [[], [1], [0, 255]]
   )
-  func `a value that is packed and unpacked is equal`(name: String, bytes: [UInt8]) {
+  func `a value is the same after it was packed and unpacked`(name: String, bytes: [UInt8]) {
     let value = StoredValues.Value(bytes: bytes, byteCount: 77)
     let packed = PackedValue(name, value)
     #expect(packed.name.isExactly(name))
     #expect(packed.value == value)
   }
 
-  @Test func `a set finds a value by the exact bytes of its name`() {
+  @Test func `a Swift set finds a value by the exact bytes of the value's name`() {
     func value(_ byte: UInt8) -> StoredValues.Value { StoredValues.Value(bytes: [byte]) }
     // The bytes of this name and value together are also those of the name "ab" with no value.
     let ambiguous = PackedValue("a", value(UInt8(ascii: "b")))

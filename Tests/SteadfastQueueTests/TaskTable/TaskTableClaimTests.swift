@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
-  mutating func `tasks are claimed in one order, with any names in the request`(
+  mutating func `tasks are claimed in the same order, whatever names the request lists`(
     seed: UInt64
   ) {
     var random = SplitMix64(seed: seed)

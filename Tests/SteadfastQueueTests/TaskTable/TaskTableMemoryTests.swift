@@ -22,7 +22,7 @@ import Testing
 
   private let complete = TaskChange.complete(.numbered(1), named: "open", value: [7])
 
-  @Test mutating func `a holder with a step that is not committed yet is not superseded`() {
+  @Test mutating func `a holder is not superseded while one of its steps is staged`() {
     let lease = begin(.make(1, key: "k"))
     _ = table.apply([.insert(.make(2, key: "k"), onDuplicate: .keep)])
     let step = table.stage(.remember(lease, named: "step", value: [1]))

@@ -54,7 +54,7 @@ import Testing
     }
   }
 
-  @Test func `a rebase moves a task that was read from a file like one that was inserted`() {
+  @Test func `a rebase moves the dates of a task from a file like those of an inserted task`() {
     for failed in [false, true] {
       var record = Self.record(1, created: failed ? 1 : 50, available: failed ? 60 : 50)
       record.failedDate = failed ? .seconds(50) : nil
@@ -94,7 +94,7 @@ import Testing
     #expect(claim.nextDate == .seconds(12))
   }
 
-  @Test func `a lagging clock never makes a task available early`() {
+  @Test func `a clock that lags never makes a task available early`() {
     var table = Self.replayed((1...10).map { (Double($0), Double($0)) })
     var claim = table.claim(Self.request(99, 4))
     #expect(claim.tasks.numbers == Array(1...4))

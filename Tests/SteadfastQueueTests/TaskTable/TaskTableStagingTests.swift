@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `no claim returns the new head of an order key while it has a staged change`(
+  mutating func `no claim returns the new head of an order key while the head has a staged change`(
     isRolledBack: Bool
   ) {
     for number in 1...2 { table.insert(.make(number, order: "o")) }

@@ -53,7 +53,7 @@ import Foundation
   ]
 
   @Test(arguments: DateBoundsTests.calls.indices)
-  func `a date or a duration beyond the bounds is rejected, and the error names it and the bound`(
+  func `a date or duration beyond the bounds is rejected with an error that names the value and the bound`(
     index: Int
   ) async throws {
     let (word, call) = Self.calls[index]
@@ -153,7 +153,7 @@ import Foundation
     }
   }
 
-  @Test func `the microseconds of a duration are limited to those of the longest storable one`() {
+  @Test func `a duration has at most the microseconds of the longest storable duration`() {
     let most: Int64 = 100_000_000_000_000_000
     #expect(Duration.seconds(Int64.max).microseconds == most)
     #expect(Duration.seconds(Int64.min).microseconds == -most)
@@ -191,7 +191,7 @@ import Foundation
   }
 
   @Test(arguments: [1e12, -1e12, 1e300])
-  func `tasks can be added, performed and ended by a clock of any date`(seconds: Double)
+  func `tasks can be added, performed and ended whatever the date of the clock`(seconds: Double)
     async throws
   {
     let clock = VirtualClock(date: .seconds(seconds))

@@ -95,7 +95,7 @@ import Testing
   }
 
   @Test(arguments: TaskState.allCases)
-  func `dates relative to the creation keep their distance from it, in any state`(
+  func `dates relative to the creation keep their distance from the creation date, in any state`(
     state: TaskState
   ) {
     var record = TaskRecord.make(1, key: "k", created: 5000, uniqueFor: 30, maxDelay: 40)

@@ -68,7 +68,8 @@ import Testing
     #expect(clean.lastError == nil)
   }
 
-  @Test func `a record with retries is postponed unless it is created otherwise`() {
+  @Test func `a record created with retries is postponed unless its creator sets isPostponed to false`()
+  {
     func record(_ retryCount: Int, _ isPostponed: Bool?) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),
@@ -87,7 +88,7 @@ import Testing
     #expect(!task.isPostponed)
   }
 
-  @Test func `a record has the last five failures, all but the latest shortened`() {
+  @Test func `a record keeps the last five failures, and shortens all but the latest`() {
     var task = record()
     #expect(task.failures.isEmpty)
     let long = String(repeating: "é", count: 499) + "e\u{301}" + String(repeating: "x", count: 99)

@@ -200,7 +200,7 @@ import Foundation
   }
 
   @Test
-  func `a fallback performs tasks whose names have NULs, and a parked one does not stop the queue`()
+  func `a fallback performs tasks whose names have NULs, and a parked task doesn't stop the queue`()
     async throws
   {
     let park = TaskChange.park(

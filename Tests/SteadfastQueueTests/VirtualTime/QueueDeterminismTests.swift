@@ -40,7 +40,7 @@ import Testing
     )
   }
 
-  @Test func `each seed has its own, repeatable trace`() async throws {
+  @Test func `each seed has its own trace, which is the same in each run`() async throws {
     var traces: Set<[String]> = []
     for seed in 0..<UInt64(max(Self.runs / 10, 60)) {
       let trace = try await QueueScenario.trace(over: InMemoryStore(), order: .shuffled(seed: seed))
@@ -61,7 +61,7 @@ import Testing
     }
   }
 
-  @Test func `each seed has its own, repeatable trace over a real file`()
+  @Test func `over a real file, each seed has its own trace, which is the same in each run`()
     async throws
   {
     let traces = Log<[String]>()

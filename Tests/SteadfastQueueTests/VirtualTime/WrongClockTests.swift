@@ -22,7 +22,7 @@ private struct Call: TaskPayload {
   enum Case: CaseIterable {
     case plain, dateThatHasPassed, delay, debounce, debounceAtMost, retry, snooze, snoozeAfterRetry
     case limitWithKey, pausedLimit, sleep, completion, restart, reschedule, rescheduleAfterRetry
-    // The caller chose the date of these, which is a day and ten minutes away.
+    // The caller chose the dates of these tasks, which are a day and ten minutes away.
     case date, rescheduleToDate, dateAfterRetry, sleepUntilDate
 
     /// The seconds between the correction of the clock and the task's attempt.

@@ -29,13 +29,13 @@ final class BuggyFile: JournalFile {
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     let bytes = try file.read(count, at: offset)
     switch storage.bug {
-    case .noChecksum: return bytes.withLines { $0.mendChecksum() }
-    case .checksumOfEnds: return bytes.withLines { $0.mendChecksumIfClosed() }
-    case .noSequence where offset == 0: return bytes.withLinesRenumbered()
-    case .batchMarkIgnored: return bytes.withLines { $0.moveBatchMark() }
-    case .changesMeanwhileLost where offset > 0: return bytes.withLines { $0.silence() }
-    case .badLineIsTorn: return bytes.withLines { $0.claimDurable(.none) }
-    case .badLineAndGoodOneIsDamage: return bytes.withLinesThatClaimAllDurable()
+    case .noChecksum: return bytes.changingLines { $0.mendChecksum() }
+    case .checksumOfEnds: return bytes.changingLines { $0.mendChecksumIfClosed() }
+    case .noSequence where offset == 0: return bytes.renumberingLines()
+    case .batchMarkIgnored: return bytes.changingLines { $0.moveBatchMark() }
+    case .changesMeanwhileLost where offset > 0: return bytes.changingLines { $0.replaceWithSeal() }
+    case .badLineIsTorn: return bytes.changingLines { $0.claimDurable(.none) }
+    case .badLineAndGoodOneIsDamage: return bytes.claimingAllLinesDurable()
     case .badLineIsDamage where offset == 0 && bytes.hasBadLine:
       throw SystemCallError("it is damaged", 0)
     default: return bytes
@@ -67,22 +67,23 @@ final class BuggyFile: JournalFile {
   /// The bytes to write instead of these.
   private func changed(_ bytes: [UInt8]) -> [UInt8] {
     switch storage.bug {
-    case .batchMarkNotWritten: return bytes.withLines { $0.moveBatchMark() }
+    case .batchMarkNotWritten: return bytes.changingLines { $0.moveBatchMark() }
     case .durableTooSoon:
       let first = bytes.firstSequence
-      return bytes.withLines { $0.claimDurable(.upTo(first)) }
-    case .durableNever: return bytes.withLines { $0.claimDurable(.none) }
+      return bytes.changingLines { $0.claimDurable(.upTo(first)) }
+    case .durableNever: return bytes.changingLines { $0.claimDurable(.none) }
     case .sealOfNothing where bytes.isLine(ofKind: "seal"):
-      return bytes.withLines { $0.claimDurable(.none) }
-    case .noInterruption: return bytes.withLines { $0.silence("interruption") }
-    case .noBeginnings: return bytes.withLines { $0.silence("begin") }
+      return bytes.changingLines { $0.claimDurable(.none) }
+    case .noInterruption: return bytes.changingLines { $0.replaceWithSeal(ifKind: "interruption") }
+    case .noBeginnings: return bytes.changingLines { $0.replaceWithSeal(ifKind: "begin") }
     case .beginningsLost where isNew && bytes.holdsKeptTasks:
-      return bytes.withLines { $0.silence("begin") }
-    case .placesLost: return bytes.withLines { $0.forgetPlace() }
-    case .rolesForgotten: return bytes.withLines { $0.forgetField("role", of: "kept") }
-    case .ordersForgotten: return bytes.withLines { $0.forgetField("order", of: "kept") }
-    case .conditionsForgotten: return bytes.withLines { $0.forgetField("requires", of: "kept") }
-    case .failuresLost: return bytes.withLines { $0.forgetField("error", of: "task") }
+      return bytes.changingLines { $0.replaceWithSeal(ifKind: "begin") }
+    case .placesLost: return bytes.changingLines { $0.resetPlace() }
+    case .rolesForgotten: return bytes.changingLines { $0.hideField("role", inLinesOf: "kept") }
+    case .ordersForgotten: return bytes.changingLines { $0.hideField("order", inLinesOf: "kept") }
+    case .conditionsForgotten:
+      return bytes.changingLines { $0.hideField("requires", inLinesOf: "kept") }
+    case .failuresLost: return bytes.changingLines { $0.hideField("error", inLinesOf: "task") }
     default: return bytes
     }
   }
@@ -111,11 +112,11 @@ final class BuggyFile: JournalFile {
     switch storage.bug {
     case .noFlush: return
     case .lateFlush: self.state.withLock { $0.needsFlush = true }
-    case .everySecondFlush where storage.isSecondFlush(): return
+    case .everySecondFlush where storage.isNextFlushEven(): return
     case .truncationNotFlushed where state.wasCut: return
     case .openingNotFlushed where !isNew && !state.wasFlushed: return
-    case .flushAfterRename where storage.putFlushOff(file): return
-    case .replacementNotFlushed where storage.putFlushOff(file): return
+    case .flushAfterRename where storage.postponeFlush(of: file): return
+    case .replacementNotFlushed where storage.postponeFlush(of: file): return
     case .flushErrorIgnored: try? file.synchronize()
     case .flushRetried:
       do { try file.synchronize() } catch { try file.synchronize() }

@@ -82,7 +82,7 @@ final class BuggyStorage: JournalStorage {
   }
 
   /// Postpones a flush of the file if the file isn't renamed yet, and returns whether it did.
-  func putFlushOff(_ file: any JournalFile) -> Bool {
+  func postponeFlush(of file: any JournalFile) -> Bool {
     state.withLock { state in
       guard let new = state.newFile, new.file === file else { return false }
       state.newFile = (file, true)
@@ -90,8 +90,8 @@ final class BuggyStorage: JournalStorage {
     }
   }
 
-  /// Whether a flush is the second, the fourth and so on.
-  func isSecondFlush() -> Bool {
+  /// Counts a flush, and returns whether it is the second, the fourth and so on.
+  func isNextFlushEven() -> Bool {
     state.withLock { state in
       state.flushCount += 1
       return state.flushCount.isMultiple(of: 2)

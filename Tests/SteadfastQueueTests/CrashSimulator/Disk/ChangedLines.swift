@@ -4,25 +4,25 @@
 
 extension [UInt8] {
   /// The bytes with each line changed.
-  func withLines(_ change: (inout [UInt8]) -> Void) -> [UInt8] {
+  func changingLines(_ change: (inout [UInt8]) -> Void) -> [UInt8] {
     var lines = split(separator: 0x0A, omittingEmptySubsequences: false).map { Array($0) }
     for index in lines.indices { change(&lines[index]) }
     return Array(lines.joined(separator: [0x0A]))
   }
 
   /// The bytes with lines renumbered by position, with the same numbers of digits.
-  func withLinesRenumbered() -> [UInt8] {
+  func renumberingLines() -> [UInt8] {
     var number: UInt64 = 0
-    return withLines { line in
+    return changingLines { line in
       line.replaceNumber(behind: "s", by: number)
       number += 1
     }
   }
 
   /// The bytes with lines that claim that all lines before their batch are durable.
-  func withLinesThatClaimAllDurable() -> [UInt8] {
+  func claimingAllLinesDurable() -> [UInt8] {
     var start: UInt64?
-    return withLines { line in
+    return changingLines { line in
       guard let read = JournalLine(line, line.indices) else { return }
       let first = start ?? read.sequence
       start = read.isContinued ? first : nil
@@ -119,7 +119,7 @@ extension [UInt8] {
   }
 
   /// Replaces a line with a seal of the same length, so that its contents are lost.
-  mutating func silence(_ kind: String? = nil) {
+  mutating func replaceWithSeal(ifKind kind: String? = nil) {
     guard let line = JournalLine(self, indices), kind.map(isOfKind) ?? true else { return }
     let start = Self(#""k":"seal","as":""#.utf8)
     let end = Self(#""}"#.utf8)
@@ -133,12 +133,12 @@ extension [UInt8] {
   }
 
   /// Sets the place of a task to the lowest one with as many digits.
-  mutating func forgetPlace() {
+  mutating func resetPlace() {
     if isOfKind("task") { replaceNumber(behind: "place", by: 1) }
   }
 
   /// Renames a field, so that no reader finds it.
-  mutating func forgetField(_ name: String, of kind: String) {
+  mutating func hideField(_ name: String, inLinesOf kind: String) {
     guard JournalLine(self, indices) != nil, isOfKind(kind),
       let field = range(of: #""\#(name)":"#)
     else { return }

@@ -12,7 +12,7 @@ enum Damage: String, CaseIterable {
   /// there is nothing to damage in this way.
   ///
   /// The last line feed of these lines stays: without it, the next line would be damaged too.
-  func done(
+  func applied(
     to bytes: [UInt8],
     first count: Int,
     using random: inout SplitMix64

@@ -76,7 +76,7 @@ enum DiskOperation: Sendable {
   case write(node: Int, offset: Int, [UInt8])
   case truncate(node: Int, size: Int)
   case flush(node: Int)
-  /// A flush of a file failed. The system drops what it should have written, and shows it as clean.
+  /// A flush of a file failed. The system drops the bytes to write, but treats them as written.
   case failedFlush(node: Int)
   case flushFolder
 
@@ -103,7 +103,7 @@ enum DiskOperation: Sendable {
     }
   }
 
-  /// Its name and numbers, without bytes.
+  /// The operation's name and numbers, without bytes.
   var summary: String {
     switch self {
     case .write(let node, let offset, let bytes):

@@ -101,7 +101,7 @@ struct CrashCheck {
     let count = isSealed ? lastLine + 1 : min(lines.size(of: node), lastLine + 1)
     for _ in 0..<damagesPerFlush {
       let damage = Damage.allCases[Int(random.next() % UInt64(Damage.allCases.count))]
-      guard let damaged = damage.done(to: bytes, first: count, using: &random) else { continue }
+      guard let damaged = damage.applied(to: bytes, first: count, using: &random) else { continue }
       figures.damagedFiles += 1
       let disk = SimulatedDisk(DiskImage(journal: damaged))
       guard (try? Journal.open(wrap(disk))) == nil else {

@@ -30,8 +30,8 @@ struct SimulatedCaller: Sendable {
   /// A random number from zero up to, but not including, `limit`.
   private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
-  /// Returns `true` in `share` of a hundred draws.
-  mutating func hits(_ share: Int) -> Bool { pick(100) < share }
+  /// Draws at random, and returns `true` in `share` of a hundred draws.
+  mutating func happens(inPercent share: Int) -> Bool { pick(100) < share }
 
   /// The calls to make at the same time.
   mutating func nextCalls() -> [Call] {
@@ -40,7 +40,7 @@ struct SimulatedCaller: Sendable {
 
   /// The call to make after another one has returned, while others of its round are running.
   mutating func nextCallAtOnce() -> Call? {
-    workload.concurrentCalls > 1 && hits(50) ? makeCall() : nil
+    workload.concurrentCalls > 1 && happens(inPercent: 50) ? makeCall() : nil
   }
 
   /// The calls of the disk that fail, and how they fail.

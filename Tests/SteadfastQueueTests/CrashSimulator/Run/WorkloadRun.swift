@@ -62,7 +62,7 @@ final class WorkloadRun: Sendable {
     }
     executor.beforeGuests { self.recordGuestClaim() }
     executor.whileHandedOn {
-      guard self.state.withLock({ $0.caller.hits(70) }) else { return }
+      guard self.state.withLock({ $0.caller.happens(inPercent: 70) }) else { return }
       self.executor.runTasks()
       self.recordSubmissions()
       guard self.executor.doJob() else { return }
@@ -142,10 +142,10 @@ final class WorkloadRun: Sendable {
         }
       }
       recordServedTasks()
-      if state.withLock({ $0.caller.hits(40) }) { await letTimePass() }
+      if state.withLock({ $0.caller.happens(inPercent: 40) }) { await letTimePass() }
       let (mustRestart, closes) = state.withLock { state in
-        let restarts = state.caller.hits(workload.restartShare)
-        return (restarts || state.core.isPoisoned, state.caller.hits(50))
+        let restarts = state.caller.happens(inPercent: workload.restartShare)
+        return (restarts || state.core.isPoisoned, state.caller.happens(inPercent: 50))
       }
       guard mustRestart else { continue }
       if closes { await close() }
@@ -195,7 +195,7 @@ final class WorkloadRun: Sendable {
 
   private func close() async {
     let (core, destroys) = state.withLock { state in
-      (state.core, state.caller.hits(workload.destructionShare))
+      (state.core, state.caller.happens(inPercent: workload.destructionShare))
     }
     if destroys, !core.isPoisoned {
       record(.destroying)
@@ -262,7 +262,7 @@ extension Workload {
 }
 
 extension Submission {
-  /// The entries of its lines: one for each change that is kept, or for each claimed task.
+  /// The entries of the item's lines: one for each change that is kept, or for each claimed task.
   fileprivate var entries: [JournalEntry] {
     let count =
       switch caller {

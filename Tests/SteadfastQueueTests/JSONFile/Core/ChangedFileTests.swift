@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that another program changes while it is in use.
+/// A file that another program changes while a store has it open.
 @Suite struct ChangedFileTests {
   private func insert(_ number: Int, into store: JSONFileStore) async throws {
     _ = try await store.apply([.insert(.make(number), onDuplicate: .keep)], durability: .durable)

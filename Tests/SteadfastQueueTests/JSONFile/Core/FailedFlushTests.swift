@@ -28,7 +28,7 @@ import Testing
     #expect(storage.calls.last == .close)
   }
 
-  @Test func `callers whose changes were written during a failing flush get its error too`()
+  @Test func `callers whose changes were written during a failing flush get the flush's error too`()
     async throws
   {
     try await failFlush { await insertBesideClaim(3) }
@@ -39,7 +39,7 @@ import Testing
     )
   }
 
-  @Test func `callers that wrote before a flush fails get its error, and the file closes in turn`()
+  @Test func `a failed flush fails all changes written before, and a job with the turn closes the file`()
     async throws
   {
     let (core, storage, executor, log) = (core, storage, executor, log)
@@ -64,7 +64,7 @@ import Testing
     #expect(Set(log.entries) == ["1 stored", "claimed [1]", "flushed", "2 unknown", "3 unknown"])
   }
 
-  @Test func `changes of one task that can't be written are undone, the last one first`()
+  @Test func `if several changes of a task can't be written, the last change is undone first`()
     async throws
   {
     let (core, storage, log) = (core, storage, log)
@@ -104,7 +104,9 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `a verification and a closing during a failing flush end with it`() async throws {
+  @Test func `a verification and a closing that wait for a flush end when the flush fails`()
+    async throws
+  {
     let (core, log) = (core, log)
     try await failFlush {
       async let report = core.verify()

@@ -19,7 +19,9 @@ import Testing
 
   private var flushCount: Int { storage.calls.count { $0 == .synchronize } }
 
-  @Test func `with an interval, changes of that interval share one flush after it`() async throws {
+  @Test func `changes made within a flush interval share one flush at the end of the interval`()
+    async throws
+  {
     let core = makeCore(.atMostEvery(.seconds(1)))
     try await executor.run { try await core.open() }
     let before = flushCount
@@ -72,7 +74,8 @@ import Testing
     #expect(storage.calls == before)
   }
 
-  @Test func `left to the system, nothing is flushed before the store is closed`() async throws {
+  @Test func `when flushing is left to the system, the store flushes only on closing`() async throws
+  {
     let core = makeCore(.leftToSystem)
     try await executor.run { try await core.open() }
     let before = flushCount

@@ -20,7 +20,7 @@ import Testing
     return text.bytes
   }
 
-  private func interruptions(_ bytes: [UInt8]) throws -> Int? {
+  private func interruptionCount(in bytes: [UInt8]) throws -> Int? {
     try JournalReader.read(bytes).table.record(of: .numbered(1))?.interruptionCount
   }
 
@@ -38,7 +38,7 @@ import Testing
       try await core.apply([insertion], .durable)
     }
     #expect(error?.code == .systemCall)
-    #expect(try interruptions(storage.bytes) == 1)
+    #expect(try interruptionCount(in: storage.bytes) == 1)
     // The pause depends on the line of the interruption: without it, the task would be running.
     _ = try await core.apply([insertion, .pause(.unclaimed(.numbered(1)))], .durable)
     #expect(try await core.verify().problems == [])
@@ -70,7 +70,7 @@ import Testing
       #expect(core.read { $0.record(of: .numbered(1))?.interruptionCount } == 1)
       try await core.close()
     }
-    #expect(try interruptions(storage.bytes) == 1)
+    #expect(try interruptionCount(in: storage.bytes) == 1)
   }
 
   @Test func `closing on a full disk reports that everything but the seal is stored`() async throws

@@ -13,7 +13,7 @@ import Testing
     core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
   }
 
-  private func claim(_ limit: Int) async throws -> [ClaimedTask] {
+  private func claimTasks(limit: Int) async throws -> [ClaimedTask] {
     try await core.claim(ClaimRequest(limit: limit, names: ["Note": .max], now: .seconds(0))).tasks
   }
 
@@ -24,7 +24,7 @@ import Testing
     )
   }
 
-  private func count(_ filter: TaskFilter = TaskFilter()) -> Int {
+  private func taskCount(matching filter: TaskFilter = TaskFilter()) -> Int {
     core.read { $0.count(matching: filter) }
   }
 
@@ -33,21 +33,23 @@ import Testing
     await #expect(throws: JSONFileError.self) { try await core.open() }
     try await core.open()
     try await insert(1)
-    #expect(count() == 1)
+    #expect(taskCount() == 1)
   }
 
-  @Test func `a durable change is flushed before the call returns, a claim is not`() async throws {
+  @Test func `a durable change is flushed before the call returns, but a claim is not`()
+    async throws
+  {
     try await core.open()
     try await insert(1)
     #expect(storage.calls.suffix(2) == [.append, .synchronize])
-    _ = try await claim(1)
+    _ = try await claimTasks(limit: 1)
     #expect(storage.calls.last == .append)
   }
 
   @Test func `an empty claim touches no file`() async throws {
     try await core.open()
     let before = storage.calls
-    #expect(try await claim(1).isEmpty)
+    #expect(try await claimTasks(limit: 1).isEmpty)
     #expect(storage.calls == before)
   }
 
@@ -58,31 +60,31 @@ import Testing
     let error = await #expect(throws: JSONFileError.self) { try await insert(2, 3) }
     #expect(error?.code == .systemCall)
     #expect(error?.message.contains("No space left on device") == true)
-    #expect(count() == 1)
+    #expect(taskCount() == 1)
     try await insert(2)
-    #expect(try await claim(9).numbers == [1, 2])
+    #expect(try await claimTasks(limit: 9).numbers == [1, 2])
   }
 
   @Test func `a claim that can't be written is undone`() async throws {
     try await core.open()
     try await insert(1, 2)
     storage.fail(.append, EIO)
-    await #expect(throws: JSONFileError.self) { _ = try await claim(2) }
-    #expect(try await claim(2).numbers == [1, 2])
+    await #expect(throws: JSONFileError.self) { _ = try await claimTasks(limit: 2) }
+    #expect(try await claimTasks(limit: 2).numbers == [1, 2])
   }
 
   @Test func `an end that can't be written leaves the task claimed`() async throws {
     try await core.open()
     try await insert(1)
-    let lease = try await claim(1)[0].lease
+    let lease = try await claimTasks(limit: 1)[0].lease
     storage.fail(.append, EIO)
     await #expect(throws: JSONFileError.self) {
       _ = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .durable)
     }
-    #expect(count(TaskFilter(states: [.running])) == 1)
+    #expect(taskCount(matching: TaskFilter(states: [.running])) == 1)
     let outcome = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .durable)
     #expect(outcome == [.done])
-    #expect(count() == 0)
+    #expect(taskCount() == 0)
   }
 
   @Test func `after a failed flush, every call reports that the outcome is unknown`() async throws {
@@ -99,7 +101,7 @@ import Testing
     try await core.close()
   }
 
-  @Test func `a new store can use the file while one whose flush failed exists`()
+  @Test func `a new store can use the file while a store whose flush failed still exists`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -139,7 +141,8 @@ import Testing
     #expect(storage.calls == before)
   }
 
-  @Test func `concurrent callers share flushes, and each gets its own answer`() async throws {
+  @Test func `concurrent callers share flushes, and each caller gets its own answer`() async throws
+  {
     try await core.open()
     try await withThrowingTaskGroup { group in
       for number in 1...200 {

@@ -37,7 +37,7 @@ import Testing
     #expect(log.entries == ["1 stored", "claimed [1]", "flushed", "2 stored"])
   }
 
-  @Test func `changes made during a flush are written together after it`()
+  @Test func `changes made during a flush are written together after the flush`()
     async throws
   {
     let core = core
@@ -55,7 +55,9 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `changes written during a flush are stored by the next flush`() async throws {
+  @Test func `changes that are written during a flush are stored by the flush after it`()
+    async throws
+  {
     let core = core
     try await executor.runToEnd {
       try await core.open()
@@ -69,7 +71,7 @@ import Testing
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
 
-  @Test func `a caller that claims writes its own line, but not the pending changes`()
+  @Test func `a caller that claims writes the line of its claim, but not the pending changes`()
     async throws
   {
     let (core, executor) = (core, executor)
@@ -106,7 +108,7 @@ import Testing
     #expect(isByCaller.entries == [false])
   }
 
-  @Test func `changes made during a flush are stored by the next one, already written or not`()
+  @Test func `the next flush stores the changes made during a flush, both written and pending ones`()
     async throws
   {
     let core = core
@@ -210,7 +212,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
-  @Test func `the job that has the turn closes the file, even if a write comes first`()
+  @Test func `the file is closed by a job that has the turn, even if a write runs before the closing`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)
@@ -234,7 +236,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
   }
 
-  @Test func `all jobs that wait for the end of a flush run then`() async throws {
+  @Test func `all jobs that wait for a flush run when the flush ends`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd { try await core.open() }
     duringFlushes {

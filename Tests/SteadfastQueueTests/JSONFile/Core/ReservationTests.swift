@@ -26,7 +26,7 @@ import Testing
     storage.bytes.lastIndex { $0 != 0 }.map { Array(storage.bytes[...$0]) } ?? []
   }
 
-  @Test func `lines replace zeros, and zeros are added when none are left`() async throws {
+  @Test func `lines replace zeros, and the store adds zeros when no zeros are left`() async throws {
     let core = makeCore()
     try await executor.runToEnd {
       try await core.open()
@@ -55,7 +55,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).isSealed)
   }
 
-  @Test func `after a crash, opening cuts the zeros off`() async throws {
+  @Test func `opening a file after a crash cuts off the zeros at its end`() async throws {
     let core = makeCore()
     try await executor.runToEnd {
       try await core.open()
@@ -71,7 +71,9 @@ import Testing
     #expect(storage.bytes == lines)
   }
 
-  @Test func `a file with zeros after its seal, from a crash, is sound but not closed`() throws {
+  @Test func `a file with zeros after its seal, as a crash leaves it, is sound but not closed`()
+    throws
+  {
     var text = try JournalText()
     try text.addTasks(1...2)
     try text.add(.seal)
@@ -80,7 +82,7 @@ import Testing
     #expect(!inspection.report.wasClosed)
   }
 
-  @Test func `a torn line before zeros is cut off with them`() throws {
+  @Test func `a torn line before zeros is cut off together with the zeros`() throws {
     var text = try JournalText()
     try text.addTasks(1...2)
     let good = text.bytes.count
@@ -103,7 +105,7 @@ import Testing
     #expect(try zeros.withoutReservation().count == count)
   }
 
-  @Test func `more zeros than a store reserves aren't a reservation`() throws {
+  @Test func `more zeros than a store reserves don't count as a reservation`() throws {
     let size = JournalSource.maxReservation + 2
     let source = JournalSource(count: size) { range in
       range.contains(0)
@@ -113,7 +115,7 @@ import Testing
     #expect(try source.withoutReservation().count == size)
   }
 
-  @Test func `a linked file with zeros from a crash is compacted without them`()
+  @Test func `a file with a second hard link and zeros from a crash is compacted without the zeros`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -240,7 +242,7 @@ import Testing
     #expect(report.problems == [])
   }
 
-  @Test func `if another program writes after the zeros or cuts them off, the store detects it`()
+  @Test func `the store detects that another program wrote after the zeros or cut them off`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -12,7 +12,9 @@ import Testing
 @Suite struct RoomModelTests {
   private static let limit = 12_000
 
-  @Test func `no insertion exceeds the limit, and none that fits is refused`() async throws {
+  @Test func `no insertion exceeds the size limit, and no insertion that fits is refused`()
+    async throws
+  {
     let counts = Log<(accepted: Int, refused: Int, generation: Int)>()
     let files = max(1, Soak.runs(short: 40) / 10)
     for seed in 0..<UInt64(files) {
@@ -63,7 +65,9 @@ private final class LimitedRun: Sendable {
       case 6..<9:
         let count = Int(1 + random.next(upperBound: 4 as UInt64))
         let retries = random.next(upperBound: 3 as UInt64) == 0
-        try await executor.run { [core] in try await work(core, count, retries: retries) }
+        try await executor.run { [core] in
+          try await claimAndEndTasks(in: core, limit: count, retries: retries)
+        }
       default:
         try await executor.run { [core] in try await core.close() }
         core = makeCore()
@@ -110,7 +114,7 @@ private final class LimitedRun: Sendable {
 }
 
 /// Claims tasks, and reports that they succeeded or failed.
-private func work(_ core: JSONFileCore, _ count: Int, retries: Bool) async throws {
+private func claimAndEndTasks(in core: JSONFileCore, limit count: Int, retries: Bool) async throws {
   let request = ClaimRequest(limit: count, names: ["Note": count], now: .seconds(10))
   let failure = TaskFailure(reason: "refused", date: .seconds(1))
   _ = try await core.apply(

@@ -58,7 +58,9 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 5)
   }
 
-  @Test func `a duplicate needs no space, and is reported in a full file too`() async throws {
+  @Test func `a duplicate task needs no space, so a full file still reports it as a duplicate`()
+    async throws
+  {
     let core = makeCore()
     let outcomes = try await run {
       _ = try await core.openAndInsert(.make(1, key: "key"))

@@ -28,7 +28,8 @@ import Testing
 
   /// Makes a pipeline in a stage.
   ///
-  /// In a stage with a flush, 1 is being flushed, 2 was written during that, and 3 is pending.
+  /// In a stage with a flush, item 1 is being flushed, item 2 was written during the flush,
+  /// and item 3 is pending.
   private static func pipeline(_ stage: Pipeline.Stage) -> Pipeline {
     var pipeline = Pipeline()
     switch stage {
@@ -54,7 +55,8 @@ import Testing
 
   private static let stages: [Pipeline.Stage] = [.idle, .writing, .flushing, .writingBesideFlush]
 
-  @Test(arguments: stages) private func `the pipelines of these tests are in their stages`(
+  @Test(arguments: stages)
+  private func `each pipeline that these tests make is in the requested stage`(
     stage: Pipeline.Stage
   ) {
     #expect(Self.pipeline(stage).stage == stage)
@@ -69,7 +71,7 @@ import Testing
     (.writingBesideFlush, false, false, .writingBesideFlush),
     (.writingBesideFlush, true, false, .writingBesideFlush),
   ])
-  private func `an item starts a write, unless one is scheduled or a flush runs`(
+  private func `a new item starts a write, unless a write is scheduled or a flush is running`(
     stage: Pipeline.Stage,
     isClaim: Bool,
     schedules: Bool,
@@ -83,7 +85,7 @@ import Testing
   }
 
   @Test(arguments: zip(stages, [Pipeline.Stage.idle, .idle, .flushing, .flushing]))
-  private func `a write that finds no pending item ends`(
+  private func `a write ends if it finds no pending item`(
     stage: Pipeline.Stage,
     next: Pipeline.Stage
   ) {
@@ -105,7 +107,8 @@ import Testing
     #expect(pipeline.pending == [])
   }
 
-  @Test(arguments: stages) private func `a caller takes pending claims, but no pending changes`(
+  @Test(arguments: stages)
+  private func `a caller that writes takes the pending claims, but no pending changes`(
     stage: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)
@@ -121,7 +124,7 @@ import Testing
     #expect(pipeline.writeAgain() != pipeline.isFlushing)
   }
 
-  @Test func `claims wait for a job that is postponed until the flushes end`() {
+  @Test func `while a job is postponed until the flushes end, claims wait for the job`() {
     var pipeline = Self.pipeline(.writingBesideFlush)
     #expect(pipeline.postponeWhileFlushing("compact") == true)
     #expect(pipeline.takeClaims() == nil)
@@ -129,7 +132,7 @@ import Testing
   }
 
   @Test(arguments: zip(stages, [false, false, true, true]))
-  private func `a write waits for a job that is postponed until flushes end`(
+  private func `while a job is postponed until the flushes end, a write waits for the job`(
     stage: Pipeline.Stage,
     isBlocked: Bool
   ) {
@@ -146,7 +149,7 @@ import Testing
     (.writing, true, .flush, .writingBesideFlush), (.flushing, false, .wait, .flushing),
     (.flushing, true, .wait, .flushing), (.writingBesideFlush, true, .wait, .writingBesideFlush),
   ])
-  private func `written changes are committed, flushed, or wait for a flush`(
+  private func `a written change is committed, starts a flush, or waits for a flush`(
     stage: Pipeline.Stage,
     mustFlush: Bool,
     after: Pipeline.AfterWriting,
@@ -159,7 +162,7 @@ import Testing
     #expect(pipeline.written == before + (after == .commit ? [] : [8, 9]))
   }
 
-  @Test func `relaxed changes are committed at once, unless an earlier change is flushed`() {
+  @Test func `relaxed changes are committed at once, unless an earlier change is being flushed`() {
     var pipeline = Pipeline()
     #expect(pipeline.wrote([.relaxed(1)], mustFlush: true) == .commit)
     #expect(pipeline.wrote([.relaxed(2), 3], mustFlush: true) == .flush)
@@ -171,7 +174,7 @@ import Testing
     (Pipeline.Stage.idle, Pipeline.Stage.idle), (.writing, .writing), (.flushing, .flushing),
     (.writingBesideFlush, .writingBesideFlush),
   ])
-  private func `pending items are written next, during a flush only with a claim`(
+  private func `pending items are written next, or during a flush only if they include a claim`(
     stage: Pipeline.Stage,
     next: Pipeline.Stage
   ) {
@@ -207,7 +210,8 @@ import Testing
     #expect(pipeline.endFlushing() == ([], false))
   }
 
-  @Test(arguments: [false, true]) func `the end of the flushes keeps a scheduled write`(
+  @Test(arguments: [false, true])
+  func `a write that is scheduled stays scheduled when the flushes end`(
     isScheduled: Bool
   ) {
     var pipeline = Self.pipeline(isScheduled ? .writingBesideFlush : .flushing)
@@ -240,7 +244,8 @@ import Testing
 
   // MARK: Failing
 
-  @Test(arguments: stages) private func `a failed write fails pending items, but no written ones`(
+  @Test(arguments: stages)
+  private func `a failed write fails the pending items, but not the items already written`(
     stage: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)

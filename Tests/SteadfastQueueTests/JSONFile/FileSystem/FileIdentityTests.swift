@@ -4,10 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file, or its lock file, that another program deletes, moves or replaces while it is in use.
+/// A queue's file or lock file that another program deletes, moves or replaces during its use.
 @Suite struct FileIdentityTests {
   /// The error that a call throws.
-  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+  private func errorThrown(by call: () async throws -> Void) async throws -> JSONFileError {
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
   }
 
@@ -29,7 +29,7 @@ import Testing
     }
   }
 
-  private func tasks(in file: URL) async throws -> [Int] {
+  private func taskNumbers(in file: URL) async throws -> [Int] {
     let store = JSONFileStore(at: file)
     let tasks = try await store.tasks(matching: TaskFilter(), after: nil, limit: 100)
     try await store.close()
@@ -46,16 +46,16 @@ import Testing
       let lock = URL(filePath: file.path + ".lock")
       try FileManager.default.removeItem(at: lock)
       if isReplaced { try Data("1\n".utf8).write(to: lock) }
-      let refusal = try await error { try await JSONFileStore(at: file).open() }
+      let refusal = try await errorThrown { try await JSONFileStore(at: file).open() }
       #expect(refusal.code == .inUse)
       #expect(refusal.message.contains(file.path))
       try await insert(2, into: store)
       try await store.close()
-      #expect(try await tasks(in: file) == [1, 2])
+      #expect(try await taskNumbers(in: file) == [1, 2])
     }
   }
 
-  @Test func `the file that a compaction writes is locked too`() async throws {
+  @Test func `the new file that a compaction writes is locked too`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let executor = ManualExecutor { 0 }
@@ -87,13 +87,13 @@ import Testing
     try await withOpenFile { file, store in
       let away = URL(filePath: file.path + ".away")
       try FileManager.default.moveItem(at: file, to: away)
-      let refusal = try await error { try await insert(2, into: store) }
+      let refusal = try await errorThrown { try await insert(2, into: store) }
       #expect(refusal.code == .displaced)
       #expect(refusal.message.contains(file.path))
       try FileManager.default.moveItem(at: away, to: file)
       try await insert(3, into: store)
       try await store.close()
-      #expect(try await tasks(in: file) == [1, 3])
+      #expect(try await taskNumbers(in: file) == [1, 3])
     }
   }
 
@@ -102,10 +102,10 @@ import Testing
       let folder = file.deletingLastPathComponent()
       let away = folder.deletingLastPathComponent().appending(path: "away")
       try FileManager.default.moveItem(at: folder, to: away)
-      #expect(try await error { try await insert(2, into: store) }.code == .displaced)
+      #expect(try await errorThrown { try await insert(2, into: store) }.code == .displaced)
       try FileManager.default.removeItem(at: away)
-      #expect(try await error { try await insert(3, into: store) }.code == .displaced)
-      #expect(try await error { try await store.close() }.code == .displaced)
+      #expect(try await errorThrown { try await insert(3, into: store) }.code == .displaced)
+      #expect(try await errorThrown { try await store.close() }.code == .displaced)
     }
   }
 
@@ -116,13 +116,15 @@ import Testing
     try await withOpenFile { file, store in
       let diary = Data("my diary\n".utf8)
       try diary.write(to: file, options: .atomic)
-      #expect(try await error { try await insert(2, into: store) }.code == .displaced)
-      #expect(try await error { try await ending(store)() }.code == .displaced)
+      #expect(try await errorThrown { try await insert(2, into: store) }.code == .displaced)
+      #expect(try await errorThrown { try await ending(store)() }.code == .displaced)
       #expect(try Data(contentsOf: file) == diary)
     }
   }
 
-  @Test func `a compaction replaces only its own file`() async throws {
+  @Test func `a compaction doesn't replace a file that another program has put at the path`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let storage = FileStorage(path: file.path)

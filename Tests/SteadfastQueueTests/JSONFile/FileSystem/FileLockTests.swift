@@ -135,7 +135,8 @@ import Android
 
   // MARK: The file
 
-  @Test func `a file that was replaced while it was being opened is opened again`() async throws {
+  @Test func `if a file is replaced while it is being opened, the new file is opened`() async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try Data("first".utf8).write(to: file)
@@ -154,7 +155,7 @@ import Android
     }
   }
 
-  @Test func `a file that is replaced at every try is refused, not reopened forever`()
+  @Test func `a file that is replaced during each attempt to open it is refused, not retried forever`()
     async throws
   {
     try await withTemporaryFolder { folder in

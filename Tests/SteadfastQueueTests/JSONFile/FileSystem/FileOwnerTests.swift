@@ -6,7 +6,7 @@ import Testing
 
 /// The owners of files that are created beside a queue's file, or that replace it.
 @Suite(.enabled(if: geteuid() == 0, "only root may give files away")) struct FileOwnerTests {
-  private func owner(_ file: URL) throws -> [Int] {
+  private func ownerAndGroup(of file: URL) throws -> [Int] {
     let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
     return [.ownerAccountID, .groupOwnerAccountID].compactMap {
       (attributes[$0] as? NSNumber)?.intValue
@@ -41,7 +41,7 @@ import Testing
       try await store.open()
       try await store.close()
       for file in [file, copy, URL(filePath: file.path + ".lock")] {
-        #expect(try owner(file) == [65_533, 65_534], "\(file.lastPathComponent)")
+        #expect(try ownerAndGroup(of: file) == [65_533, 65_534], "\(file.lastPathComponent)")
       }
     }
   }
@@ -55,12 +55,12 @@ import Testing
       try await core.open()
       try await core.churn(100...130)
       #expect(try await core.statistics().lastCompaction != nil)
-      #expect(try owner(file) == [65_533, 65_534])
+      #expect(try ownerAndGroup(of: file) == [65_533, 65_534])
       try await core.close()
     }
   }
 
-  private func mode(_ file: URL) throws -> Int? {
+  private func mode(of file: URL) throws -> Int? {
     try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
   }
 
@@ -78,17 +78,17 @@ import Testing
     var modes: [Int?] = []
     let options = JSONFileStore.Options(permissions: .group)
     try FileStorage.protectNew(descriptor, like: nil, at: file.path, options) {
-      modes.append(try? mode(new))
+      modes.append(try? mode(of: new))
       return changeOwner($0, $1, $2)
     }
-    return (modes + [try mode(new)], new)
+    return (modes + [try mode(of: new)], new)
   }
 
   @Test func `a new file gets its group before the group gets access`() async throws {
     try await withOwnedFile { file in
       let (modes, new) = try modes(beside: file) { fchown($0, $1, $2) }
       #expect(modes == [0o600, 0o660, 0o660])
-      #expect(try owner(new) == [65_533, 65_534])
+      #expect(try ownerAndGroup(of: new) == [65_533, 65_534])
     }
   }
 
@@ -96,7 +96,7 @@ import Testing
     try await withOwnedFile { file in
       let (modes, new) = try modes(beside: file) { _, _, _ in -1 }
       #expect(modes == [0o600, 0o600, 0o600])
-      #expect(try owner(new).first == 0)
+      #expect(try ownerAndGroup(of: new).first == 0)
     }
   }
 
@@ -107,8 +107,8 @@ import Testing
       defer { journal.close() }
       try storage.create(.replacement).close()
       let new = URL(filePath: file.path + ".new")
-      #expect(try owner(new) == [65_533, 65_534])
-      #expect(try mode(new) == 0o660)
+      #expect(try ownerAndGroup(of: new) == [65_533, 65_534])
+      #expect(try mode(of: new) == 0o660)
     }
   }
 
@@ -121,7 +121,7 @@ import Testing
       try Data("mine".utf8).write(to: file)
       try #require(unsafe chown(file.path, 65_532, 65_532) == 0)
       try storage.create(.replacement).close()
-      #expect(try owner(URL(filePath: file.path + ".new")) == [0, 0])
+      #expect(try ownerAndGroup(of: URL(filePath: file.path + ".new")) == [0, 0])
     }
   }
 }

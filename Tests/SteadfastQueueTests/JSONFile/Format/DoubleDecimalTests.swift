@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct DoubleDecimalTests {
-  private func read(_ text: String) -> Double? { Double(decimal: Array(text.utf8)[...]) }
+  private func parsedNumber(_ text: String) -> Double? { Double(decimal: Array(text.utf8)[...]) }
 
   @Test(arguments: [
     "0", "-0", "0.0", "-0.0", "1", "-1", "10", "0.1", "-0.1", "1795277767.5924182", "0.5", "0.25",
@@ -15,11 +15,11 @@ import Testing
     "0.999999999999999999", "999999999999999999.9", "-62135769600.0", "64092211200.0",
     "1.7976931348623157", "3.141592653589793238",
   ])
-  func `a number is rounded as the library rounds it`(text: String) throws {
-    #expect(read(text)?.bitPattern == (try #require(Double(text))).bitPattern)
+  func `a number is rounded as by the standard library`(text: String) throws {
+    #expect(parsedNumber(text)?.bitPattern == (try #require(Double(text))).bitPattern)
   }
 
-  @Test func `any 19 digits are rounded as the library rounds them, wherever the decimal point is`()
+  @Test func `up to 19 digits with a decimal point anywhere are rounded as by the standard library`()
     throws
   {
     var random = SplitMix64(seed: 19)
@@ -31,7 +31,7 @@ import Testing
       }
       let decimals = Int(random.next() % UInt64(digits.count))
       if decimals > 0 { digits.insert(".", at: digits.index(digits.endIndex, offsetBy: -decimals)) }
-      #expect(read(digits)?.bitPattern == Double(digits)?.bitPattern, "\(digits)")
+      #expect(parsedNumber(digits)?.bitPattern == Double(digits)?.bitPattern, "\(digits)")
     }
   }
 
@@ -39,7 +39,7 @@ import Testing
     var random = SplitMix64(seed: 1970)
     for _ in 0..<Soak.runs(short: 20_000) {
       let date = Double(random.next() >> 11) / 0x1p53 * 4e9 - 1e9
-      #expect(read(date.description) == date)
+      #expect(parsedNumber(date.description) == date)
     }
   }
 
@@ -49,7 +49,7 @@ import Testing
     "1.0000000000000000000", "--1", "1-", "٣",
   ])
   func `text that is too long or not a plain decimal returns nil`(text: String) {
-    #expect(read(text) == nil)
+    #expect(parsedNumber(text) == nil)
   }
 
   @Test func `only the bytes of a slice are read`() {

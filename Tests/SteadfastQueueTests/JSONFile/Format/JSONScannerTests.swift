@@ -62,7 +62,7 @@ import Testing
     #expect(scanner.value() == nil)
   }
 
-  @Test func `nesting is limited`() {
+  @Test func `the scanner limits how deeply values may be nested`() {
     func nested(_ depth: Int) -> String {
       String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
     }

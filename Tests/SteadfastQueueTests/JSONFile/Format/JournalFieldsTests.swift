@@ -3,26 +3,26 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct JournalFieldsTests {
-  private func fields(_ body: String) throws -> (JournalKind, JournalFields) {
+  private func kindAndFields(ofBody body: String) throws -> (JournalKind, JournalFields) {
     let bytes = Array(body.utf8)
     var fields = JournalFields(bytes)
     return (try fields.read(bytes.indices), fields)
   }
 
   /// The text with each character escaped.
-  private func escaped(_ text: String) -> String {
+  private func escapingEachCharacter(of text: String) -> String {
     text.utf8.map { "\\u00" + ($0 < 0x10 ? "0" : "") + String($0, radix: 16) }.joined()
   }
 
   @Test(arguments: JournalField.allCases)
   func `a field is recognized by its exact name only`(field: JournalField) throws {
-    for name in [field.text, escaped(field.text)] {
-      let (_, fields) = try fields(#""k":"seal","\#(name)":7}"#)
+    for name in [field.text, escapingEachCharacter(of: field.text)] {
+      let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
       #expect(try fields.integer(field) == 7)
     }
     for name in ["\(field.text)s", "x\(field.text)", String(field.text.dropLast()) + "é"] {
-      let (_, fields) = try fields(#""k":"seal","\#(name)":7}"#)
+      let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       let known = JournalField.allCases.filter { $0.text == name }
       #expect(JournalField.allCases.filter { fields.has($0) } == known)
     }
@@ -30,24 +30,24 @@ import Testing
 
   @Test(arguments: JournalKind.allCases)
   func `a kind is recognized by its exact name`(kind: JournalKind) throws {
-    for name in [kind.rawValue, escaped(kind.rawValue)] {
-      #expect(try fields(#""k":"\#(name)"}"#).0 == kind)
+    for name in [kind.rawValue, escapingEachCharacter(of: kind.rawValue)] {
+      #expect(try kindAndFields(ofBody: #""k":"\#(name)"}"#).0 == kind)
     }
     #expect(throws: JournalDecodingError.unknownKind("\(kind.rawValue)x")) {
-      try fields(#""k":"\#(kind.rawValue)x"}"#)
+      try kindAndFields(ofBody: #""k":"\#(kind.rawValue)x"}"#)
     }
   }
 
   @Test(arguments: ["id", "generation", "unheard", "a name of more than sixteen bytes"])
   func `a duplicate field is refused, with escapes or without`(name: String) throws {
-    for other in [name, escaped(name)] {
+    for other in [name, escapingEachCharacter(of: name)] {
       #expect(throws: JournalDecodingError.malformed("it has the field '\(name)' twice")) {
-        try fields(#""k":"seal","\#(name)":1,"\#(other)":1}"#)
+        try kindAndFields(ofBody: #""k":"seal","\#(name)":1,"\#(other)":1}"#)
       }
     }
   }
 
-  @Test func `the fields of one line don't appear in the next`() throws {
+  @Test func `the fields of a line are cleared before the next line is read`() throws {
     let lines = [#""k":"seal","id":1,"x":1}"#, #""k":"begin","name":2,"x":1}"#]
     let bytes = Array(lines.joined().utf8)
     let end = lines[0].utf8.count
@@ -63,9 +63,9 @@ import Testing
       let names = JournalField.allCases.map(\.text) + (0..<count).map { "x\($0)" }
       return #""k":"seal""# + names.prefix(count).map { ",\"\($0)\":0" }.joined() + "}"
     }
-    #expect(try fields(line(64)).0 == .seal)
+    #expect(try kindAndFields(ofBody: line(64)).0 == .seal)
     #expect(throws: JournalDecodingError.malformed("it has too many fields")) {
-      try fields(line(65))
+      try kindAndFields(ofBody: line(65))
     }
   }
 }

@@ -18,7 +18,7 @@ import Testing
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value { try await executor.run(body) }
 
-  @Test func `a store and a reader of its file count the same bytes for the tasks`()
+  @Test func `the store and a reader of its file count the same number of bytes for the tasks`()
     async throws
   {
     let core = makeCore()
@@ -70,7 +70,8 @@ import Testing
     #expect(core.read { $0.byteCount } == 0)
   }
 
-  @Test func `an estimate is corrected if a quarter was missing, until it falls by a quarter`() {
+  @Test func `an estimate that was too low by a quarter is corrected until the estimate falls by a quarter`()
+  {
     let lines = [JournalBody](repeating: .seal, count: 100)
     let size = lines.reduce(0) { $0 + $1.byteCount }
     var found = SizeEstimateError()

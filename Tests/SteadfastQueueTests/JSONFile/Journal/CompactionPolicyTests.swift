@@ -14,7 +14,7 @@ import Testing
     // and half of the lines must be dead.
     (40, 10, 1000, 600, false),
   ])
-  func `a file is compacted when most of it is dead, by size and by lines`(
+  func `a file is compacted when most of its bytes and most of its lines are dead`(
     megabytes: Int,
     compactMegabytes: Int,
     records: Int,

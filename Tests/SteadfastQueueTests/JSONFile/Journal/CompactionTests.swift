@@ -37,7 +37,9 @@ import Testing
 
   private func digest() throws -> UInt64 { try JournalReader.read(storage.bytes).table.digest() }
 
-  @Test func `a file that is mostly dead shrinks by itself, and nothing is lost`() async throws {
+  @Test func `a file that is mostly dead is compacted automatically, and no task is lost`()
+    async throws
+  {
     let core = makeCore()
     try await run {
       try await core.open()
@@ -152,7 +154,7 @@ import Testing
     try compaction.finish(journal, at: .seconds(2))
     var read = try JournalReader.readAsWritten(JournalSource(storage.bytes)).table
     #expect(read.brokenInvariants() == [])
-    // While it runs, no other task of its key does.
+    // While task 2 runs, no other task with its order key runs.
     let others = read.claim(9, at: 5).numbers
     #expect(others == [])
     let isBegun = read.replay(.begin(.numbered(1)))

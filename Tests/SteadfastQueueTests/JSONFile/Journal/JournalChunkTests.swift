@@ -27,7 +27,7 @@ private struct Reading: Equatable {
     case .failure(let error):
       problem = try #require(error as? JournalProblem)
     case .success(let contents):
-      tasks = try contents.table.everythingInOrder()
+      tasks = try contents.table.contentLinesWithRanks()
       numbers = [
         contents.version, contents.generation, contents.interruptionCount, contents.goodSize,
         contents.unsyncedOffset, contents.table.compactSize,

@@ -41,15 +41,15 @@ private func line(
   return bytes
 }
 
-private func numbers(_ contents: JournalContents) -> [Int] {
+private func taskNumbers(in contents: JournalContents) -> [Int] {
   contents.table.tasks(matching: TaskFilter(), after: nil, limit: .max).map { Int($0.id.low) }
 }
 
 @Suite struct JournalReaderTests {
-  @Test func `a whole file is read whole`() throws {
+  @Test func `an undamaged file is read completely`() throws {
     let (bytes, ends) = try threeBatches()
     let contents = try JournalReader.read(bytes)
-    #expect(numbers(contents) == [1, 2, 3, 4, 5, 6])
+    #expect(taskNumbers(in: contents) == [1, 2, 3, 4, 5, 6])
     #expect(contents.goodSize == bytes.count)
     #expect(contents.nextSequence == 7)
     #expect(contents.unsyncedOffset == ends[2])
@@ -60,19 +60,19 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     let (bytes, ends) = try threeBatches()
     for size in ends[0]...bytes.count {
       let contents = try JournalReader.read(Array(bytes[..<size]))
-      let found = numbers(contents)
+      let found = taskNumbers(in: contents)
       let whole = bytes[..<size].count { $0 == 0x0A } - 1
       #expect(found == Array(1...6).prefix(whole) + [], "cut at \(size)")
       #expect(contents.goodSize <= size)
     }
   }
 
-  @Test func `a file cut anywhere contains whole batches, and nothing of the torn one`() throws {
+  @Test func `a file cut anywhere contains whole batches, and nothing of the torn batch`() throws {
     let (bytes, ends) = try threeBatches(areMarked: true)
     for size in ends[0]...bytes.count {
       let contents = try JournalReader.read(Array(bytes[..<size]))
       let whole = ends.lastIndex { $0 <= size } ?? 0
-      #expect(numbers(contents) == Array((1...6).prefix(2 * whole)), "cut at \(size)")
+      #expect(taskNumbers(in: contents) == Array((1...6).prefix(2 * whole)), "cut at \(size)")
       #expect(contents.goodSize == ends[whole], "cut at \(size)")
       #expect(contents.nextSequence == UInt64(1 + 2 * whole), "cut at \(size)")
     }
@@ -116,7 +116,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
   }
 
-  @Test func `a file cut in its header isn't mistaken for a new one`() throws {
+  @Test func `a file cut in its header isn't mistaken for a new file`() throws {
     let (bytes, ends) = try threeBatches()
     for size in 1..<ends[0] {
       #expect(throws: JournalProblem.notAJournal) {
@@ -125,7 +125,9 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `every flipped bit is found: refused, or cut off with the last batch`() throws {
+  @Test func `a file with a flipped bit is refused, or loses only the last batch with that bit`()
+    throws
+  {
     let (bytes, ends) = try threeBatches()
     for offset in bytes.indices {
       // The short form flips one bit of each byte, each of the eight in turn; the long form all.
@@ -133,7 +135,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
         var flipped = bytes
         flipped[offset] ^= 1 << UInt8(bit)
         do {
-          let found = numbers(try JournalReader.read(flipped))
+          let found = taskNumbers(in: try JournalReader.read(flipped))
           #expect(offset >= ends[2], "byte \(offset), bit \(bit) was not found")
           #expect(found == [1, 2, 3, 4] || found == [1, 2, 3, 4, 5])
         } catch {
@@ -143,7 +145,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `damage names the line and the byte`() throws {
+  @Test func `the error for damage names the line and the byte`() throws {
     let (bytes, ends) = try threeBatches()
     var damaged = bytes
     damaged[ends[1] + 40] ^= 1
@@ -157,7 +159,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a line dropped, doubled or swapped is damage`() throws {
+  @Test func `a file with a line dropped, doubled or swapped is damaged`() throws {
     let (bytes, _) = try threeBatches()
     let lines = bytes.split(separator: 0x0A).map { Array($0) + [0x0A] }
     for index in 1..<lines.count - 1 {
@@ -173,7 +175,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a good line after an unflushed damaged one is cut off too`() throws {
+  @Test func `a good line after an unflushed damaged line is cut off too`() throws {
     let (bytes, ends) = try threeBatches()
     // Two batches were being written when the power failed, and the disk wrote the later one first.
     var torn = bytes
@@ -185,7 +187,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
       firstUnsynced: 7
     )
     let contents = try JournalReader.read(torn)
-    #expect(numbers(contents) == [1, 2, 3, 4, 5, 6])
+    #expect(taskNumbers(in: contents) == [1, 2, 3, 4, 5, 6])
     #expect(contents.goodSize == ends[3])
   }
 
@@ -196,7 +198,9 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     #expect(throws: JournalProblem.self) { try JournalReader.read(sealed) }
   }
 
-  @Test func `a newer version and an unknown kind are refused by name`() throws {
+  @Test func `the error for a newer version or an unknown kind names the version or the kind`()
+    throws
+  {
     let newer = try line(.header(version: 2, generation: 1), sequence: 0, firstUnsynced: 0)
     #expect(throws: JournalProblem.newerVersion(2)) { try JournalReader.read(newer) }
 

@@ -5,11 +5,11 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct JournalTests {
-  private func line(_ number: Int) throws -> [JournalBody] {
+  private func insertion(ofTask number: Int) throws -> [JournalBody] {
     [try JournalBody(.change(.insert(.make(number), onDuplicate: .keep)))]
   }
 
-  private func numbers(_ storage: MemoryStorage) throws -> [Int] {
+  private func taskNumbers(in storage: MemoryStorage) throws -> [Int] {
     let contents = try JournalReader.read(storage.bytes)
     return contents.table.tasks(matching: TaskFilter(), after: nil, limit: .max)
       .map { Int($0.id.low) }
@@ -32,10 +32,10 @@ import Testing
   @Test func `opening cuts off the torn end, rewrites unsynced lines, and flushes`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     try journal.synchronize()
     let synced = storage.bytes.count
-    try journal.append([line(2)])
+    try journal.append([insertion(ofTask: 2)])
     let good = storage.bytes.count
     let torn = MemoryStorage(storage.bytes + Array(#"{"c":"0000"#.utf8))
     _ = try Journal.open(torn)
@@ -52,12 +52,12 @@ import Testing
     MemoryStorage.Call.open(.journal), .read, .open(.replacement), .truncate(to: 0),
     .overwrite(at: 0), .synchronize, .synchronizeFolder,
   ])
-  func `a failed opening closes the file, and the next one succeeds`(
+  func `a failed opening closes the file, and the next opening succeeds`(
     call: MemoryStorage.Call
   ) throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     let contents = try JournalReader.read(storage.bytes)
     let torn = MemoryStorage(storage.bytes + [0x7B])
     let failing =
@@ -70,7 +70,7 @@ import Testing
     #expect(throws: (any Error).self) { try Journal.open(torn) }
     #expect(torn.calls.last == (call == .open(.journal) ? call : .close))
     _ = try Journal.open(torn)
-    #expect(try numbers(torn) == [1])
+    #expect(try taskNumbers(in: torn) == [1])
   }
 
   // MARK: Writing
@@ -79,32 +79,34 @@ import Testing
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     storage.state.withLock { $0.longestWrite = 7 }
-    try journal.append([line(1), line(2)])
-    #expect(try numbers(storage) == [1, 2])
+    try journal.append([insertion(ofTask: 1), insertion(ofTask: 2)])
+    #expect(try taskNumbers(in: storage) == [1, 2])
   }
 
   @Test func `a write of zero bytes fails, and isn't retried forever`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     storage.state.withLock { $0.longestWrite = 0 }
-    #expect(throws: Journal.Failure.refused(.nothingWritten)) { try journal.append([line(1)]) }
+    #expect(throws: Journal.Failure.refused(.nothingWritten)) {
+      try journal.append([insertion(ofTask: 1)])
+    }
     storage.state.withLock { $0.longestWrite = .max }
-    try journal.append([line(2)])
-    #expect(try numbers(storage) == [2])
+    try journal.append([insertion(ofTask: 2)])
+    #expect(try taskNumbers(in: storage) == [2])
   }
 
-  @Test func `a failed write leaves nothing behind, and the next one succeeds`() throws {
+  @Test func `a failed write leaves no bytes behind, and the next write succeeds`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     storage.fail(.append, ENOSPC)
     #expect(throws: Journal.Failure.refused(SystemCallError("append", ENOSPC))) {
-      try journal.append([line(2)])
+      try journal.append([insertion(ofTask: 2)])
     }
-    #expect(try numbers(storage) == [1])
-    try journal.append([line(3)])
+    #expect(try taskNumbers(in: storage) == [1])
+    try journal.append([insertion(ofTask: 3)])
     try journal.synchronize()
-    #expect(try numbers(storage) == [1, 3])
+    #expect(try taskNumbers(in: storage) == [1, 3])
   }
 
   @Test func `the remains of a failed write are removed durably before the call throws`() throws {
@@ -112,13 +114,13 @@ import Testing
     var journal = try Journal.open(storage).journal
     let size = storage.bytes.count
     storage.fail(.append, ENOSPC)
-    #expect(throws: Journal.Failure.self) { try journal.append([line(1)]) }
+    #expect(throws: Journal.Failure.self) { try journal.append([insertion(ofTask: 1)]) }
     #expect(storage.calls.suffix(3) == [.append, .truncate(to: size), .synchronize])
 
     storage.fail(.append, ENOSPC)
     storage.fail(.synchronize, EIO)
     #expect(throws: Journal.Failure.poisoned(SystemCallError("synchronize", EIO))) {
-      try journal.append([line(1)])
+      try journal.append([insertion(ofTask: 1)])
     }
   }
 
@@ -145,38 +147,38 @@ import Testing
     storage.fail(.append, ENOSPC)
     storage.fail(.truncate(to: size), EIO)
     let poison = Journal.Failure.poisoned(SystemCallError("truncate(to: \(size))", EIO))
-    #expect(throws: poison) { try journal.append([line(1)]) }
-    #expect(throws: poison) { try journal.append([line(2)]) }
+    #expect(throws: poison) { try journal.append([insertion(ofTask: 1)]) }
+    #expect(throws: poison) { try journal.append([insertion(ofTask: 2)]) }
     #expect(throws: poison) { try journal.synchronize() }
   }
 
   @Test func `a failed flush is never retried`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     storage.fail(.synchronize, EIO)
     let poison = Journal.Failure.poisoned(SystemCallError("synchronize", EIO))
     #expect(throws: poison) { try journal.synchronize() }
     let calls = storage.calls
     #expect(throws: poison) { try journal.synchronize() }
-    #expect(throws: poison) { try journal.append([line(2)]) }
+    #expect(throws: poison) { try journal.append([insertion(ofTask: 2)]) }
     #expect(storage.calls == calls)
   }
 
   @Test func `closing flushes, seals, flushes again, and closes the file`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     try journal.close()
     #expect(storage.calls.suffix(5) == [.append, .synchronize, .append, .synchronize, .close])
     #expect(String(decoding: storage.bytes, as: UTF8.self).hasSuffix("\"k\":\"seal\"}\n"))
-    #expect(try numbers(storage) == [1])
+    #expect(try taskNumbers(in: storage) == [1])
   }
 
   @Test func `the seal covers the line of an interruption`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1), [JournalBody(beginningOf: .numbered(1))]])
+    try journal.append([insertion(ofTask: 1), [JournalBody(beginningOf: .numbered(1))]])
     journal.abandon()
     var next = try Journal.open(storage).journal
     try next.close()
@@ -193,7 +195,7 @@ import Testing
   @Test func `closing an unchanged file adds no second seal`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([line(1)])
+    try journal.append([insertion(ofTask: 1)])
     try journal.close()
     let sealed = storage.bytes
     for _ in 1...3 {
@@ -202,9 +204,9 @@ import Testing
       #expect(storage.bytes == sealed)
     }
     var used = try Journal.open(storage).journal
-    try used.append([line(2)])
+    try used.append([insertion(ofTask: 2)])
     try used.close()
     #expect(try JournalReader.read(storage.bytes).isSealed)
-    #expect(try numbers(storage) == [1, 2])
+    #expect(try taskNumbers(in: storage) == [1, 2])
   }
 }

@@ -48,7 +48,7 @@ import Testing
     }
   }
 
-  private func file() throws -> [UInt8] {
+  private func fileOfFirstVersion() throws -> [UInt8] {
     var bytes: [UInt8] = []
     var sequence: UInt64 = 0
     func add(_ body: JournalBody) {
@@ -69,14 +69,14 @@ import Testing
   @Test func `a file of an earlier version with many tasks opens, and nothing is lost`()
     async throws
   {
-    let bytes = try file()
+    let bytes = try fileOfFirstVersion()
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue.jsonl")
       try Data(bytes).write(to: url)
       for round in 1...3 {
         let store = JSONFileStore(at: url)
         let tenth = Self.count / 10
-        // Of ten, one has succeeded, and one was replaced before it began.
+        // Of each ten tasks, one has succeeded, and one was replaced before its attempt began.
         #expect(try await store.count(matching: TaskFilter()) == 8 * tenth)
         let expected: [TaskState: Int] = [
           .waiting: 6 * tenth, .cancelled: tenth, .abandoned: tenth,
@@ -84,17 +84,17 @@ import Testing
         for (state, count) in expected {
           #expect(try await store.count(matching: TaskFilter(states: [state])) == count)
         }
-        func found(_ number: Int) async throws -> TaskRecord? {
+        func storedTask(_ number: Int) async throws -> TaskRecord? {
           let filter = TaskFilter(ids: [.numbered(number)])
           return try await store.tasks(matching: filter, after: nil, limit: 1).first
         }
         let last = Self.count - 10
-        for gone in [1, 7] { #expect(try await found(last + gone) == nil) }
-        #expect(try await found(last + 2)?.interruptionCount == 1)
+        for gone in [1, 7] { #expect(try await storedTask(last + gone) == nil) }
+        #expect(try await storedTask(last + 2)?.interruptionCount == 1)
         // A task that was replaced while it ran continues without the key.
-        #expect(try await found(last + 3)?.keyRole == nil)
-        #expect(try await found(last + 4)?.keyRole == .holder)
-        #expect(try await found(last + 9)?.retryCount == 1)
+        #expect(try await storedTask(last + 3)?.keyRole == nil)
+        #expect(try await storedTask(last + 4)?.keyRole == .holder)
+        #expect(try await storedTask(last + 9)?.retryCount == 1)
         let keys = Set([5, 6, 7, 9].map { "key \(last + $0)" })
         #expect(try await store.count(matching: TaskFilter(uniqueKeys: keys)) == 4)
         try await store.close()

@@ -7,7 +7,7 @@ import Testing
 /// Lines after a damaged line that opening treats as a torn end.
 @Suite struct TornEndTests {
   /// A file that was never flushed: no line states that an earlier one is durable.
-  private func unflushedFile(_ count: Int) throws -> [[UInt8]] {
+  private func unflushedFile(taskCount count: Int) throws -> [[UInt8]] {
     let entries =
       [JournalEntry.header(version: 1, generation: 1)]
       + (1...count).map { .change(.insert(.make($0), onDuplicate: .keep)) }
@@ -27,7 +27,7 @@ import Testing
   private var repairedNumbers: [Int] { Array(3...50) }
 
   @Test func `lines after a damaged one are copied before they are cut off`() throws {
-    let lines = try unflushedFile(50).flipping(2)
+    let lines = try unflushedFile(taskCount: 50).flipping(2)
     let end = lines[2...].flatMap { $0 }
     let storage = MemoryStorage(lines.flatMap { $0 })
     #expect(try Journal.open(storage).table.numbers == [1])
@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test func `a torn end is cut off without a copy if it has no whole good line`() throws {
-    let lines = try unflushedFile(5)
+    let lines = try unflushedFile(taskCount: 5)
     for end in [Array(lines[5].dropLast()), lines.flipping(5)[5], Array("{\"c\":".utf8)] {
       let storage = MemoryStorage(lines[..<5].flatMap { $0 } + end)
       #expect(try Journal.open(storage).table.numbers == [1, 2, 3, 4])
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test func `nothing is cut off if the disk has no space for the copy`() throws {
-    let bytes = try unflushedFile(9).flipping(3).flatMap { $0 }
+    let bytes = try unflushedFile(taskCount: 9).flipping(3).flatMap { $0 }
     let storage = MemoryStorage(bytes)
     storage.fail(.append, ENOSPC)
     #expect(throws: (any Error).self) { try Journal.open(storage) }
@@ -64,7 +64,7 @@ import Testing
   @Test func `repairing the copy saves the tasks that were cut off`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      try Data(try unflushedFile(50).flipping(2).flatMap { $0 }).write(to: file)
+      try Data(try unflushedFile(taskCount: 50).flipping(2).flatMap { $0 }).write(to: file)
       let store = JSONFileStore(at: file, flushing: .leftToSystem)
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try await store.close()

@@ -9,7 +9,7 @@ import Testing
   private let id = TaskID.numbered(1)
   private var lease: Lease { Lease(id: id, token: 0) }
 
-  private func memory(_ bytes: [UInt8]) throws -> [String: [UInt8]] {
+  private func memoryOfTask(in bytes: [UInt8]) throws -> [String: [UInt8]] {
     let memory = try JournalReader.read(bytes).table.memory(of: id)
     return Dictionary(uniqueKeysWithValues: memory.names.map { ($0, memory[$0] ?? []) })
   }
@@ -21,7 +21,7 @@ import Testing
 
   // MARK: Lines
 
-  private func running(_ lines: String...) throws -> [UInt8] {
+  private func fileOfRunningTask(followedBy lines: String...) throws -> [UInt8] {
     var text = try JournalText()
     try text.addTasks([1])
     try text.add(.begin(id), .change(.remember(lease, named: "open", value: [])))
@@ -43,7 +43,7 @@ import Testing
     ("suspend", "\"until\":1e300,\"later\":true", nil),
   ])
   func `a line of memory is read`(kind: String, fields: String, expected: [UInt8]?) throws {
-    let found = try memory(running(line(kind, fields)))
+    let found = try memoryOfTask(in: fileOfRunningTask(followedBy: line(kind, fields)))
     #expect(found["a"] == expected)
     #expect(found["open"] == (fields.contains("open\",\"value") ? [0x62] : []))
   }
@@ -62,7 +62,7 @@ import Testing
     ("memory", "\"name\":\"a\",\"value\":\"b\""), ("restart", "\"available\":1,\"forgets\":false"),
   ])
   func `an invalid line of memory is damage`(kind: String, fields: String) throws {
-    let bytes = try running(line(kind, fields))
+    let bytes = try fileOfRunningTask(followedBy: line(kind, fields))
     #expect {
       try JournalReader.read(bytes)
     } throws: { error in
@@ -74,20 +74,24 @@ import Testing
   @Test(arguments: ["remember", "suspend"])
   func `only a running task may remember or be suspended`(kind: String) throws {
     let fields = kind == "remember" ? "\"name\":\"a\",\"value\":\"b\"" : "\"until\":7"
-    let bytes = try running(line("release", "\"later\":0"), line(kind, fields))
+    let bytes = try fileOfRunningTask(
+      followedBy: line("release", "\"later\":0"),
+      line(kind, fields)
+    )
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
   }
 
   @Test func `lines of memory directly follow the line of their task`() throws {
-    func lines(_ numbers: Int...) -> [String] {
+    func taskLines(_ numbers: Int...) -> [String] {
       numbers.map { ForgedFile.task($0, place: UInt64($0)) }
     }
     let step = line("memory", "\"name\":\"a\",\"value\":\"b\"")
     let other = line("memory", "\"name\":\"b\",\"data\":\"AA==\"")
     #expect(
-      try memory(ForgedFile.bytes(lines(1) + [step, other] + lines(2))) == ["a": [0x62], "b": [0]]
+      try memoryOfTask(in: ForgedFile.bytes(taskLines(1) + [step, other] + taskLines(2)))
+        == ["a": [0x62], "b": [0]]
     )
-    for wrong in [[step], lines(2) + [step], lines(1, 2) + [step], [step] + lines(1)] {
+    for wrong in [[step], taskLines(2) + [step], taskLines(1, 2) + [step], [step] + taskLines(1)] {
       #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(wrong)) }
     }
   }
@@ -108,7 +112,7 @@ import Testing
         #expect(try JournalBody(.change(change)).bytes.count <= JournalBody.maxLength(of: change))
         try text.add(.change(change))
       }
-      #expect(try memory(text.bytes) == [name: value, "open": value])
+      #expect(try memoryOfTask(in: text.bytes) == [name: value, "open": value])
     }
   }
 
@@ -142,7 +146,7 @@ import Testing
     #expect(statistics.byteCount < 6_000)
     // The header, the end of the compaction, two tasks, the begin of one, and two names.
     #expect(statistics.liveRecordCount == 7)
-    #expect(try memory(storage.bytes) == ["step": [0], "last": Array("number 199".utf8)])
+    #expect(try memoryOfTask(in: storage.bytes) == ["step": [0], "last": Array("number 199".utf8)])
     let file = try JournalReader.read(storage.bytes).table
     #expect(file.memory(of: .numbered(2)).isEmpty)
     // The tasks' lines are longer now, but count with the size that they had at their insertion.
@@ -150,7 +154,7 @@ import Testing
     #expect(file.brokenInvariants() == [])
   }
 
-  @Test func `what a task remembers during a compaction isn't lost`() throws {
+  @Test func `a value that a task remembers during a compaction isn't lost`() throws {
     let storage = MemoryStorage()
     var (journal, table) = try Journal.open(storage)
     func add(_ change: TaskChange) throws {
@@ -186,7 +190,7 @@ import Testing
       }
     }
     #expect(made == changes.count)
-    #expect(try memory(storage.bytes) == ["a": [2], "b": [3], "c": [5], "d": [4]])
+    #expect(try memoryOfTask(in: storage.bytes) == ["a": [2], "b": [3], "c": [5], "d": [4]])
     #expect(try JournalReader.read(storage.bytes).table.record(of: id)?.state == .waiting)
   }
 }

@@ -26,7 +26,9 @@ import Testing
     try await store.close()
   }
 
-  private func found(_ file: URL) async throws -> (record: TaskRecord?, memory: TaskMemory) {
+  private func taskAndMemory(
+    in file: URL
+  ) async throws -> (record: TaskRecord?, memory: TaskMemory) {
     let store = JSONFileStore(at: file)
     let filter = TaskFilter(ids: [id])
     let record = try await store.tasks(matching: filter, after: nil, limit: 1).first
@@ -41,7 +43,7 @@ import Testing
     return memory
   }
 
-  private func lines(_ file: URL) throws -> [[UInt8]] {
+  private func lines(of file: URL) throws -> [[UInt8]] {
     try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
   }
 
@@ -56,7 +58,7 @@ import Testing
         try FileManager.default.linkItem(at: file, to: backup)
       }
       for _ in 1...2 {
-        let found = try await found(file)
+        let found = try await taskAndMemory(in: file)
         #expect(found.memory == expectedMemory)
         #expect(found.record?.state == .suspended)
         #expect(found.record?.memorySize == expectedMemory.size)
@@ -73,10 +75,10 @@ import Testing
         (5, ["open", "step"], .waiting),
       ] {
         try await makeFile(file)
-        try Data(lines(file).flipping(lost).flatMap { $0 }).write(to: file)
+        try Data(lines(of: file).flipping(lost).flatMap { $0 }).write(to: file)
         let repair = try await JSONFileStore.repair(at: file)
         #expect(repair.skippedLineCount == 1)
-        let found = try await found(file)
+        let found = try await taskAndMemory(in: file)
         #expect(found.memory.names.sorted() == memory)
         #expect(found.record?.state == state)
         try await JSONFileStore(at: file).destroy()
@@ -92,9 +94,9 @@ import Testing
       let completion = TaskChange.complete(id, named: "open", value: [7])
       #expect(try await store.apply([completion], durability: .durable) == [.done])
       try await store.close()
-      try Data(lines(file).flipping(4).flatMap { $0 }).write(to: file)
+      try Data(lines(of: file).flipping(4).flatMap { $0 }).write(to: file)
       _ = try await JSONFileStore.repair(at: file)
-      let found = try await found(file)
+      let found = try await taskAndMemory(in: file)
       #expect(found.memory["open"] == [7])
       #expect(found.record?.state == .waiting)
     }
@@ -134,9 +136,9 @@ import Testing
       // The store continues with what it has read.
       let second = JSONFileStore(at: file)
       try await second.open()
-      var contents = lines(String(decoding: try Data(contentsOf: file), as: UTF8.self))
+      var contents = lines(ofText: String(decoding: try Data(contentsOf: file), as: UTF8.self))
       let line = try #require(contents.firstIndex { $0.contains("\"name\":\"step\"") })
-      contents[line] = rewritten(contents[line])
+      contents[line] = lineWithOtherValue(contents[line])
       try Data(contents.joined().utf8).write(to: file)
       let problems = try await second.verify().problems.map(\.reason)
       let expected =
@@ -146,12 +148,12 @@ import Testing
     }
   }
 
-  private func lines(_ text: String) -> [String] {
+  private func lines(ofText text: String) -> [String] {
     text.split(separator: "\n").map { $0 + "\n" }
   }
 
   /// The line with another value and a correct checksum.
-  private func rewritten(_ line: String) -> String {
+  private func lineWithOtherValue(_ line: String) -> String {
     let rest = String(line.dropFirst("{\"c\":\"00000000".count).dropLast())
       .replacing("\"value\":\"text\"", with: "\"value\":\"test\"")
     return String(decoding: ForgedFile.line(rest), as: UTF8.self)

@@ -18,7 +18,7 @@ private func inspect(_ lines: [[UInt8]]) throws -> JournalInspection {
   try JournalInspection(lines.flatMap { $0 })
 }
 
-private func refuses(_ lines: [[UInt8]]) -> Bool {
+private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
   (try? JournalReader.read(lines.flatMap { $0 })) == nil
 }
 
@@ -59,7 +59,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     for index in 1..<8 {
       let inspection = try inspect(lines.flipping(index))
       let report = inspection.report
-      #expect(refuses(lines.flipping(index)), "line \(index + 1)")
+      #expect(readerRefuses(lines.flipping(index)), "line \(index + 1)")
       #expect(report.problems.first?.line == index + 1)
       #expect(report.problems.first?.byte == lines[..<index].joined().count)
       #expect(report.lostRecordCount == 1)
@@ -101,7 +101,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
       (swapped, [1, 3, 4, 5], [4, 5, 6], 0),
     ]
     for (lines, numbers, problems, skipped) in cases {
-      #expect(refuses(lines))
+      #expect(readerRefuses(lines))
       let inspection = try inspect(lines)
       #expect(inspection.table.numbers == numbers)
       #expect(inspection.report.problems.map(\.line) == problems)

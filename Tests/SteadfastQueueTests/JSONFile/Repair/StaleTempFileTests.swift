@@ -21,14 +21,14 @@ import Testing
 
   private var stranger: [UInt8]? { storage.bytes(of: .stranger(1)) }
 
-  private static func compaction(_ generation: Int) throws -> [UInt8] {
+  private static func compactedFile(generation: Int) throws -> [UInt8] {
     var text = try JournalText(generation: generation)
     try text.addTasks(50...60)
     return text.bytes
   }
 
-  @Test func `a file that a crash has left is removed`() throws {
-    let compaction = try Self.compaction(4)
+  @Test func `an unfinished file that a crash has left at the temporary path is removed`() throws {
+    let compaction = try Self.compactedFile(generation: 4)
     let header = compaction.prefix { $0 != 0x0A }.count
     let leftovers: [[UInt8]] = [
       [], Array(compaction[..<3]), Array(compaction[..<header]), Array(compaction[...header]),
@@ -43,13 +43,14 @@ import Testing
     }
   }
 
-  @Test func `another program's file at that path is renamed, not lost`()
+  @Test func `another program's file at the temporary path is renamed, not lost`()
     throws
   {
     var other = try JournalText(generation: 3)
     try other.addTasks(101...140)
     let strangers: [[UInt8]] = [
-      Array("milk\neggs\n".utf8), other.bytes, try Self.compaction(5), try Self.compaction(1),
+      Array("milk\neggs\n".utf8), other.bytes, try Self.compactedFile(generation: 5),
+      try Self.compactedFile(generation: 1),
       Array(other.bytes[..<300]),
     ]
     for (index, bytes) in strangers.enumerated() {
@@ -61,7 +62,7 @@ import Testing
     #expect(storage.bytes == journal)
   }
 
-  @Test func `a queue's own file that was moved there is renamed`() throws {
+  @Test func `a queue's own file that was moved to the temporary path is renamed`() throws {
     // A file of the next generation is what a compaction leaves, too.
     var text = try JournalText(generation: 4)
     try text.addTasks(50...60)
@@ -80,8 +81,10 @@ import Testing
     #expect(storage.bytes(of: .stranger(3)) == nil && storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `creating a queue's file doesn't replace another program's file either`() throws {
-    for bytes in [try Self.compaction(1), Array("milk\n".utf8)] {
+  @Test func `creating a queue's file doesn't replace another program's file at the temporary path`()
+    throws
+  {
+    for bytes in [try Self.compactedFile(generation: 1), Array("milk\n".utf8)] {
       let storage = MemoryStorage()
       storage.put(bytes, as: .replacement)
       #expect(try Journal.open(storage).table.taskCount == 0)
@@ -108,14 +111,16 @@ import Testing
 
   // MARK: Real files
 
-  private func refusal(_ file: URL) async throws -> JSONFileError {
+  private func errorOpening(_ file: URL) async throws -> JSONFileError {
     let error = await #expect(throws: JSONFileError.self) {
       try await JSONFileStore(at: file).open()
     }
     return try #require(error)
   }
 
-  @Test func `opening fails if another queue's file or a folder is at that path`() async throws {
+  @Test func `opening fails if another queue's file or a folder is at the temporary path`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let first = JSONFileStore(at: file)
@@ -129,7 +134,7 @@ import Testing
       try await queue.enqueue(Note("a"))
       for isOpen in [true, false] {
         if !isOpen { try await other.close() }
-        let error = try await refusal(file)
+        let error = try await errorOpening(file)
         #expect(error.code == .unsafeFile)
         #expect(error.message.contains(place.path))
         #expect(error.message.contains("another queue"))
@@ -141,7 +146,7 @@ import Testing
       try FileManager.default.removeItem(atPath: place.path + ".lock")
 
       try FileManager.default.createDirectory(at: place, withIntermediateDirectories: false)
-      let error = try await refusal(file)
+      let error = try await errorOpening(file)
       #expect(error.code == .unsafeFile)
       #expect(error.message.contains(place.path))
       #expect(try Data(contentsOf: file) == before)

@@ -17,22 +17,22 @@ import Testing
     }
   }
 
-  private func names(beside file: URL) throws -> Set<String> {
+  private func fileNames(beside file: URL) throws -> Set<String> {
     let folder = file.deletingLastPathComponent()
     return Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
   }
 
-  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+  private func errorThrown(by call: () async throws -> Void) async throws -> JSONFileError {
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
   }
 
   /// Expects that at most a lock file is left, and that the store refuses calls.
   private func expectDestroyed(_ file: URL, _ store: JSONFileStore) async throws {
-    #expect(try names(beside: file).subtracting(["queue.jsonl.lock"]).isEmpty)
+    #expect(try fileNames(beside: file).subtracting(["queue.jsonl.lock"]).isEmpty)
     let calls: [() async throws -> Void] = [
       { try await store.open() }, { _ = try await store.count(matching: TaskFilter()) },
     ]
-    for call in calls { #expect(try await error(call).code == .closed) }
+    for call in calls { #expect(try await errorThrown(by: call).code == .closed) }
   }
 
   @Test func `a closed store and a store that was never opened delete their files`()
@@ -130,7 +130,7 @@ import Testing
     let (core, storage) = try await makeCore(isOpen: isOpen)
     for _ in 1...2 {
       storage.fail(.synchronizeFolder, EIO)
-      #expect(try await error { try await core.destroy() }.code == .systemCall)
+      #expect(try await errorThrown { try await core.destroy() }.code == .systemCall)
       #expect(storage.bytes(of: .journal) == nil)
     }
     try await core.destroy()
@@ -148,7 +148,7 @@ import Testing
       let (core, storage) = try await makeCore(isOpen: isOpen)
       storage.put(Array(storage.bytes.prefix(20)), as: .replacement)
       storage.fail(call, EIO)
-      #expect(try await error { try await core.destroy() }.code == .systemCall)
+      #expect(try await errorThrown { try await core.destroy() }.code == .systemCall)
       #expect(storage.bytes(of: .journal) != nil)
       try await core.destroy()
       #expect(storage.bytes(of: .journal) == nil)
@@ -168,7 +168,7 @@ import Testing
       for bytes in damaged + [newer] {
         try Data(bytes).write(to: file)
         let store = JSONFileStore(at: file)
-        _ = try await error { try await store.open() }
+        _ = try await errorThrown { try await store.open() }
         try await store.destroy()
         try await expectDestroyed(file, store)
       }
@@ -191,7 +191,7 @@ import Testing
       try bytes.write(to: page)
       let store = JSONFileStore(at: page)
       for _ in 1...2 {
-        #expect(try await error { try await store.destroy() }.code == .notAQueueFile)
+        #expect(try await errorThrown { try await store.destroy() }.code == .notAQueueFile)
       }
       #expect(try Data(contentsOf: page) == bytes)
       #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["index.html"])
@@ -205,7 +205,7 @@ import Testing
       let store = JSONFileStore(at: file)
       try await store.open()
       let other = JSONFileStore(at: file)
-      #expect(try await error { try await other.destroy() }.code == .inUse)
+      #expect(try await errorThrown { try await other.destroy() }.code == .inUse)
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try await store.close()
       try await other.destroy()

@@ -17,25 +17,25 @@ import Testing
     .insert(.make(number), onDuplicate: .keep)
   }
 
-  private func lines(_ file: URL) throws -> [[UInt8]] {
+  private func lines(of file: URL) throws -> [[UInt8]] {
     try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
   }
 
-  private func write(_ lines: [[UInt8]], _ file: URL) throws {
+  private func write(_ lines: [[UInt8]], to file: URL) throws {
     let handle = try FileHandle(forWritingTo: file)
     try handle.truncate(atOffset: 0)
     try handle.write(contentsOf: Data(lines.flatMap { $0 }))
     try handle.close()
   }
 
-  private func numbers(_ file: URL) async throws -> [Int] {
+  private func taskNumbers(in file: URL) async throws -> [Int] {
     let store = JSONFileStore(at: file)
     let records = try await store.tasks(matching: TaskFilter(), after: nil, limit: .max)
     try await store.close()
     return records.map { Int($0.id.low) }
   }
 
-  private func names(_ folder: URL) throws -> Set<String> {
+  private func fileNames(in folder: URL) throws -> Set<String> {
     Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
   }
 
@@ -43,7 +43,7 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
-      try write(try lines(file).flipping(3), file)
+      try write(try lines(of: file).flipping(3), to: file)
       let damaged = try Data(contentsOf: file)
 
       let error = await #expect(throws: JSONFileError.self) {
@@ -67,9 +67,11 @@ import Testing
       #expect(try Data(contentsOf: copy) == damaged)
       let mode = try FileManager.default.attributesOfItem(atPath: copy.path)[.posixPermissions]
       #expect(mode as? Int == 0o600)
-      #expect(try names(folder) == ["queue.jsonl", "queue.jsonl.lock", copy.lastPathComponent])
+      #expect(
+        try fileNames(in: folder) == ["queue.jsonl", "queue.jsonl.lock", copy.lastPathComponent]
+      )
 
-      #expect(try await numbers(file) == [1, 2, 4, 5])
+      #expect(try await taskNumbers(in: file) == [1, 2, 4, 5])
       #expect(try await JSONFileStore.verify(at: file).isSound)
       #expect(try await JSONFileStore.repair(at: file).copy == nil)
     }
@@ -108,7 +110,7 @@ import Testing
       )
       try await makeFile(file)
       for number in 2...3 {
-        try write(try lines(file).flipping(2), file)
+        try write(try lines(of: file).flipping(2), to: file)
         let repair = try await JSONFileStore.repair(at: file)
         #expect(repair.copy?.lastPathComponent == "queue.jsonl.damaged-\(number)")
       }
@@ -152,7 +154,7 @@ import Testing
       }
       _ = try await JSONFileStore.verify(at: file)
       #expect(try mode() == 0o660)
-      try write(try lines(file).flipping(3), file)
+      try write(try lines(of: file).flipping(3), to: file)
       _ = try await JSONFileStore.repair(at: file)
       #expect(try mode() == 0o660)
     }
@@ -168,7 +170,7 @@ import Testing
         #expect(verifying?.message.contains("there is no file") == true)
         await #expect(throws: JSONFileError.self) { _ = try await JSONFileStore.repair(at: file) }
       }
-      let made = try names(folder)
+      let made = try fileNames(in: folder)
       #expect(made.isEmpty)
     }
   }
@@ -183,7 +185,7 @@ import Testing
       }
       #expect(error?.code == .notAQueueFile)
       #expect(try Data(contentsOf: file) == contents)
-      #expect(try names(folder) == ["notes.txt"])
+      #expect(try fileNames(in: folder) == ["notes.txt"])
     }
   }
 
@@ -195,7 +197,7 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file, tasks: 2)
-      let lines = try lines(file)
+      let lines = try lines(of: file)
       let bytes = lines.flatMap { $0 }
       let seal = bytes.count - lines[lines.count - 1].count
       for offset in seal - lines[lines.count - 2].count..<seal {

@@ -70,7 +70,7 @@ import Testing
 
   // MARK: Refusals
 
-  @Test func `a second store of a file in one process is refused by name`()
+  @Test func `a second store of a file in one process is refused with the path of the file`()
     async throws
   {
     try await withTemporaryFolder { folder in

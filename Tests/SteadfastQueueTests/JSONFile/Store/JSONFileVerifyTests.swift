@@ -8,7 +8,7 @@ import Testing
 /// A store that compares its file with its tasks in memory.
 @Suite struct JSONFileVerifyTests {
   /// A store with tasks in many states, some of them claimed.
-  private func busyStore(_ file: URL) async throws -> JSONFileStore {
+  private func makeBusyStore(at file: URL) async throws -> JSONFileStore {
     let store = JSONFileStore(at: file)
     let insertions = (1...12).map { number -> TaskChange in
       let key = number < 4 ? "K" : number == 8 ? "L" : nil
@@ -33,7 +33,7 @@ import Testing
     return store
   }
 
-  private func rewrite(_ file: URL, _ change: (inout [[UInt8]]) -> Void) throws {
+  private func rewriteLines(of file: URL, _ change: (inout [[UInt8]]) -> Void) throws {
     var lines = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
     change(&lines)
     let handle = try FileHandle(forWritingTo: file)
@@ -58,7 +58,7 @@ import Testing
   @Test func `a store agrees with its file, whatever the states of its tasks`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      let store = try await busyStore(file)
+      let store = try await makeBusyStore(at: file)
       let report = try await store.verify()
       #expect(report.problems == [])
       #expect(report.isSound)
@@ -83,17 +83,17 @@ import Testing
   @Test func `changes to the file that the store did not make are found`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      let store = try await busyStore(file)
+      let store = try await makeBusyStore(at: file)
       let whole = try Data(contentsOf: file)
 
-      try rewrite(file) { $0 = $0.flipping(5) }
+      try rewriteLines(of: file) { $0 = $0.flipping(5) }
       #expect(try await store.verify().problems.map(\.line).contains(6))
 
       // The last line is cut off. All remaining lines are good.
-      try rewrite(file) { _ = $0.removeLast() }
+      try rewriteLines(of: file) { _ = $0.removeLast() }
       #expect(try await !store.verify().isSound)
 
-      try rewrite(file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
+      try rewriteLines(of: file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
       #expect(try await store.verify().isSound)
 
       // The file is moved away, and replaced by another intact file.
@@ -135,7 +135,7 @@ import Testing
   }
 
   @Test(arguments: Workload.all.filter { $0.faultShare == 0 })
-  func `verifying an intact store finds no problem, whatever calls it gets`(
+  func `verifying an intact store finds no problem, whatever calls run at the same time`(
     workload: Workload
   ) async throws {
     for seed in 1...UInt64(Soak.runs(short: 1)) {
@@ -206,8 +206,8 @@ import Testing
     }
     let verification = Task(executorPreference: executor) { try await core.verify() }
     executor.runTasks()
-    // The verification waits for the thread. The store accepts these changes before it runs, but
-    // doesn't write them yet.
+    // The verification waits for the thread. Before the verification runs, the store accepts these
+    // changes, but doesn't write the changes yet.
     let claim = Task(executorPreference: executor) {
       try await core.claim(ClaimRequest(limit: 2, names: ["Note": .max], now: .seconds(0)))
     }

@@ -62,7 +62,9 @@ import Testing
     return try record.map { String(decoding: try $0.payload.bytes(), as: UTF8.self) }
   }
 
-  @Test func `an object that changes after it was stored is compacted as it was`() async throws {
+  @Test func `an object that changes after it was stored is compacted as it was stored`()
+    async throws
+  {
     let object = ChangingObject("as stored")
     let report = try await compact(object) { object.text.withLock { $0 = "changed later" } }
     #expect(try payloadInFile() == #"{"text":"as stored"}"#)
@@ -78,7 +80,7 @@ import Testing
     #expect(payload.count.value == 1)
   }
 
-  @Test func `a handler gets an object as it was when it was stored`() async throws {
+  @Test func `a handler gets an object in the state in which it was stored`() async throws {
     let object = ChangingObject("as stored")
     let log = Log<String>()
     try await withTemporaryFolder { folder in

@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `opening existing files gives them the permissions too`() async throws {
+  @Test func `opening an existing file gives the file the chosen permissions too`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for (permissions, mode) in [
@@ -87,7 +87,7 @@ import Testing
     }
   }
 
-  @Test func `a compacted file has the permissions too`() async throws {
+  @Test func `a compacted file has the chosen permissions too`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let options = JSONFileStore.Options(maxFileSize: 20_000, permissions: .group)
@@ -121,7 +121,7 @@ import Testing
 
   // MARK: Sizes
 
-  @Test func `a task that exceeds the chosen size is refused, but its error may be larger`()
+  @Test func `a new task larger than the chosen size is refused, but an error stored later may be larger`()
     async throws
   {
     try await withTemporaryFolder { folder in

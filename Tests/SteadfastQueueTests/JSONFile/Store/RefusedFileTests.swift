@@ -6,7 +6,7 @@ import Testing
 
 /// An opening that is refused leaves everything as it was.
 @Suite struct RefusedFileTests {
-  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+  private func errorThrown(by call: () async throws -> Void) async throws -> JSONFileError {
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
   }
 
@@ -14,11 +14,11 @@ import Testing
     try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
   }
 
-  private func names(_ folder: URL) throws -> Set<String> {
+  private func fileNames(in folder: URL) throws -> Set<String> {
     Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
   }
 
-  private func make(_ bytes: [UInt8], _ file: URL, mode: Int = 0o600) throws {
+  private func writeFile(_ bytes: [UInt8], at file: URL, mode: Int = 0o600) throws {
     try Data(bytes).write(to: file)
     try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file.path)
   }
@@ -27,15 +27,15 @@ import Testing
   func `a foreign file keeps its permissions, and gets no lock file`(mode: Int) async throws {
     try await withTemporaryFolder { folder in
       let page = folder.appending(path: "index.html")
-      try make(Array("<html>\n".utf8), page, mode: mode)
+      try writeFile(Array("<html>\n".utf8), at: page, mode: mode)
       for attempt in [
         { try await JSONFileStore(at: page).open() },
         { _ = try await JSONFileStore.verify(at: page) },
         { _ = try await JSONFileStore.repair(at: page) },
       ] {
-        #expect(try await error(attempt).code == .notAQueueFile)
+        #expect(try await errorThrown(by: attempt).code == .notAQueueFile)
         #expect(try self.mode(of: page) == mode)
-        #expect(try names(folder) == ["index.html"])
+        #expect(try fileNames(in: folder) == ["index.html"])
       }
     }
   }
@@ -45,27 +45,28 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       var text = try JournalText()
       try text.addTasks(1...3)
-      try make(text.lines.flipping(1).flatMap { $0 }, file, mode: 0o644)
-      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .damaged)
+      try writeFile(text.lines.flipping(1).flatMap { $0 }, at: file, mode: 0o644)
+      #expect(try await errorThrown { try await JSONFileStore(at: file).open() }.code == .damaged)
       #expect(try mode(of: file) == 0o644)
     }
   }
 
-  @Test func `a second store that can't open leaves the first one's files unchanged`() async throws
+  @Test func `a second store that can't open leaves the files of the first store unchanged`()
+    async throws
   {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let options = JSONFileStore.Options(permissions: .groupMayRead)
       let store = JSONFileStore(at: file, options: options)
       try await store.open()
-      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
+      #expect(try await errorThrown { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)
       #expect(try mode(of: URL(filePath: file.path + ".lock")) == 0o640)
       // As in another process, if the first store's lock file was deleted.
       try FileManager.default.removeItem(atPath: file.path + ".lock")
-      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
+      #expect(try await errorThrown { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)
-      #expect(try names(folder) == ["queue.jsonl"])
+      #expect(try fileNames(in: folder) == ["queue.jsonl"])
       try await store.close()
     }
   }
@@ -75,14 +76,14 @@ import Testing
   {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      try make(try JournalText().bytes, file)
+      try writeFile(try JournalText().bytes, at: file)
       #expect(try await JSONFileStore.verify(at: file).isSound)
-      #expect(try names(folder) == ["queue.jsonl"])
+      #expect(try fileNames(in: folder) == ["queue.jsonl"])
       let store = JSONFileStore(at: file)
       try await store.open()
       try await store.close()
       #expect(try await JSONFileStore.verify(at: file).isSound)
-      #expect(try names(folder) == ["queue.jsonl", "queue.jsonl.lock"])
+      #expect(try fileNames(in: folder) == ["queue.jsonl", "queue.jsonl.lock"])
     }
   }
 
@@ -95,16 +96,16 @@ import Testing
   func `a URL that names no file is refused, and nothing is created`(text: String) async throws {
     let url = try #require(URL(string: text))
     let here = URL(filePath: FileManager.default.currentDirectoryPath)
-    let before = try names(here)
+    let before = try fileNames(in: here)
     for attempt in [
       { try await JSONFileStore(at: url).open() },
       { _ = try await JSONFileStore.verify(at: url) },
       { _ = try await JSONFileStore.repair(at: url) },
     ] {
-      let error = try await error(attempt)
+      let error = try await errorThrown(by: attempt)
       #expect(error.code == .invalidURL)
       #expect(error.message.contains(text))
     }
-    #expect(try names(here).subtracting(before).filter { $0.hasPrefix(".") } == [])
+    #expect(try fileNames(in: here).subtracting(before).filter { $0.hasPrefix(".") } == [])
   }
 }

@@ -7,7 +7,7 @@ import Testing
 /// The contents of a file after changes that the store and the reader might interpret differently.
 @Suite struct ReopeningTests {
   /// The tasks that a new process finds in the file.
-  private func reopened(_ file: URL) async throws -> [TaskRecord] {
+  private func tasksAfterReopening(_ file: URL) async throws -> [TaskRecord] {
     let store = JSONFileStore(at: file)
     let tasks = try await TaskQueue(persistence: store).tasks()
     try await store.close()
@@ -39,7 +39,7 @@ import Testing
         }
         let left = try await queue.tasks()
         try await store.close()
-        #expect(try await reopened(file).map(\.id) == left.map(\.id))
+        #expect(try await tasksAfterReopening(file).map(\.id) == left.map(\.id))
       }
     }
   }
@@ -56,7 +56,7 @@ import Testing
       let left = try await queue.tasks()
       #expect(left.count == 1)
       try await store.close()
-      #expect(try await reopened(file).map(\.id) == left.map(\.id))
+      #expect(try await tasksAfterReopening(file).map(\.id) == left.map(\.id))
     }
   }
 
@@ -82,7 +82,7 @@ import Testing
     }
   }
 
-  @Test func `closing during other calls refuses them, and loses no stored task`()
+  @Test func `changes made while a store closes are stored or refused, and no stored task is lost`()
     async throws
   {
     for _ in 1...50 {

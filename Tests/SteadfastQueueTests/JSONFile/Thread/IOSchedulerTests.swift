@@ -25,27 +25,27 @@ import Testing
   }
 
   /// Whether a thread must be woken.
-  private func wakes(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUp() }
+  private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUp() }
 
   /// Whether the first thread takes the next turn.
-  private func takesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
+  private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
 
   @Test func `a job wakes one of the sleeping threads, once`() {
     var turns = IOScheduler<Int>()
     #expect(move(turns.next(for: 1, now)) == .sleep)
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     turns.add {}
-    #expect(wakes(&turns))
+    #expect(mustWakeThread(&turns))
     turns.add {}
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 2, now)) == .sleep)
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
   @Test
-  func `a thread that has done a job watches for the next one, which wakes no other thread`() {
+  func `after a job, a thread watches for the next job, so that job wakes no other thread`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
@@ -53,7 +53,7 @@ import Testing
     #expect(!turns.endsWatch)
     turns.add {}
     #expect(turns.endsWatch)
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(!turns.endsWatch)
   }
@@ -65,11 +65,11 @@ import Testing
     _ = turns.next(for: 1, now)
     turns.yieldTurn(1)
     turns.add {}
-    #expect(wakes(&turns))
+    #expect(mustWakeThread(&turns))
     _ = turns.next(for: 2, now)
     #expect(move(turns.next(for: 2, now)) == .sleep)
     turns.add {}
-    #expect(wakes(&turns))
+    #expect(mustWakeThread(&turns))
     _ = turns.next(for: 2, now)
     // The second thread has the turn, and takes the next job itself.
     #expect(move(turns.next(for: 1, now)) == .sleep)
@@ -80,10 +80,10 @@ import Testing
     #expect(move(turns.next(for: 1, now)) == .sleep)
     #expect(move(turns.next(for: 2, now)) == .sleep)
     turns.add {}
-    #expect(wakes(&turns))
+    #expect(mustWakeThread(&turns))
   }
 
-  @Test func `a thread whose watches find no job skips more and more of them`() {
+  @Test func `a thread that keeps finding no job watches less and less often`() {
     var turns = IOScheduler<Int>()
     // The numbers of jobs after which the thread slept without a watch.
     var skipped: [Int] = []
@@ -116,7 +116,7 @@ import Testing
     turns.add({}, at: now + .seconds(2))
     turns.add({}, at: now + .seconds(1))
     // No thread sleeps yet.
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
     // The thread that has the turn takes care of the other job.
@@ -144,20 +144,20 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a guest takes the turn if it is free, and jobs wait for its end`() {
+  @Test func `a guest takes the turn if the turn is free, and jobs wait until the guest ends`() {
     var turns = IOScheduler<Int>()
     _ = turns.next(for: 1, now)
     #expect(turns.beginGuestTurn(now) == true)
     #expect(turns.beginGuestTurn(now) == false)
     turns.add {}
-    #expect(!wakes(&turns))
-    #expect(!takesTurn(&turns))
+    #expect(!mustWakeThread(&turns))
+    #expect(!firstThreadTakesTurn(&turns))
     #expect(move(turns.next(for: 2, now)) == .sleep)
     #expect(turns.endGuestTurn() == true)
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
-  @Test func `a guest doesn't get the turn while a job waits or has it`() {
+  @Test func `a guest doesn't get the turn while a job has the turn or waits for it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     #expect(turns.beginGuestTurn(now) == false)
@@ -181,7 +181,8 @@ import Testing
     #expect(turns.endsWatch)
   }
 
-  @Test func `a guest wakes a thread for delayed jobs only if none sleeps until they are due`() {
+  @Test func `a guest wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`()
+  {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
@@ -201,7 +202,7 @@ import Testing
     for thread in 1...2 { #expect(move(turns.next(for: thread, now)) == .sleep) }
     #expect(turns.beginGuestTurn(now) == true)
     turns.add({}, at: now + .seconds(1))
-    #expect(!wakes(&turns))
+    #expect(!mustWakeThread(&turns))
     #expect(turns.endGuestTurn() == true)
     #expect(move(turns.next(for: 2, now)) == .sleepUntil(now + .seconds(1)))
   }
@@ -212,12 +213,12 @@ import Testing
     for _ in 0..<3 { turns.add {} }
     _ = turns.next(for: 1, now)
     turns.yieldTurn(1)
-    #expect(takesTurn(&turns))
+    #expect(firstThreadTakesTurn(&turns))
     // Now the others wait again.
     #expect(move(turns.next(for: 2, now)) == .sleep)
     turns.yieldTurn(1)
     #expect(move(turns.next(for: 2, now)) == .perform)
-    #expect(!takesTurn(&turns))
+    #expect(!firstThreadTakesTurn(&turns))
     #expect(move(turns.next(for: 1, now)) == .sleep)
   }
 

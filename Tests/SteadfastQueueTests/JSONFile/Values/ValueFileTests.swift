@@ -6,11 +6,11 @@ import Testing
 
 /// Values in a file: their lines, and how compactions, verifications and repairs treat them.
 @Suite struct ValueFileTests {
-  private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
+  private func setting(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
   }
 
-  private func values(_ bytes: [UInt8]) throws -> [String: [UInt8]] {
+  private func storedValues(in bytes: [UInt8]) throws -> [String: [UInt8]] {
     let committed = try JournalReader.read(bytes).table.values.committed
     return Dictionary(uniqueKeysWithValues: committed.map { ($0.key.text, $0.value.bytes) })
   }
@@ -26,7 +26,7 @@ import Testing
   func `a line sets a value, or removes it`(fields: String, expected: [UInt8]?) throws {
     let before = "\"k\":\"value\",\"name\":\"a\",\"value\":\"before\"}"
     let bytes = ForgedFile.bytes([before, "\"k\":\"value\",\(fields)}"])
-    #expect(try values(bytes) == (expected.map { ["a": $0] } ?? [:]))
+    #expect(try storedValues(in: bytes) == (expected.map { ["a": $0] } ?? [:]))
   }
 
   @Test(arguments: [
@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test func `a compacted task's line after a value is damage`() {
+  @Test func `a compacted task whose line comes after the line of a value is damage`() {
     let value = "\"k\":\"value\",\"name\":\"a\",\"value\":\"b\"}"
     let bytes = ForgedFile.bytes([value, ForgedFile.task(1, place: 1)])
     #expect {
@@ -60,13 +60,13 @@ import Testing
   @Test func `the longest possible line of a value is written and read`() throws {
     let name = String(repeating: "\u{1}", count: 1_024)
     let quotes = [UInt8](repeating: 0x22, count: 65_536)
-    let change = set(name, nil, quotes)
+    let change = setting(name, nil, quotes)
     try change.checkForm()
     let line = try JournalBody(.change(change))
     #expect(line.bytes.count <= JournalBody.maxLength(of: change))
     var text = try JournalText()
     try text.add(.change(change))
-    #expect(try values(text.bytes) == [name: quotes])
+    #expect(try storedValues(in: text.bytes) == [name: quotes])
   }
 
   // MARK: Compaction
@@ -80,18 +80,18 @@ import Testing
     let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     let statistics = try await executor.run {
       try await core.open()
-      _ = try await core.apply([set("kept", nil, [0]), set("gone", nil, [1])], .durable)
-      _ = try await core.apply([set("gone", [1], nil)], .durable)
+      _ = try await core.apply([setting("kept", nil, [0]), setting("gone", nil, [1])], .durable)
+      _ = try await core.apply([setting("gone", [1], nil)], .durable)
       for number in 0..<200 {
         let old = number == 0 ? nil : Array("number \(number - 1)".utf8)
-        _ = try await core.apply([set("last", old, Array("number \(number)".utf8))], .durable)
+        _ = try await core.apply([setting("last", old, Array("number \(number)".utf8))], .durable)
       }
       return try await core.statistics()
     }
     #expect(statistics.lastCompaction != nil)
     #expect(statistics.byteCount < 6_000)
     #expect(statistics.liveRecordCount == 4)
-    #expect(try values(storage.bytes) == ["kept": [0], "last": Array("number 199".utf8)])
+    #expect(try storedValues(in: storage.bytes) == ["kept": [0], "last": Array("number 199".utf8)])
     let file = try JournalReader.read(storage.bytes).table
     let (inMemory, compactSize) = core.read { ($0.values.byteCount, $0.compactSize) }
     #expect(file.values.byteCount == inMemory)
@@ -107,7 +107,7 @@ import Testing
       try journal.append([[try JournalBody(.change(change))]])
       #expect(table.apply([change]) == [.done])
     }
-    for name in ["a", "b", "c"] { try add(set(name, nil, [1])) }
+    for name in ["a", "b", "c"] { try add(setting(name, nil, [1])) }
     var compaction = try Compaction(
       of: journal,
       snapshot: table.snapshot,
@@ -120,7 +120,7 @@ import Testing
       switch try compaction.advance(journal, at: .seconds(0)) {
       case .unfinished:
         guard steps < names.count else { break }
-        try add(set(names[steps], table.values[names[steps]], [2, UInt8(steps)]))
+        try add(setting(names[steps], table.values[names[steps]], [2, UInt8(steps)]))
         steps += 1
       case .finished(let replacement):
         journal = replacement
@@ -128,7 +128,9 @@ import Testing
       }
     }
     #expect(steps == 4)
-    #expect(try values(storage.bytes) == ["a": [2, 0], "b": [2, 1], "c": [2, 2], "d": [2, 3]])
+    #expect(
+      try storedValues(in: storage.bytes) == ["a": [2, 0], "b": [2, 1], "c": [2, 2], "d": [2, 3]]
+    )
   }
 
   // MARK: Other files
@@ -137,15 +139,16 @@ import Testing
   private func makeFile(_ file: URL) async throws {
     let store = JSONFileStore(at: file)
     for change in [
-      set("a", nil, [1]), .insert(.make(1), onDuplicate: .keep), set("b", nil, Array("text".utf8)),
-      .insert(.make(2), onDuplicate: .keep), set("a", [1], [2]),
+      setting("a", nil, [1]), .insert(.make(1), onDuplicate: .keep),
+      setting("b", nil, Array("text".utf8)),
+      .insert(.make(2), onDuplicate: .keep), setting("a", [1], [2]),
     ] {
       #expect(try await store.apply([change], durability: .durable) == [.done])
     }
     try await store.close()
   }
 
-  private func found(_ file: URL) async throws -> [[UInt8]?] {
+  private func reopenedValues(_ file: URL) async throws -> [[UInt8]?] {
     let store = JSONFileStore(at: file)
     let found = try await [
       store.value(named: "a"), store.value(named: "b"), store.value(named: "c"),
@@ -160,7 +163,7 @@ import Testing
       try await makeFile(file)
       let backup = folder.appending(path: "backup")
       try FileManager.default.linkItem(at: file, to: backup)
-      for _ in 1...2 { #expect(try await found(file) == [[2], Array("text".utf8), nil]) }
+      for _ in 1...2 { #expect(try await reopenedValues(file) == [[2], Array("text".utf8), nil]) }
     }
   }
 
@@ -173,14 +176,14 @@ import Testing
       try Data(lines.flipping(2).flatMap { $0 }).write(to: file)
       let repair = try await JSONFileStore.repair(at: file)
       #expect(repair.skippedLineCount == 1)
-      #expect(try await found(file) == [[2], Array("text".utf8), nil])
+      #expect(try await reopenedValues(file) == [[2], Array("text".utf8), nil])
       // Damages the last line of a value, so that the previous line counts.
       try await JSONFileStore(at: file).destroy()
       try await makeFile(file)
       let again = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
       try Data(again.flipping(5).flatMap { $0 }).write(to: file)
       _ = try await JSONFileStore.repair(at: file)
-      #expect(try await found(file) == [[1], Array("text".utf8), nil])
+      #expect(try await reopenedValues(file) == [[1], Array("text".utf8), nil])
     }
   }
 
@@ -188,12 +191,12 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
-      let changes = [set("a", nil, [0x31]), set("b", nil, [0x32])]
+      let changes = [setting("a", nil, [0x31]), setting("b", nil, [0x32])]
       for change in changes { _ = try await store.apply([change], durability: .durable) }
       #expect(try await store.verify().problems == [])
       let handle = try FileHandle(forWritingTo: file)
       var text = try JournalText()
-      try text.add(.change(set("a", nil, [0x31])), .change(set("b", nil, [0x33])))
+      try text.add(.change(setting("a", nil, [0x31])), .change(setting("b", nil, [0x33])))
       try handle.write(contentsOf: Data(text.bytes))
       try handle.close()
       let problems = try await store.verify().problems.map(\.reason)
@@ -215,21 +218,21 @@ import Testing
     ) { (nil, storage) }
     try await executor.run {
       try await core.open()
-      _ = try await core.apply([set("a", nil, [1, 2])], .durable)
+      _ = try await core.apply([setting("a", nil, [1, 2])], .durable)
       _ = try await fill(core)
       let large = [UInt8](repeating: 1, count: 400)
-      for change in [set("a", [1, 2], large), set("b", nil, large)] {
+      for change in [setting("a", [1, 2], large), setting("b", nil, large)] {
         let error = await #expect(throws: JSONFileError.self) {
           try await core.apply([change], .durable)
         }
         #expect(error?.code == .fileFull)
       }
-      #expect(try await core.apply([set("a", [0], large)], .durable) == [.valueDiffers])
-      #expect(try await core.apply([set("a", [1, 2], [3, 4])], .durable) == [.done])
-      #expect(try await core.apply([set("a", [3, 4], [5])], .durable) == [.done])
-      #expect(try await core.apply([set("a", [5], nil)], .durable) == [.done])
+      #expect(try await core.apply([setting("a", [0], large)], .durable) == [.valueDiffers])
+      #expect(try await core.apply([setting("a", [1, 2], [3, 4])], .durable) == [.done])
+      #expect(try await core.apply([setting("a", [3, 4], [5])], .durable) == [.done])
+      #expect(try await core.apply([setting("a", [5], nil)], .durable) == [.done])
       #expect(core.read { $0.values.staged.isEmpty && $0.values.committed.isEmpty })
     }
-    #expect(try values(storage.bytes) == [:])
+    #expect(try storedValues(in: storage.bytes) == [:])
   }
 }

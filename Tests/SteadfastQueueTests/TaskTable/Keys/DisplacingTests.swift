@@ -69,7 +69,7 @@ import Testing
     #expect(table.stage(Self.new).outcome == .done)
   }
 
-  @Test mutating func `a follower of the new task loses its role too`() {
+  @Test mutating func `an expired task that is the follower of the new task loses its role too`() {
     insert(1)
     let dependencies = TaskDependencies(follower: .numbered(1))
     let new = TaskRecord.make(3, key: "k", created: 100, dependencies: dependencies)
@@ -90,7 +90,7 @@ import Testing
     #expect(table.apply([restart]) == [.duplicate(of: .numbered(2))])
   }
 
-  @Test func `a task that has lost its role is read the same from a compacted file`() throws {
+  @Test func `a task that has lost its role has no role when a compacted file is read`() throws {
     var lines: [JournalEntry] = [
       .addition(.make(1, key: "k", expires: .seconds(100)), .holder),
       .addition(.make(3, key: "k", created: 100), .holder),

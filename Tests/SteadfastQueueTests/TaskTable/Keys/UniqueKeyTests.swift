@@ -104,7 +104,7 @@ import Testing
       .addition(.make(1, key: "k"), .holder), .begin(.numbered(1)),
       .addition(.make(2, key: "k"), .successor), .change(update), .change(retry),
     ])
-    #expect(try found.everything() == table.everything())
+    #expect(try found.contentLines() == table.contentLines())
     #expect(table.claim(9, at: 1).numbers == [1])
   }
 
@@ -131,7 +131,7 @@ import Testing
       .addition(.make(1, key: "k"), .holder), .begin(.numbered(1)),
       .addition(.make(2, key: "k"), .successor), .supersession(retry),
     ])
-    #expect(try found.everything() == table.everything())
+    #expect(try found.contentLines() == table.contentLines())
     #expect(table.record(of: .numbered(2))?.failedDate == .seconds(3))
     #expect(table.claim(9, at: 8).numbers == [])
     #expect(table.claim(9, at: 9).numbers == [2])

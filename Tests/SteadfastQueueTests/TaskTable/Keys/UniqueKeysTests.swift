@@ -39,7 +39,7 @@ import Testing
     #expect(successors.sorted() == alone.sorted())
   }
 
-  @Test func `when a task that deduplicates others is removed, another task of its name does`()
+  @Test func `after a task that deduplicates others is removed, another task of its name deduplicates`()
     throws
   {
     var table = TaskTable()

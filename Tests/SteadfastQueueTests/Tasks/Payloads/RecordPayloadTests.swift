@@ -51,7 +51,7 @@ private struct Letter: TaskPayload, Equatable {
     }
   }
 
-  @Test func `a payload of an earlier version and a former name can be decoded`() throws {
+  @Test func `a payload with an earlier version and a former name can be decoded`() throws {
     let old = record(#"{"body":"hello"}"#, version: 1, name: "OldLetter")
     #expect(try old.payload(as: Letter.self) == Letter(text: "hello"))
   }

@@ -25,7 +25,7 @@ import Testing
     #expect(memory.isEmpty && memory == TaskMemory())
   }
 
-  @Test func `names are equal only if their bytes are`() {
+  @Test func `names are equal only if their bytes are equal`() {
     var memory = TaskMemory()
     let names = ["\u{e9}", "e\u{301}", "a", "A", "a ", "\0", "", "\u{10ffff}"]
     for (number, name) in names.enumerated() { memory[name] = [UInt8(number)] }
