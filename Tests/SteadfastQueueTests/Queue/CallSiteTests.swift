@@ -17,7 +17,7 @@ import Testing
     #expect(TaskQueue(name: "uploads").name == "uploads")
   }
 
-  @Test func `a queue stored in a file, as the documentation shows it`() async throws {
+  @Test func `the documentation's example of a queue in a file works`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "uploads")
       let clock = VirtualClock()
@@ -65,7 +65,7 @@ import Testing
     }
   }
 
-  @Test func `the options of a task, as the documentation shows them`() async throws {
+  @Test func `the documentation's example of a task's options works`() async throws {
     let queue = TaskQueue()
     let photos = ["a", "b"].map(PostComment.init)
     try await queue.enqueue(PostComment(text: "t"), usesBackoff: false)

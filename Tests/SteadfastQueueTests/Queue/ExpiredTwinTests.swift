@@ -18,7 +18,7 @@ import Testing
     case queueIsPaused, queueDoesNotRun, conditionIsUnmet, taskIsPaused, taskIsSuspended
   }
 
-  private func queue(_ store: some Persistence) async -> TaskQueue {
+  private func makeQueue(on store: some Persistence) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(
@@ -38,8 +38,8 @@ import Testing
   }
 
   private func options(
-    _ policy: UniquePolicy = .keep,
-    seconds: Double = 3_600,
+    onDuplicate policy: UniquePolicy = .keep,
+    expiringIn seconds: Double = 3_600,
     requires conditions: Set<TaskCondition> = []
   ) -> TaskOptions {
     TaskOptions(
@@ -50,22 +50,25 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases, Reason.allCases)
-  func `a task that expired while it waited doesn't block a new one`(
+  func `a task that expired while it waited doesn't block a new task with its key`(
     kind: StoreKind,
     reason: Reason
   ) async throws {
     for policy in Self.policies {
       try await kind.withStore { store in
-        let queue = await queue(store)
+        let queue = await makeQueue(on: store)
         // The queue runs while the task expires, or starts only afterwards.
         let runsLater = [.queueDoesNotRun, .taskIsSuspended].contains(reason)
-        let early = runsLater ? try await expiredAndNew(queue, reason, policy) : nil
+        let early =
+          runsLater
+          ? try await addExpiredAndNewTask(to: queue, reason: reason, policy: policy)
+          : nil
         try await withRunning(queue) {
           let (old, new): (EnqueuedTask, EnqueuedTask)
           if let early {
             (old, new) = early
           } else {
-            (old, new) = try await expiredAndNew(queue, reason, policy)
+            (old, new) = try await addExpiredAndNewTask(to: queue, reason: reason, policy: policy)
           }
           #expect(new.isNew && new.id != old.id)
           if reason == .taskIsPaused { try await queue.resume(old.id) }
@@ -79,11 +82,12 @@ import Testing
     #expect(log.entries == Self.policies.map { _ in "new" })
   }
 
-  /// Adds a task that isn't attempted, or is suspended, until it expires, and then another task.
-  private func expiredAndNew(
-    _ queue: TaskQueue,
-    _ reason: Reason,
-    _ policy: UniquePolicy
+  /// Adds a task that isn't attempted, or is suspended, until it expires. Then adds another task
+  /// with the same key.
+  private func addExpiredAndNewTask(
+    to queue: TaskQueue,
+    reason: Reason,
+    policy: UniquePolicy
   ) async throws -> (EnqueuedTask, EnqueuedTask) {
     if reason == .queueIsPaused { await queue.pause() }
     let old = try await queue.enqueue(
@@ -95,15 +99,19 @@ import Testing
     if reason == .taskIsPaused { try await queue.pause(old.id) }
     if reason == .taskIsSuspended { try await queue.runAvailable() }
     try await clock.sleep(for: .seconds(7_200))
-    let new = try await queue.enqueue(Note("new"), uniqueKey: "k", options: options(policy))
+    let new = try await queue.enqueue(
+      Note("new"),
+      uniqueKey: "k",
+      options: options(onDuplicate: policy)
+    )
     return (old, new)
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `an expired successor doesn't block a new one`(kind: StoreKind) async throws {
+  func `an expired successor doesn't block a new successor`(kind: StoreKind) async throws {
     for policy in [UniquePolicy.keep, .replace] {
       try await kind.withStore { store in
-        let queue = await queue(store)
+        let queue = await makeQueue(on: store)
         try await withRunning(queue) {
           try await queue.enqueue(Note("long"), uniqueKey: "k")
           try await clock.sleep(for: .seconds(1))
@@ -112,7 +120,7 @@ import Testing
           let new = try await queue.enqueue(
             Note("new"),
             uniqueKey: "k",
-            options: options(policy, seconds: 36_000)
+            options: options(onDuplicate: policy, expiringIn: 36_000)
           )
           #expect(new.isNew)
           #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
@@ -128,14 +136,22 @@ import Testing
     async throws
   {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       try await withRunning(queue) {
         let long = try await queue.enqueue(Note("long"), uniqueKey: "k", options: options())
         try await clock.sleep(for: .seconds(7_200))
-        let joined = try await queue.enqueue(Note("new"), uniqueKey: "k", options: options(.join))
+        let joined = try await queue.enqueue(
+          Note("new"),
+          uniqueKey: "k",
+          options: options(onDuplicate: .join)
+        )
         #expect(joined.id == long.id)
         let error = await #expect(throws: TaskQueueError.self) {
-          try await queue.enqueue(Note("new"), uniqueKey: "k", options: options(.reject))
+          try await queue.enqueue(
+            Note("new"),
+            uniqueKey: "k",
+            options: options(onDuplicate: .reject)
+          )
         }
         #expect(error?.code == .duplicate)
         let new = try await queue.enqueue(Note("new"), uniqueKey: "k", options: options())
@@ -152,14 +168,14 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       try await withRunning(queue) {
         let long = try await queue.enqueue(Note("long, failing"), uniqueKey: "k")
         try await clock.sleep(for: .seconds(1))
         let old = try await queue.enqueue(
           Note("old"),
           uniqueKey: "k",
-          options: options(seconds: 10_100)
+          options: options(expiringIn: 10_100)
         )
         #expect(try await long.outcome() == .succeeded)
         #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
@@ -173,7 +189,7 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let old = try await queue.enqueue(Note("old"), uniqueKey: "k", options: options())
       try await clock.sleep(for: .seconds(7_200))
       let new = try await queue.enqueue(Note("new"), uniqueKey: "k", options: options())
@@ -193,7 +209,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `only one of two tasks with a key is performed, even if by one clock neither has expired`(
+  func `only one of two tasks with a key is performed, even if neither has expired by a slow clock`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -201,7 +217,7 @@ import Testing
         persistence: store,
         clock: SkewedClock(base: clock, seconds: 7_200)
       )
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let old = try await queue.enqueue(Note("old"), uniqueKey: "k", options: options())
       let date = clock.date
       let new = try await ahead.enqueue(

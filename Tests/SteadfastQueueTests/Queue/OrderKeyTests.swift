@@ -12,8 +12,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: some Persistence,
+  private func makeQueue(
+    on store: some Persistence,
     _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -35,11 +35,11 @@ import Testing
   private let inOrder = TaskOptions(orderKey: "document 7")
 
   @Test(arguments: StoreKind.allCases)
-  func `tasks with the same order key run one at a time, concurrently with others`(kind: StoreKind)
-    async throws
-  {
+  func `tasks with the same order key run one at a time, concurrently with other tasks`(
+    kind: StoreKind
+  ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, context in
+      let queue = await makeQueue(on: store) { [clock] note, context in
         try await clock.sleep(for: .seconds(10))
         if note.text == "2", context.retryCount == 0 { throw Refusal() }
       }
@@ -57,11 +57,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a failed task that blocks its order becomes a dead letter, and blocks the others`(
+  func `a failed task that blocks its order key becomes a dead letter, and holds back later tasks`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { note, context in
+      let queue = await makeQueue(on: store) { note, context in
         if note.text == "1" { throw TaskAbandoned("no such document") }
       }
       let blocking = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
@@ -113,9 +113,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a removed task blocks nothing, in any state`(kind: StoreKind) async throws {
+  func `removing a running, waiting or paused task unblocks the next task of its order key`(
+    kind: StoreKind
+  ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, _ in
+      let queue = await makeQueue(on: store) { [clock] note, _ in
         if note.text == "1" { try await clock.sleep(for: .seconds(100)) }
       }
       let blocking = TaskOptions(orderKey: "document 7", blocksOrderOnFailure: true)
@@ -136,7 +138,7 @@ import Testing
   }
 
   @Test func `an empty order key is rejected`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let error = await queueError {
       try await queue.enqueue(Note("1"), options: TaskOptions(orderKey: ""))
     }
@@ -149,7 +151,7 @@ import Testing
       var document: String
       var options: TaskOptions { TaskOptions(orderKey: document) }
     }
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let task = try await queue.enqueue(
       Edit(document: "a"),
       options: TaskOptions(blocksOrderOnFailure: true)

@@ -26,7 +26,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `the event of a replacement precedes that of the attempt`() async throws {
+  @Test func `the event of a replacement precedes the event of the attempt`() async throws {
     let clock = try #require(VirtualTime.current).clock
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)

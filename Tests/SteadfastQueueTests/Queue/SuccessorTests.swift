@@ -12,8 +12,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: some Persistence,
+  private func makeQueue(
+    on store: some Persistence,
     _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -32,11 +32,13 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `duplicates added during an attempt are performed once, after it`(kind: StoreKind)
-    async throws
-  {
+  func `duplicates added during an attempt are performed as one task after the attempt`(
+    kind: StoreKind
+  ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(10)) }
+      let queue = await makeQueue(on: store) { [clock] _, _ in
+        try await clock.sleep(for: .seconds(10))
+      }
       let policies: [UniquePolicy] = [.keep, .keep, .replace, .join]
       try await withRunning(queue) {
         let first = try await queue.enqueue(Note("1"), uniqueKey: "k")
@@ -60,11 +62,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a failed task is superseded, and has the outcome of its successor`(
+  func `a failed task that has a successor is superseded, and gets the successor's outcome`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, context in
+      let queue = await makeQueue(on: store) { [clock] note, context in
         try await clock.sleep(for: .seconds(10))
         if note.text == "old" { throw Refusal() }
         #expect(context.retryCount == 1)
@@ -94,10 +96,11 @@ import Testing
     }
   }
 
-  @Test func `the lookup of a successor doesn't wait for a caller that waits for the same results`()
+  @Test
+  func `looking up a successor doesn't wait for another caller that waits for the same results`()
     async throws
   {
-    let queue = await queue(LateAnswers(clock: clock)) { [clock] note, _ in
+    let queue = await makeQueue(on: LateAnswers(clock: clock)) { [clock] note, _ in
       try await clock.sleep(for: .seconds(note.text == "early" ? 9 : 10))
       throw Refusal()
     }
@@ -120,11 +123,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `all tasks in a chain of successors have the outcome of the last one`(kind: StoreKind)
+  func `all tasks in a chain of successors have the outcome of the last task`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, _ in
+      let queue = await makeQueue(on: store) { [clock] note, _ in
         try await clock.sleep(for: .seconds(10))
         if note.text != "3" { throw Refusal() }
       }
@@ -141,12 +144,13 @@ import Testing
     }
   }
 
-  @Test func `a caller's wait ends even if the successor ended before the queue knew of it`()
+  @Test
+  func `a caller's wait ends even if a successor ended before the queue learned of the successor`()
     async throws
   {
     let base = InMemoryStore()
     let store = FaultInjectingStore(base)
-    let queue = await queue(store) { [clock] note, _ in
+    let queue = await makeQueue(on: store) { [clock] note, _ in
       try await clock.sleep(for: .seconds(10))
       if note.text == "old" { throw Refusal() }
     }
@@ -174,7 +178,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a pass also performs an available successor`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       // The holder and its successor both wait, as they do after a crash.
       let first = try await queue.enqueue(Note("first"), uniqueKey: "k")
       let claim = try await store.claim(
@@ -191,7 +195,9 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a queue is idle only after the successor has ended`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(1)) }
+      let queue = await makeQueue(on: store) { [clock] _, _ in
+        try await clock.sleep(for: .seconds(1))
+      }
       try await withRunning(queue) {
         try await queue.enqueue(Note("1"), uniqueKey: "k")
         try await clock.sleep(for: .milliseconds(500))
@@ -204,7 +210,7 @@ import Testing
   }
 
   @Test func `repeated replacements delay a single task up to its maximum delay`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     try await withRunning(queue) {
       for number in 1...40 {
         try await queue.enqueue(
@@ -222,10 +228,10 @@ import Testing
   }
 
   @Test
-  func `a task with uniqueFor remains the duplicate of others for that time, and is retained`()
+  func `during uniqueFor, an ended task is retained, and tasks with its key are its duplicates`()
     async throws
   {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let options = TaskOptions(uniqueFor: .seconds(60))
     try await withRunning(queue) {
       let first = try await queue.enqueue(Note("1"), uniqueKey: "k", options: options)
@@ -242,10 +248,11 @@ import Testing
     #expect(log.entries == ["0 1", "0 3", "61 4"])
   }
 
-  @Test func `a dead letter doesn't block a new task, and can't be restarted while that exists`()
+  @Test
+  func `a dead letter doesn't block a new task, and can't be restarted while the new task exists`()
     async throws
   {
-    let queue = await queue(InMemoryStore()) { note, _ in
+    let queue = await makeQueue(on: InMemoryStore()) { note, _ in
       if note.text == "bad" { throw TaskAbandoned("bad") }
     }
     let bad = try await queue.enqueue(Note("bad"), uniqueKey: "k")
@@ -261,7 +268,7 @@ import Testing
   }
 
   @Test func `invalid combinations of options are rejected`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     for options in [
       TaskOptions(uniqueFor: .seconds(-1)), TaskOptions(maxDelay: .seconds(-1)),
       TaskOptions(delay: .seconds(2), maxDelay: .seconds(1)),

@@ -40,17 +40,17 @@ import Testing
     tags: ["call"]
   )
 
-  private func queue(_ defaults: TaskOptions = TaskOptions()) -> TaskQueue {
+  private func makeQueue(taskDefaults defaults: TaskOptions = TaskOptions()) -> TaskQueue {
     TaskQueue(configuration: TaskQueueConfiguration(taskDefaults: defaults), clock: clock)
   }
 
-  private func record(_ task: EnqueuedTask, in queue: TaskQueue) async throws -> TaskRecord {
+  private func record(of task: EnqueuedTask, in queue: TaskQueue) async throws -> TaskRecord {
     try #require(try await queue.tasks().first { $0.id == task.id })
   }
 
   @Test func `a task without options has the documented defaults`() async throws {
-    let queue = queue()
-    let task = try await record(try await queue.enqueue(Note("a")), in: queue)
+    let queue = makeQueue()
+    let task = try await record(of: try await queue.enqueue(Note("a")), in: queue)
     #expect(task.availableDate == task.createdDate)
     #expect(task.maxRetries == 10)
     #expect(task.usesBackoff)
@@ -62,8 +62,8 @@ import Testing
   }
 
   @Test func `the queue's defaults apply to options that aren't set elsewhere`() async throws {
-    let queue = queue(Self.allOptions)
-    let task = try await record(try await queue.enqueue(Note("a")), in: queue)
+    let queue = makeQueue(taskDefaults: Self.allOptions)
+    let task = try await record(of: try await queue.enqueue(Note("a")), in: queue)
     #expect(task.availableDate == Self.allOptions.availableDate)
     #expect(task.maxRetries == 2)
     #expect(task.priority == .low)
@@ -73,8 +73,8 @@ import Testing
   }
 
   @Test func `the payload's type takes precedence over the queue`() async throws {
-    let queue = queue(Self.allOptions)
-    let task = try await record(try await queue.enqueue(FullyConfigured()), in: queue)
+    let queue = makeQueue(taskDefaults: Self.allOptions)
+    let task = try await record(of: try await queue.enqueue(FullyConfigured()), in: queue)
     #expect(task.availableDate == task.createdDate + 60)
     #expect(task.maxRetries == 1)
     #expect(!task.usesBackoff)
@@ -85,11 +85,11 @@ import Testing
   }
 
   @Test func `the options of the call take precedence over the payload's type`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let single = try await queue.enqueue(FullyConfigured(), options: Self.allOptions)
     let several = try await queue.enqueue(contentsOf: [FullyConfigured()], options: Self.allOptions)
     for task in [single] + several {
-      let task = try await record(task, in: queue)
+      let task = try await record(of: task, in: queue)
       #expect(task.availableDate == Self.allOptions.availableDate)
       #expect(task.maxRetries == 2)
       #expect(task.usesBackoff)
@@ -101,7 +101,7 @@ import Testing
   }
 
   @Test func `a labelled argument takes precedence over the options of the call`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let task = try await queue.enqueue(
       FullyConfigured(),
       delay: .seconds(5),
@@ -110,7 +110,7 @@ import Testing
       priority: 7,
       options: Self.allOptions
     )
-    let found = try await record(task, in: queue)
+    let found = try await record(of: task, in: queue)
     #expect(found.availableDate == found.createdDate + 5)
     #expect(found.maxRetries == .alwaysRetry)
     #expect(!found.usesBackoff)
@@ -129,10 +129,10 @@ import Testing
         )
       }
     }
-    let queue = queue(TaskOptions(priority: .low))
+    let queue = makeQueue(taskDefaults: TaskOptions(priority: .low))
     let tasks = try await queue.enqueue(contentsOf: [Letter(), Letter(isUrgent: true)])
     var priorities: [TaskQueue.Priority] = []
-    for task in tasks { priorities.append(try await record(task, in: queue).priority) }
+    for task in tasks { priorities.append(try await record(of: task, in: queue).priority) }
     #expect(priorities == [.low, .high])
     let mixed = [Letter(policy: "join"), Letter(policy: "replace")]
     let error = await #expect(throws: TaskQueueError.self) {
@@ -145,18 +145,18 @@ import Testing
   }
 
   @Test func `untyped tasks accept options, and have the queue's defaults`() async throws {
-    let queue = queue(TaskOptions(priority: .high, tags: ["queue"]))
+    let queue = makeQueue(taskDefaults: TaskOptions(priority: .high, tags: ["queue"]))
     let task = try await queue.enqueue(name: "any", 1, options: TaskOptions(maxRetries: 3))
-    let found = try await record(task, in: queue)
+    let found = try await record(of: task, in: queue)
     #expect(found.maxRetries == 3)
     #expect(found.priority == .high)
     #expect(found.tags == ["queue"])
   }
 
   @Test func `a date of the call overrides the type's delay`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let task = try await queue.enqueue(FullyConfigured(), availableDate: clock.date + 1)
-    let found = try await record(task, in: queue)
+    let found = try await record(of: task, in: queue)
     #expect(found.availableDate == found.createdDate + 1)
   }
 
@@ -176,7 +176,7 @@ import Testing
   }
 
   @Test func `giving both a delay and a date throws an error that names both`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let both = TaskOptions(availableDate: clock.date, delay: .seconds(1))
     let calls: [() async throws -> Void] = [
       { [clock] in
@@ -191,13 +191,15 @@ import Testing
       #expect(error?.code == .invalidArgument)
       #expect(error?.message.contains("delay and availableDate are both given") == true)
     }
-    let error = await #expect(throws: TaskQueueError.self) { try await self.queue(both).open() }
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await makeQueue(taskDefaults: both).open()
+    }
     #expect(error?.message.contains("taskDefaults.delay and taskDefaults.availableDate") == true)
     #expect(try await queue.count == 0)
   }
 
   @Test func `a negative delay is rejected`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note("a"), delay: .seconds(-1))
     }
@@ -205,8 +207,10 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a payload's own unique key and policy apply to duplicates`() async throws {
-    let queue = queue()
+  @Test func `a unique key and a policy that the payload provides apply to duplicates`()
+    async throws
+  {
+    let queue = makeQueue()
     try await queue.enqueue(FullyConfigured(key: "k"))
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(FullyConfigured(key: "k"))
@@ -219,17 +223,18 @@ import Testing
     #expect(try await queue.tasks().map(\.uniqueKey) == ["k", "another"])
   }
 
-  @Test func `the payloads of a call have their own unique keys, unless the call provides others`()
+  @Test func `each payload of a call has its own unique key, unless the call provides another key`()
     async throws
   {
-    let queue = queue()
+    let queue = makeQueue()
     try await queue.enqueue(contentsOf: [FullyConfigured(key: "a"), FullyConfigured(key: nil)])
     try await queue.enqueue(contentsOf: [FullyConfigured(key: "c")]) { _ in "d" }
     #expect(try await queue.tasks().map(\.uniqueKey) == ["a", nil, "d"])
   }
 
   @Test func `an empty name, key or tag is rejected, and adds nothing`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
+    let emptyTag = TaskOptions(tags: ["a", ""])
     let calls: [(String, () async throws -> Void)] = [
       ("name of a task is empty", { try await queue.enqueue(name: "") }),
       ("uniqueKey is empty", { try await queue.enqueue(Note("a"), uniqueKey: "") }),
@@ -237,7 +242,7 @@ import Testing
       ("uniqueKey is empty", { try await queue.enqueue(name: "a", uniqueKey: "") }),
       ("uniqueKey is empty", { try await queue.enqueue(contentsOf: [Note("a")]) { _ in "" } }),
       ("tags is empty", { try await queue.enqueue(Note("a"), options: TaskOptions(tags: [""])) }),
-      ("taskDefaults.tags", { try await self.queue(TaskOptions(tags: ["a", ""])).open() }),
+      ("taskDefaults.tags", { try await makeQueue(taskDefaults: emptyTag).open() }),
       ("queue's name is empty", { try await TaskQueue(name: "").open() }),
     ]
     for (words, call) in calls {

@@ -11,10 +11,10 @@ import Testing
   private final class BusyStore: ForwardingStore {
     let base: any Persistence = InMemoryStore()
     let batches = Log<Int>()
-    private let enqueue = Mutex<(@Sendable () async throws -> Void)?>(nil)
+    private let action = Mutex<(@Sendable () async throws -> Void)?>(nil)
 
-    func whenever(_ enqueue: (@Sendable () async throws -> Void)?) {
-      self.enqueue.withLock { $0 = enqueue }
+    func setListingAction(_ action: (@Sendable () async throws -> Void)?) {
+      self.action.withLock { $0 = action }
     }
 
     func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
@@ -28,7 +28,7 @@ import Testing
       limit: Int
     ) async throws -> [TaskRecord] {
       let page = try await base.tasks(matching: filter, after: id, limit: limit)
-      if limit > 1 { try await enqueue.withLock { $0 }?() }
+      if limit > 1 { try await action.withLock { $0 }?() }
       return page
     }
   }
@@ -38,19 +38,20 @@ import Testing
 
   init() { queue = TaskQueue(persistence: store) }
 
-  @Test func `cancelling all affects only existing tasks, even if others are constantly added`()
+  @Test
+  func `cancelling all tasks affects only existing tasks, even if others are constantly added`()
     async throws
   {
     let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
     let addedLater = Log<TaskID>()
-    store.whenever { [queue] in
+    store.setListingAction { [queue] in
       guard addedLater.entries.count < 20_000 else { return }
       for task in try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") }) {
         addedLater.add(task.id)
       }
     }
     #expect(try await queue.cancelAll() == 2_500)
-    store.whenever(nil)
+    store.setListingAction(nil)
     for task in [tasks[0], tasks[2_499]] { #expect(try await task.outcome() == .cancelled) }
     let left = try await queue.tasks(limit: .max).map(\.id)
     #expect(left == addedLater.entries)
@@ -58,7 +59,7 @@ import Testing
   }
 
   @Test
-  func `cancelling all reaches tasks with IDs of any date, even if others are constantly added`()
+  func `cancelling all tasks reaches IDs of any date, even if other tasks are constantly added`()
     async throws
   {
     let later = Date().addingTimeInterval(400 * 86_400)
@@ -80,12 +81,12 @@ import Testing
     // Without the last two IDs, the call has to search for the greatest one.
     let some = records.filter { $0.id.high < .max }
     _ = try await store.apply(some.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
-    store.whenever { [queue] in
+    store.setListingAction { [queue] in
       guard try await queue.count < 10_000 else { return }
       try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") })
     }
     try await queue.cancelAll()
-    store.whenever(nil)
+    store.setListingAction(nil)
     #expect(try await queue.count(matching: TaskFilter(ids: Set(ids))) == 0)
   }
 
@@ -103,16 +104,16 @@ import Testing
   }
 
   @Test
-  func `all existing tasks are listed without a limit, even if others are constantly added`()
+  func `without a limit, all existing tasks are listed, even if others are constantly added`()
     async throws
   {
     let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
-    store.whenever { [queue] in
+    store.setListingAction { [queue] in
       guard try await queue.count < 20_000 else { return }
       try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") })
     }
     #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))
-    store.whenever(nil)
+    store.setListingAction(nil)
     #expect(try await queue.tasks(limit: 2_000).map(\.id) == tasks.prefix(2_000).map(\.id))
     let rest = try await queue.tasks(after: tasks[2_498].id)
     #expect(try await rest.count == queue.count - 2_499)

@@ -5,7 +5,7 @@ import Testing
 
 /// Payloads that can't be stored, tested in real time because virtual time encodes all payloads.
 @Suite struct UnstorablePayloadTests {
-  private static func nested(_ depth: Int) -> JSONValue {
+  private static func nestedValue(depth: Int) -> JSONValue {
     (0..<depth).reduce(.null) { value, number in
       number.isMultiple(of: 2) ? .array([value]) : .object(["a": value])
     }
@@ -13,7 +13,7 @@ import Testing
 
   private static let values: [JSONValue] = [
     .number(.nan), .array([1, .number(.infinity)]), .object(["a": .object(["b": .number(-.nan)])]),
-    nested(65), nested(30_000),
+    nestedValue(depth: 65), nestedValue(depth: 30_000),
   ]
 
   @Test(arguments: [StoreKind.memory, .file])
@@ -27,7 +27,7 @@ import Testing
         }
       }
       #expect(try await queue.count == 0)
-      try await queue.enqueue(name: "a", Self.nested(64))
+      try await queue.enqueue(name: "a", Self.nestedValue(depth: 64))
       #expect(try await queue.count == 1)
     }
   }

@@ -3,14 +3,14 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RunBudgetTests {
-  private func budget(_ times: [String: Int]) -> RunBudget {
+  private func makeBudget(times: [String: Int]) -> RunBudget {
     var known = RunTimes()
     for (name, seconds) in times { known.add(.seconds(seconds), of: name) }
     return RunBudget(deadline: .seconds(30), times: known)
   }
 
   @Test func `the budget admits tasks that are expected to end before the deadline`() {
-    var budget = budget(["a": 10, "b": 20])
+    var budget = makeBudget(times: ["a": 10, "b": 20])
     let room = ["a": 3, "b": 3, "new": 3]
     #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
     #expect(budget.tooLong == ["b"])
@@ -19,16 +19,18 @@ import Testing
   }
 
   @Test(arguments: [30, 31])
-  func `from the deadline on, no task is admitted, and no name is marked as too long`(now: Int) {
-    var budget = budget(["a": 0, "b": 20])
+  func `at and after the deadline, no task is admitted, and no name is marked as too long`(now: Int)
+  {
+    var budget = makeBudget(times: ["a": 0, "b": 20])
     let none = ["a": 0, "b": 0, "new": 0]
     #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
     #expect(budget.tooLong.isEmpty)
   }
 
   @Test
-  func `an attempt that is cut short counts as twice its time, but at least as the average`() {
-    var budget = budget(["a": 8, "b": 1])
+  func `an attempt that is cut short counts as twice its time, and at least as the average time`()
+  {
+    var budget = makeBudget(times: ["a": 8, "b": 1])
     for name in ["a", "b", "new"] {
       budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
     }

@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RunTimesTests {
-  @Test func `times survive being written and read`() throws {
+  @Test func `times are unchanged after they are written and read`() throws {
     var times = RunTimes()
     for seconds in [1, 2, 3, 4] { times.add(.seconds(seconds), of: "a") }
     times.add(.milliseconds(1), of: "é\"")
@@ -13,7 +13,7 @@ import Testing
   }
 
   @Test(arguments: ["", "[]", "{\"a\":1}", "{\"a\":[]}", "{\"a\":[\"x\"]}"])
-  func `invalid bytes are read as no times`(text: String) {
+  func `invalid bytes are read as an empty list of times`(text: String) {
     #expect(RunTimes(Array(text.utf8)).average(of: "a") == nil)
   }
 

@@ -20,8 +20,8 @@ private struct Other: TaskPayload { var seconds: Int }
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  func queue(
-    _ store: any Persistence = InMemoryStore(),
+  func makeQueue(
+    on store: any Persistence = InMemoryStore(),
     workers: Int = 1
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -43,7 +43,7 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test func `a task that isn't expected to end in time is skipped, and stays as it was`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     for _ in 1...4 { try await queue.enqueue(Job(seconds: 9)) }
     let other = try await queue.enqueue(Other(seconds: 2))
     #expect(try await queue.run(within: .seconds(30)) == 4)
@@ -60,7 +60,7 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test func `an attempt that overruns is cancelled, and its task is released without a penalty`()
     async throws
   {
-    let queue = await queue(workers: 2)
+    let queue = await makeQueue(workers: 2)
     let task = try await queue.enqueue(Job(seconds: 100))
     try await queue.enqueue(Other(seconds: 1))
     let events = queue.events
@@ -84,11 +84,11 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test(arguments: StoreKind.allCases)
   func `averages persist across processes`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let first = await queue(store)
+      let first = await makeQueue(on: store)
       try await first.enqueue(Job(seconds: 20))
       #expect(try await first.run(within: .seconds(30)) == 1)
       await first.shutDown()
-      let second = await queue(store)
+      let second = await makeQueue(on: store)
       try await second.enqueue(Job(seconds: 20))
       #expect(try await second.run(within: .seconds(19)) == 0)
     }
@@ -116,7 +116,7 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test func `a name whose tasks never fit is retried in the fourth run`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     for _ in 1...3 {
       try await queue.enqueue(Job(seconds: 20))
       #expect(try await queue.run(within: .seconds(30)) == 1)
@@ -125,7 +125,7 @@ private struct Other: TaskPayload { var seconds: Int }
     var counts: [Int] = []
     for _ in 1...4 { counts.append(try await queue.run(within: .seconds(10))) }
     #expect(counts == [0, 0, 0, 1])
-    // Runs count only while tasks of the name wait, so its average remains.
+    // A run counts only while tasks of the name wait, so the name's average remains.
     for _ in 1...4 { #expect(try await queue.run(within: .seconds(1)) == 0) }
     try await queue.enqueue(Job(seconds: 5))
     #expect(try await queue.run(within: .seconds(4)) == 0)
@@ -134,7 +134,7 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test func `cancelling the call cancels its attempts, and they don't count for the average`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Job(seconds: 20))
     let run = Task(executorPreference: time.executor) {
       try await queue.run(within: .seconds(30))
@@ -147,15 +147,15 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-  func `a run without time performs nothing`(budget: Duration) async throws {
-    let queue = await queue()
+  func `a run with a time of zero or less performs nothing`(budget: Duration) async throws {
+    let queue = await makeQueue()
     try await queue.enqueue(Job(seconds: 0))
     #expect(try await queue.run(within: budget) == 0)
     #expect(try await queue.count == 1)
   }
 
   @Test func `a second run is rejected, and doesn't shorten the first one`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Job(seconds: 100))
     async let first = queue.run(within: .seconds(30))
     try await clock.sleep(for: .seconds(5))
@@ -167,7 +167,7 @@ private struct Other: TaskPayload { var seconds: Int }
 
   @Test func `the run fails if the averages can't be stored`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
     store.inject(.error(Broken())) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
@@ -182,7 +182,7 @@ private struct Other: TaskPayload { var seconds: Int }
   @Test func `after a run with limited time, the queue waits for its store as before`() async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 100))
     #expect(try await queue.run(within: .seconds(30)) == 1)
     store.inject(.transientError, times: 2) { $0.changes.contains("insert") }
@@ -191,7 +191,11 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   /// Expects that a run of 10 s ends in time although its store is unavailable for longer.
-  private func expectEnd(of queue: TaskQueue, on store: FaultInjectingStore, attempts: Int) async {
+  private func expectRunEndsInTime(
+    of queue: TaskQueue,
+    on store: FaultInjectingStore,
+    attempts: Int
+  ) async {
     await withTaskGroup { group in
       group.addTask {
         let count = try? await queue.run(within: .seconds(10))
@@ -213,20 +217,20 @@ private struct Other: TaskPayload { var seconds: Int }
   func `the time includes the calls to the store before the first attempt`(calls: Int) async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 0))
     let last = store.calls.count + calls
     store.inject(.transientError, times: nil) { $0.number > last }
-    await expectEnd(of: queue, on: store, attempts: 0)
+    await expectRunEndsInTime(of: queue, on: store, attempts: 0)
     #expect(try await queue.run(within: .seconds(10)) == 1)
   }
 
   @Test func `the time includes the calls to the store after the last attempt`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
     store.inject(.transientError, times: nil) { $0.changes.contains("setValue") }
-    await expectEnd(of: queue, on: store, attempts: 1)
+    await expectRunEndsInTime(of: queue, on: store, attempts: 1)
     #expect(try await queue.count == 0)
   }
 
@@ -234,13 +238,15 @@ private struct Other: TaskPayload { var seconds: Int }
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.error(TimeoutError(limit: .seconds(1)))) { $0.kind == .open }
     await #expect(throws: TimeoutError.self) { try await queue.run(within: .seconds(10)) }
   }
 
-  @Test func `a task whose attempt was cut short doesn't start that late again`() async throws {
-    let queue = await queue()
+  @Test func `a task whose attempt was cut short doesn't start again with as little time left`()
+    async throws
+  {
+    let queue = await makeQueue()
     try await queue.enqueue(Job(seconds: 20))
     var counts: [Int] = []
     for _ in 1...4 {

@@ -58,7 +58,7 @@ import Testing
     }
   }
 
-  private func stored(_ ids: [TaskID], as state: TaskState) async throws -> Int {
+  private func storedCount(of ids: [TaskID], in state: TaskState) async throws -> Int {
     try await store.count(matching: TaskFilter(ids: Set(ids), states: [state]))
   }
 
@@ -74,7 +74,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `a file hands out a batch, whose tasks count as interrupted when the process ends`()
+  func `all tasks in a batch handed out by a file count as interrupted when the process ends`()
     async throws
   {
     let time = try VirtualTime.required
@@ -109,11 +109,11 @@ import Testing
       let slow = try await queue.enqueue(contentsOf: ["slow 1", "slow 2"].map(Note.init))
       let later = try await queue.enqueue(contentsOf: (1...9).map { Note("\($0)") })
       await time.advance(by: .milliseconds(50))
-      #expect(try await stored(slow.map(\.id), as: .running) == 2)
-      #expect(try await stored(later.map(\.id), as: .running) > 0)
+      #expect(try await storedCount(of: slow.map(\.id), in: .running) == 2)
+      #expect(try await storedCount(of: later.map(\.id), in: .running) > 0)
       await time.advance(by: .milliseconds(200))
-      #expect(try await stored(slow.map(\.id), as: .running) == 2)
-      #expect(try await stored(later.map(\.id), as: .waiting) == 9)
+      #expect(try await storedCount(of: slow.map(\.id), in: .running) == 2)
+      #expect(try await storedCount(of: later.map(\.id), in: .waiting) == 9)
       try await queue.enqueue(Note("first"), priority: .high)
     }
     #expect(log.entries == ["a", "b", "slow 1", "slow 2", "first"] + (1...9).map { "\($0)" })
@@ -128,13 +128,13 @@ import Testing
       )
       let ids = tasks.map(\.id)
       await time.advance(by: .zero)
-      #expect(try await stored(ids, as: .running) == 5)
+      #expect(try await storedCount(of: ids, in: .running) == 5)
       #expect(try await queue.cancel(ids[2]))
       #expect(try await queue.pause(ids[3]))
       #expect(try await queue.reschedule(ids[4], to: .distantFuture))
       #expect(try await tasks[2].outcome() == .cancelled)
-      #expect(try await stored([ids[3]], as: .paused) == 1)
-      #expect(try await stored([ids[4]], as: .waiting) == 1)
+      #expect(try await storedCount(of: [ids[3]], in: .paused) == 1)
+      #expect(try await storedCount(of: [ids[4]], in: .waiting) == 1)
     }
     #expect(log.entries == ["a", "b", "slow 1", "slow 2"])
   }
@@ -148,15 +148,15 @@ import Testing
       let names = ["slow 1", "slow 2", "slow 3", "slow 4", "5"]
       let ids = try await queue.enqueue(contentsOf: names.map(Note.init)).map(\.id)
       await time.advance(by: .zero)
-      #expect(try await stored(ids, as: .running) == 5)
+      #expect(try await storedCount(of: ids, in: .running) == 5)
       await queue.pause()
-      #expect(try await stored(ids, as: .waiting) == 3)
+      #expect(try await storedCount(of: ids, in: .waiting) == 3)
       await queue.resume()
       gate.resumeAll(with: .success(()))
-      // The queue must start an attempt before it pauses again, and claims only what it starts.
+      // The queue must start an attempt before it pauses again, and claims only tasks to start.
       await queue.pause()
       await time.advance(by: .zero)
-      #expect(try await stored(ids, as: .running) <= 2)
+      #expect(try await storedCount(of: ids, in: .running) <= 2)
       await queue.resume()
       await time.advance(by: .zero)
     }
@@ -164,7 +164,7 @@ import Testing
   }
 
   @Test(.virtualTime(.manual))
-  func `next to an interrupted task, prefetched tasks are released`() async throws {
+  func `a claim that contains an interrupted task releases its prefetched tasks`() async throws {
     let time = try VirtualTime.required
     try await withQueue { queue, gate in
       await queue.pause()
@@ -177,7 +177,7 @@ import Testing
       _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
       await queue.resume()
       await time.advance(by: .zero)
-      #expect(try await stored(tasks.map(\.id), as: .running) == 2)
+      #expect(try await storedCount(of: tasks.map(\.id), in: .running) == 2)
     }
     #expect(log.entries == ["a", "b", "slow 1", "slow 2", "3", "4"])
   }
@@ -218,9 +218,9 @@ import Testing
         let tasks = try await queue.enqueue(contentsOf: ["slow 1", "slow 2", "3"].map(Note.init))
         let ids = tasks.map(\.id)
         await time.advance(by: .zero)
-        #expect(try await stored(ids, as: .running) == 3)
+        #expect(try await storedCount(of: ids, in: .running) == 3)
         await queue.shutDown(within: .zero)
-        #expect(try await stored(ids, as: .waiting) == 3)
+        #expect(try await storedCount(of: ids, in: .waiting) == 3)
       }
     }
     #expect(log.entries == ["a", "b", "slow 1", "slow 2"])

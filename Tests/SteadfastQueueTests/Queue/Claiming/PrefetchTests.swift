@@ -9,7 +9,7 @@ import Testing
     #expect(ahead.limit(idle: 3, workers: 8) == 3)
   }
 
-  @Test func `nothing is prefetched before an attempt was measured`() {
+  @Test func `nothing is prefetched until an attempt has been measured`() {
     #expect(Prefetch(batch: 64).limit(idle: 1, workers: 8) == 1)
   }
 
@@ -32,7 +32,7 @@ import Testing
     #expect(ahead.limit(idle: 8, workers: 8) == 8)
   }
 
-  @Test func `one long attempt stops prefetching, and short attempts restart it`() {
+  @Test func `one long attempt stops prefetching, and short attempts resume prefetching`() {
     var ahead = Prefetch(batch: 64)
     for _ in 0..<100 { ahead.note(.microseconds(100)) }
     ahead.note(.seconds(1))
@@ -48,7 +48,7 @@ import Testing
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
   }
 
-  @Test func `next to an interrupted task, nothing is prefetched`() {
+  @Test func `after a claim that contains an interrupted task, nothing is prefetched`() {
     var ahead = Prefetch(batch: 64)
     ahead.note(.zero)
     var interrupted = Claim.numbered(1, 2)
@@ -64,7 +64,7 @@ import Testing
 
   // MARK: In the machine
 
-  private func machine(workers: Int = 2) -> WorkMachine {
+  private func makeMachine(workers: Int = 2) -> WorkMachine {
     var machine = WorkMachine(workers: workers)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
     machine.ahead.note(.zero)
@@ -72,7 +72,7 @@ import Testing
   }
 
   @Test func `a worker starts prefetched tasks before it claims again`() {
-    var machine = machine()
+    var machine = makeMachine()
     #expect(machine.next().summary == "claim 64")
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     #expect(machine.isAhead)
@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test func `a command for a prefetched task doesn't wait for a worker`() {
-    var machine = machine(workers: 1)
+    var machine = makeMachine(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
@@ -98,9 +98,10 @@ import Testing
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
   }
 
-  @Test func `tasks that no worker starts in time are released, and the next claim asks for fewer`()
+  @Test
+  func `tasks that no worker starts in time are released, and the next claim asks for fewer tasks`()
   {
-    var machine = machine(workers: 1)
+    var machine = makeMachine(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
@@ -111,8 +112,9 @@ import Testing
     #expect(machine.drainExpired(ofClaim: 2).isEmpty)
   }
 
-  @Test func `next to an interrupted task, only one task per idle worker stays claimed`() {
-    var machine = machine()
+  @Test
+  func `if a claim contains an interrupted task, only one task per idle worker stays claimed`() {
+    var machine = makeMachine()
     _ = machine.next()
     var claim = Claim.numbered(1, 2, 3, 4)
     claim.tasks[2].record.interruptionCount = 1
@@ -126,7 +128,7 @@ import Testing
   }
 
   @Test func `the first claim after a pause that released tasks is for idle workers only`() {
-    var machine = machine()
+    var machine = makeMachine()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
     machine.setPaused(true)

@@ -16,9 +16,9 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue whose attempts take a minute and a half.
-  private func queue(
-    _ name: String,
-    _ persistence: any Persistence,
+  private func makeQueue(
+    named name: String,
+    on persistence: any Persistence,
     limits: [RateLimit] = []
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -33,8 +33,8 @@ import Testing
     return queue
   }
 
-  /// A process whose first claim is answered after a delay.
-  private func process(claimingFor seconds: Int) -> FaultInjectingStore {
+  /// Makes a process whose first claim is answered after a delay.
+  private func makeProcess(answeringFirstClaimAfter seconds: Int) -> FaultInjectingStore {
     let slow = FaultInjectingStore(store.process())
     slow.inject(.delay(.seconds(seconds), on: clock), .afterEffect) { $0.kind == .claim }
     return slow
@@ -42,7 +42,8 @@ import Testing
 
   /// Runs a queue with a slow store, and expects that another queue performs its task instead.
   private func expectTakeover(from slow: some Persistence, limits: [RateLimit]) async throws {
-    let (a, b) = (await queue("a", slow, limits: limits), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: slow, limits: limits)
+    let b = await makeQueue(named: "b", on: store.process())
     let task = try await b.enqueue(Note("1"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
@@ -56,14 +57,14 @@ import Testing
     async throws
   {
     let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
-    try await expectTakeover(from: process(claimingFor: 70), limits: limits)
+    try await expectTakeover(from: makeProcess(answeringFirstClaimAfter: 70), limits: limits)
   }
 
   @Test func `a task doesn't start if its lease expires while its start is being counted`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
-    // The claim is answered in time, but the call that stores the start isn't.
+    // The claim is answered in time, but the call that stores the start is answered too late.
     slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
     try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
@@ -71,7 +72,7 @@ import Testing
   @Test func `a pass performs a task with an expired lease unless another queue has claimed it`()
     async throws
   {
-    let a = await queue("a", process(claimingFor: 70))
+    let a = await makeQueue(named: "a", on: makeProcess(answeringFirstClaimAfter: 70))
     let task = try await a.enqueue(Note("1"))
     await a.register(Note.self) { [log] note, context in
       log.add("begins \(note.text), interrupted \(context.interruptionCount) times")
@@ -82,9 +83,9 @@ import Testing
   }
 
   @Test func `a command for a task that is being released is carried out`() async throws {
-    let slow = process(claimingFor: 70)
+    let slow = makeProcess(answeringFirstClaimAfter: 70)
     slow.inject(.delay(.seconds(5), on: clock), .afterEffect) { $0.changes.contains("release") }
-    let a = await queue("a", slow)
+    let a = await makeQueue(named: "a", on: slow)
     let task = try await a.enqueue(Note("1"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(71))
@@ -95,7 +96,7 @@ import Testing
   }
 
   @Test func `a claim that is answered in time is used`() async throws {
-    let a = await queue("a", process(claimingFor: 59))
+    let a = await makeQueue(named: "a", on: makeProcess(answeringFirstClaimAfter: 59))
     try await a.enqueue(Note("1"))
     try await a.runAvailable()
     #expect(log.entries == ["a begins 1 at 59"])

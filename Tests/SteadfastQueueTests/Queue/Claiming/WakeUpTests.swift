@@ -6,10 +6,10 @@ import Testing
 
 /// Signals that wake workers.
 ///
-/// Signals don't add up: another one has no effect until a worker wakes.
+/// Signals don't add up: until a worker wakes, a second signal has no effect.
 @Suite struct WakeUpTests {
   @Test(.virtualTime)
-  func `a task added while a worker wakes up for another one is performed at the same time`()
+  func `a task added while a worker wakes up for another task runs concurrently with that task`()
     async throws
   {
     let queue = TaskQueue(
@@ -30,7 +30,7 @@ import Testing
       }
     }
     try await withRunning(queue) {
-      // Now all workers wait, and none waits for a claim.
+      // After this task, all workers are idle, and no claim is in flight.
       _ = try await queue.enqueue(Note("warm-up")).outcome()
       try await VirtualTime.required.advance(by: .zero)
       try await queue.enqueue(contentsOf: [Note("first"), Note("second")])

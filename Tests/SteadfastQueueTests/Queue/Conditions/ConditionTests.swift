@@ -13,8 +13,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: some Persistence = InMemoryStore(),
+  private func makeQueue(
+    on store: some Persistence = InMemoryStore(),
     lasting seconds: Int = 0
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -45,7 +45,7 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       try await withRunning(queue) {
         let both = TaskOptions(conditions: ["wifi", "charging"])
         let first = try await queue.enqueue(Note("both"), options: both)
@@ -67,8 +67,10 @@ import Testing
     }
   }
 
-  @Test func `an attempt continues when its condition ends, but no other starts`() async throws {
-    let queue = await queue(lasting: 10)
+  @Test func `when a condition ends, an attempt under way continues, but no new attempt starts`()
+    async throws
+  {
+    let queue = await makeQueue(lasting: 10)
     await queue.setCondition("wifi", holds: true)
     try await withRunning(queue) {
       let first = try await queue.enqueue(Note("1"), options: wifi)
@@ -82,8 +84,10 @@ import Testing
     #expect(log.entries == ["0 1"])
   }
 
-  @Test func `a pass waits until a monitor reports its condition`() async throws {
-    let queue = await queue()
+  @Test func `a pass waits until a monitor has reported whether its condition holds`()
+    async throws
+  {
+    let queue = await makeQueue()
     await queue.register(StubMonitor([true]), for: "wifi")
     try await queue.enqueue(Note("1"), options: wifi)
     #expect(try await queue.runAvailable() == 1)
@@ -91,7 +95,7 @@ import Testing
   }
 
   @Test func `a pass waits for a monitor that takes a second`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let (monitor, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(monitor), for: "wifi")
     try await queue.enqueue(Note("1"), options: wifi)
@@ -103,10 +107,10 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `an interrupting monitor cuts attempts short, and they don't count`(interrupts: Bool)
+  func `attempts that an interrupting monitor cuts short don't count`(interrupts: Bool)
     async throws
   {
-    let queue = await queue(lasting: 10)
+    let queue = await makeQueue(lasting: 10)
     let (monitor, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(monitor), for: "wifi", interruptsTasks: interrupts)
     values.yield(true)
@@ -129,7 +133,7 @@ import Testing
   @Test func `a monitor registered during a run takes effect, and replaces the previous one`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let (oldValues, old) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(oldValues), for: "wifi")
     old.yield(false)
@@ -151,7 +155,7 @@ import Testing
   @Test func `the end of a run stops its monitors, and the next run starts them again`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let monitor = CountingMonitor()
     await queue.register(monitor, for: "wifi")
     for run in 1...3 {
@@ -163,7 +167,7 @@ import Testing
   }
 
   @Test func `a queue that waits for a monitor can be shut down`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let (silent, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(silent), for: "wifi")
     async let run: Void = queue.run()
@@ -174,7 +178,7 @@ import Testing
   }
 
   @Test func `replacing a silent monitor lets the run start`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let (silent, values) = AsyncStream<Bool>.makeStream()
     await queue.register(StubMonitor(silent), for: "wifi")
     let task = try await queue.enqueue(Note("1"), options: wifi)
@@ -193,7 +197,7 @@ import Testing
       let both: Set<TaskCondition> = ["\u{e9}", "e\u{301}"]
       for round in 1...2 {
         let store = JSONFileStore(at: url)
-        let queue = await queue(store)
+        let queue = await makeQueue(on: store)
         if round == 1 { try await queue.enqueue(Note("1"), options: TaskOptions(conditions: both)) }
         #expect(try await queue.tasks().first?.conditions.count == 2)
         await queue.setCondition("\u{e9}", holds: true)
@@ -208,28 +212,28 @@ import Testing
   }
 
   @Test func `a monitor that reports no values doesn't delay a run`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.register(StubMonitor([]), for: "wifi")
     try await queue.enqueue(Note("1"), options: wifi)
     #expect(try await queue.runAvailable() == 0)
   }
 
   @Test func `an unknown condition is reported once`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     for _ in 0..<3 { try await queue.enqueue(Note("1"), options: wifi) }
     try await queue.runAvailable()
     try await queue.enqueue(Note("2"), options: TaskOptions(conditions: ["wifi", "charging"]))
     try await queue.runAvailable()
     try await queue.runAvailable()
-    func notice(_ condition: String) -> String {
+    func noticeText(for condition: String) -> String {
       "the queue 'mail' has waiting tasks: the queue does not know whether the condition "
         + "'\(condition)' holds; register a monitor for it, or call setCondition(_:holds:)"
     }
-    #expect(notices.entries == [notice("wifi"), notice("charging")])
+    #expect(notices.entries == [noticeText(for: "wifi"), noticeText(for: "charging")])
   }
 
   @Test func `observers get an event for each task with an unknown condition`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let events = queue.events
     let task = try await queue.enqueue(Note("1"), options: wifi)
     await queue.setCondition("wifi", holds: false)
@@ -242,7 +246,7 @@ import Testing
   }
 
   @Test func `an empty condition is rejected`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let error = await queueError {
       try await queue.enqueue(Note("1"), options: TaskOptions(conditions: [""]))
     }
@@ -253,7 +257,7 @@ import Testing
     struct Sync: TaskPayload {
       var options: TaskOptions { TaskOptions(conditions: [.network]) }
     }
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Sync(), options: wifi)
     #expect(try await task.record()?.conditions == ["network", "wifi"])
     let waiting = TaskFilter(unmetBy: ["network"])

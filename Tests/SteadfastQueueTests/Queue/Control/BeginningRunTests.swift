@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Interruptions while a run opens its store.
+/// Runs that are interrupted while they open their store.
 @Suite(.virtualTime) struct BeginningRunTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -20,7 +20,7 @@ import Testing
   /// What interrupts the run while the store is opened.
   enum Interruption: Sendable { case shutDown, shutDownWithinLimit, cancellation }
 
-  private func start(_ kind: Run, _ queue: TaskQueue, _ group: TaskQueueGroup) async throws {
+  private func start(_ kind: Run, of queue: TaskQueue, or group: TaskQueueGroup) async throws {
     switch kind {
     case .run: try await queue.run()
     case .runAvailable: try await queue.runAvailable()
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  private func prepareStore(_ opening: Opening) {
+  private func prepareStore(for opening: Opening) {
     let hang = FaultInjectingStore.Fault.hang
     switch opening {
     case .succeeds: break
@@ -43,12 +43,12 @@ import Testing
   }
 
   /// Interrupts a run that opens its store, and returns the error that the run throws.
-  private func error(
-    of kind: Run,
-    _ opening: Opening,
-    _ interruption: Interruption
+  private func errorThrown(
+    by kind: Run,
+    opening: Opening,
+    interruption: Interruption
   ) async throws -> (any Error)? {
-    prepareStore(opening)
+    prepareStore(for: opening)
     let group = TaskQueueGroup(persistence: store, clock: clock)
     let isOfGroup = kind == .groupRun || kind == .groupPass
     let queue =
@@ -57,7 +57,7 @@ import Testing
     return await withTaskGroup { tasks in
       tasks.addTask { () -> (any Error)? in
         do {
-          try await start(kind, queue, group)
+          try await start(kind, of: queue, or: group)
           return nil
         } catch {
           return error
@@ -76,19 +76,25 @@ import Testing
   }
 
   @Test(arguments: Run.allCases, Opening.allCases)
-  func `a run that is shut down while it opens its store returns`(
+  func `a run that is shut down while it opens its store returns without an error`(
     kind: Run,
     opening: Opening
   ) async throws {
-    #expect(try await error(of: kind, opening, .shutDown) == nil)
+    let error = try await errorThrown(by: kind, opening: opening, interruption: .shutDown)
+    #expect(error == nil)
   }
 
   @Test(arguments: Run.allCases, Opening.allCases)
-  func `a run that is shut down at once while it opens its store returns`(
+  func `a run that is shut down at once while it opens its store returns without an error`(
     kind: Run,
     opening: Opening
   ) async throws {
-    #expect(try await error(of: kind, opening, .shutDownWithinLimit) == nil)
+    let error = try await errorThrown(
+      by: kind,
+      opening: opening,
+      interruption: .shutDownWithinLimit
+    )
+    #expect(error == nil)
   }
 
   @Test(arguments: Run.allCases, [Opening.succeeds, .isUnavailable])
@@ -96,7 +102,8 @@ import Testing
     kind: Run,
     opening: Opening
   ) async throws {
-    #expect(try await error(of: kind, opening, .cancellation) is CancellationError)
+    let error = try await errorThrown(by: kind, opening: opening, interruption: .cancellation)
+    #expect(error is CancellationError)
   }
 
   @Test func `a run fails if its store can't be opened`() async throws {

@@ -13,9 +13,9 @@ private struct Mail: TaskPayload { var text: String }
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
+  private func makeQueue(
     workers: Int = 1,
-    _ store: some Persistence = InMemoryStore()
+    on store: some Persistence = InMemoryStore()
   ) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
@@ -32,7 +32,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test func `tasks of a paused name wait, while others are performed`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.pause(name: "Note")
     try await queue.enqueue(Note("note"))
     try await queue.enqueue(Mail(text: "mail"))
@@ -47,8 +47,10 @@ private struct Mail: TaskPayload { var text: String }
     #expect(log.entries == ["mail", "begins note", "note"])
   }
 
-  @Test func `attempts under way continue, but no other of the name starts`() async throws {
-    let queue = await queue(workers: 2)
+  @Test func `attempts under way continue, but no new attempt of the paused name starts`()
+    async throws
+  {
+    let queue = await makeQueue(workers: 2)
     try await queue.enqueue(contentsOf: ["a", "b", "c", "d"].map(Note.init))
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -67,7 +69,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test func `a fallback handler doesn't perform tasks of a paused name`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.registerFallback { [log] _, context in log.add(context.name) }
     await queue.pause(name: "Unknown")
     try await queue.enqueue(name: "Unknown")
@@ -83,7 +85,7 @@ private struct Mail: TaskPayload { var text: String }
   func `registering a handler doesn't resume its name, and the handler's limit applies afterwards`()
     async throws
   {
-    let queue = await queue(workers: 4)
+    let queue = await makeQueue(workers: 4)
     await queue.pause(name: "Note")
     await queue.register(Note.self, maxConcurrentTasks: 1) { [log, clock] note, _ in
       try await clock.sleep(for: .seconds(1))
@@ -104,7 +106,7 @@ private struct Mail: TaskPayload { var text: String }
     // A claim takes a second, and hands out more tasks than can start at once.
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
-    let queue = await queue(workers: 3, store)
+    let queue = await makeQueue(workers: 3, on: store)
     try await queue.enqueue(contentsOf: (0..<9).map { Note("\($0)") })
     try await withRunning(queue) {
       for step in 0..<12 {
@@ -121,13 +123,13 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.count == 0)
   }
 
-  /// The queue releases claimed tasks that haven't started, which takes a while.
+  /// Releasing the claimed tasks that haven't started takes a while.
   @Test(arguments: [false, true])
   func `a command for a task that is being released is carried out`(resumes: Bool) async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     store.inject(.delay(.seconds(5), on: clock), times: nil) { $0.changes.contains("release") }
-    let queue = await queue(workers: 3, store)
+    let queue = await makeQueue(workers: 3, on: store)
     try await withRunning(queue) {
       let tasks = try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
       try await clock.sleep(for: .milliseconds(500))
@@ -146,7 +148,7 @@ private struct Mail: TaskPayload { var text: String }
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(workers: 1, store)
+    let queue = await makeQueue(workers: 1, on: store)
     store.inject(.hang) { $0.kind == .claim }
     try await withRunning(queue) {
       try await store.waitForHeldCalls()

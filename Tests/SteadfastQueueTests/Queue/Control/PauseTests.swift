@@ -13,7 +13,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue that is paused while its store hands out the first tasks.
-  private func queuePausedDuringClaim() async throws -> TaskQueue {
+  private func makeQueuePausedDuringClaim() async throws -> TaskQueue {
     let store = PausingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     store.onFirstClaim { await queue.pause() }
@@ -24,7 +24,7 @@ import Testing
   @Test func `a claimed task that hasn't started waits like all others while the queue is paused`()
     async throws
   {
-    let queue = try await queuePausedDuringClaim()
+    let queue = try await makeQueuePausedDuringClaim()
     let task = try await queue.enqueue(Note("claimed"))
     let events = queue.events
     try await withRunning(queue) {
@@ -73,8 +73,8 @@ import Testing
   /// A queue that must start an attempt before it pauses again.
   ///
   /// The last pause released its claimed tasks.
-  private func queueThatReleasedTasks(
-    _ store: FaultInjectingStore,
+  private func makeQueueThatReleasedTasks(
+    on store: FaultInjectingStore,
     workers: Int = 2,
     beforeEach body: @escaping @Sendable (TaskQueue) async -> Void = { _ in }
   ) async throws -> TaskQueue {
@@ -100,8 +100,8 @@ import Testing
 
   @Test func `a pause returns even if the claim that it waits for is empty`() async throws {
     let store = FaultInjectingStore()
-    // A second worker would claim again, which would end the wait.
-    let queue = try await queueThatReleasedTasks(store, workers: 1)
+    // A second worker would claim again, and its claim would end the wait.
+    let queue = try await makeQueueThatReleasedTasks(on: store, workers: 1)
     #expect(try await queue.cancelAll() == 2)
     try await withRunning(queue) {
       try await store.waitForHeldCalls()
@@ -117,12 +117,12 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = try await queueThatReleasedTasks(store) { await $0.pause() }
+    let queue = try await makeQueueThatReleasedTasks(on: store) { await $0.pause() }
     async let attempts = queue.runAvailable()
     try await store.waitForHeldCalls()
     async let pause: Void = queue.pause()
     try await clock.sleep(for: .seconds(1))
-    // This wakes a worker.
+    // Adding this task wakes a worker.
     try await queue.enqueue(Note("c"))
     try await clock.sleep(for: .seconds(1))
     store.restore()
@@ -135,7 +135,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = try await queueThatReleasedTasks(store) { queue in
+    let queue = try await makeQueueThatReleasedTasks(on: store) { queue in
       queue.beginShutDown()
       await queue.pause()
     }
@@ -153,7 +153,7 @@ import Testing
   func `a claimed task that hasn't started can be cancelled at once while the queue is paused`()
     async throws
   {
-    let queue = try await queuePausedDuringClaim()
+    let queue = try await makeQueuePausedDuringClaim()
     let task = try await queue.enqueue(Note("claimed"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))

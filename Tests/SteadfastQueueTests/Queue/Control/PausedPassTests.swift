@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: some Persistence = InMemoryStore(), workers: Int) -> TaskQueue {
+  private func makeQueue(on store: some Persistence = InMemoryStore(), workers: Int) -> TaskQueue {
     TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
@@ -20,7 +20,7 @@ import Testing
   }
 
   @Test func `the resumed pass performs as many tasks at a time as before`() async throws {
-    let queue = queue(workers: 4)
+    let queue = makeQueue(workers: 4)
     let (running, begun) = (Counter(), Log<Int>())
     await queue.register(Note.self) { [clock] note, _ in
       begun.add(running.add(1))
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test func `a paused pass ends after the attempts under way unless it is resumed`() async throws {
-    let queue = queue(workers: 3)
+    let queue = makeQueue(workers: 3)
     await queue.register(Note.self) { [clock] note, _ in
       try await clock.sleep(for: .seconds(Int(note.text) ?? 0))
     }
@@ -53,11 +53,11 @@ import Testing
     #expect(try await queue.count == 2)
   }
 
-  @Test func `handlers may pause the queue while another pause waits for them to start`()
+  @Test func `handlers may pause the queue while another pause waits for their attempts to start`()
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = queue(store, workers: 3)
+    let queue = makeQueue(on: store, workers: 3)
     await queue.register(Note.self) { [clock, log, unowned queue] note, _ in
       if let seconds = Int(note.text) { try await clock.sleep(for: .seconds(seconds)) }
       if note.text == "pauses" { await queue.pause() }
@@ -68,7 +68,7 @@ import Testing
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    // A pause releases the task that an idle worker has claimed, and the next waits for its start.
+    // One pause releases a task that an idle worker claimed. The next pause awaits its start.
     try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()

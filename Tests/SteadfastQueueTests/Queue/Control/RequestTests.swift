@@ -43,7 +43,7 @@ import Foundation
   /// The body must let the store continue.
   ///
   /// - Returns: The task, after the run has ended.
-  private func whilePausing(
+  private func whilePauseLooksUpTask(
     _ body: (TaskQueue, EnqueuedTask, FaultInjectingStore) async throws -> Void
   ) async throws -> EnqueuedTask {
     let store = FaultInjectingStore()
@@ -63,7 +63,7 @@ import Foundation
   }
 
   @Test func `a resume waits until an earlier pause is stored`() async throws {
-    let task = try await whilePausing { queue, task, store in
+    let task = try await whilePauseLooksUpTask { queue, task, store in
       async let isResumed = queue.resume(task.id)
       try await clock.sleep(for: .seconds(1))
       store.letGo()
@@ -72,10 +72,10 @@ import Foundation
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a cancelled call doesn't wait for an earlier one while the store is unavailable`()
+  @Test func `a cancelled call doesn't wait for an earlier call while the store is unavailable`()
     async throws
   {
-    let task = try await whilePausing { queue, task, store in
+    let task = try await whilePauseLooksUpTask { queue, task, store in
       store.inject(.transientError, times: nil) { $0.kind == .count }
       async let count = queue.count
       await withTaskGroup { group in
@@ -90,7 +90,7 @@ import Foundation
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a restart that is answered late doesn't erase the success that followed it`()
+  @Test func `a restart that is answered late doesn't erase the success of the restarted task`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -251,7 +251,9 @@ import Foundation
     }
   }
 
-  @Test func `destroying waits for the attempts until its caller is cancelled`() async throws {
+  @Test func `destroying a queue waits for its attempts until the calling task is cancelled`()
+    async throws
+  {
     let time = try #require(VirtualTime.current)
     let queue = TaskQueue(clock: clock)
     let log = Log<String>()

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a command for a task waits for.
+/// The calls that a command for a task waits for.
 @Suite(.virtualTime) struct RequestWaitTests {
   private let clock: VirtualClock
 
@@ -105,7 +105,7 @@ import Foundation
       try await withThrowingTaskGroup { group in
         group.addTask { await #expect(throws: Refusal.self) { try await task.cancel() } }
         try await clock.sleep(for: .seconds(60))
-        store.letGo()
+        store.releaseHold()
         try await group.waitForAll()
       }
       #expect(try await task.outcome() == .succeeded)
@@ -114,13 +114,13 @@ import Foundation
   }
 }
 
-/// A store that hands out no tasks while it cancels one, and then fails to cancel it.
+/// A store that hands out no tasks while it is cancelling a task, and then fails to cancel it.
 private final class ReservingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let isHeld = Counter()
   private let held = Waiters<Void>()
 
-  func letGo() {
+  func releaseHold() {
     isHeld.add(-1)
     held.resumeAll(with: .success(()))
   }

@@ -17,7 +17,7 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
+  private func makeQueue(on store: any Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(backoff: .constant(.seconds(1_000))),
@@ -31,11 +31,11 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `performing a task now skips its backoff, and its retries still count`(
+  func `performing a task now skips its backoff, and retains its retry count`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let events = queue.events
       let task = try await queue.enqueue(Note("a"))
       try await withRunning(queue) {
@@ -56,7 +56,7 @@ import Foundation
   @Test func `all tasks that wait for a retry are performed when the network is available again`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(
       contentsOf: [Note("a"), Note("b")],
       options: TaskOptions(tags: ["network"])
@@ -71,7 +71,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `performing retrying tasks now leaves tasks scheduled for tomorrow alone`(
+  func `performing retrying tasks now doesn't affect tasks that are scheduled for tomorrow`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -92,7 +92,7 @@ import Foundation
       let moved = try await queue.enqueue(Note("moved"))
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(5))
-        // Rescheduled after it was postponed, so it no longer counts as retrying.
+        // This task is rescheduled after it was postponed, so it no longer counts as retrying.
         #expect(try await moved.reschedule(to: tomorrow + 60))
         try await clock.sleep(for: .seconds(5))
         #expect(try await queue.count(matching: .retrying) == 2)
@@ -111,7 +111,7 @@ import Foundation
   }
 
   @Test
-  func `postponed tasks remain marked as such after a restart of the process and a compaction`()
+  func `tasks remain marked as postponed after a restart of the process and a compaction`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -168,7 +168,7 @@ import Foundation
   @Test func `a paused task can be rescheduled, and has its new date when it is resumed`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let date = clock.date + 100
     let task = try await queue.enqueue(Note("a"))
     try await queue.pause(task.id)
@@ -208,7 +208,7 @@ import Foundation
   @Test func `a task whose retry is being stored can be performed now`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, times: nil) { $0.changes.contains("retry") }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))

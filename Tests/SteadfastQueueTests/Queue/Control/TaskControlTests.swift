@@ -17,8 +17,8 @@ import Foundation
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   private func withQueue(
-    _ kind: StoreKind,
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    on kind: StoreKind,
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
     _ body: (TaskQueue) async throws -> Void
   ) async throws {
     try await kind.withStore { store in
@@ -30,7 +30,7 @@ import Foundation
 
   @Test(arguments: StoreKind.allCases)
   func `cancelling a waiting task removes it from the queue`(kind: StoreKind) async throws {
-    try await withQueue(kind) { queue in
+    try await withQueue(on: kind) { queue in
       let log = Log<String>()
       await queue.register(Note.self) { note, _ in log.add(note.text) }
       let first = try await queue.enqueue(Note("first"))
@@ -45,10 +45,10 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `cancelling a running task lets its worker continue with the next one`(
+  func `cancelling a running task lets its worker continue with the next task`(
     kind: StoreKind
   ) async throws {
-    try await withQueue(kind) { queue in
+    try await withQueue(on: kind) { queue in
       let log = Log<String>()
       await queue.register(Note.self) { [clock] note, _ in
         log.add("\(note.text) begins")
@@ -70,7 +70,7 @@ import Foundation
   }
 
   @Test func `a cancelled handler that returns counts as a success`() async throws {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try? await clock.sleep(for: .seconds(60))
       }
@@ -86,7 +86,7 @@ import Foundation
   @Test func `a worker continues if its attempt ends before it is cut short`()
     async throws
   {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       await queue.register(Note.self) { note, context in
         guard note.text == "first" else { return }
         // The task is cancelled, but the handler returns before the worker is interrupted.
@@ -100,7 +100,7 @@ import Foundation
   }
 
   @Test func `a handler may cancel its own task, and others`() async throws {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       let other = try await queue.enqueue(Note("other"), availableDate: clock.date + 60)
       await queue.register(Note.self) { [clock] note, context in
         try await queue.cancel(other.id)
@@ -116,8 +116,10 @@ import Foundation
     }
   }
 
-  @Test func `tasks are cancelled by tag, by name, or all at once`() async throws {
-    try await withQueue(.memory) { queue in
+  @Test func `a call can cancel the tasks with a tag, the tasks with a name, or all tasks`()
+    async throws
+  {
+    try await withQueue(on: .memory) { queue in
       try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["red", "round"]))
       try await queue.enqueue(Note("b"), options: TaskOptions(tags: ["round"]))
       try await queue.enqueue(Note("c"), options: TaskOptions(tags: ["blue"]))
@@ -133,10 +135,13 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `cancelling all cancels waiting, running and paused tasks`(
+  func `cancelling all tasks cancels waiting, running and paused tasks`(
     kind: StoreKind
   ) async throws {
-    try await withQueue(kind, TaskQueueConfiguration(cancelledRetention: .forever)) { queue in
+    try await withQueue(
+      on: kind,
+      configuration: TaskQueueConfiguration(cancelledRetention: .forever)
+    ) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(3_600))
       }
@@ -158,10 +163,13 @@ import Foundation
   // MARK: Pause, resume, restart, remove
 
   @Test(arguments: StoreKind.allCases)
-  func `a paused task waits until it is resumed, and its retries still count`(
+  func `a paused task waits until it is resumed, and retains its retry count`(
     kind: StoreKind
   ) async throws {
-    try await withQueue(kind, TaskQueueConfiguration(backoff: .immediate)) { queue in
+    try await withQueue(
+      on: kind,
+      configuration: TaskQueueConfiguration(backoff: .immediate)
+    ) { queue in
       await queue.register(Note.self) { _, context in
         if context.retryCount == 0 { throw Refusal() }
       }
@@ -179,7 +187,7 @@ import Foundation
   }
 
   @Test func `pausing a running task ends its attempt without counting a retry`() async throws {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(3_600))
       }
@@ -200,7 +208,7 @@ import Foundation
   }
 
   @Test func `resuming a running task right after pausing it releases the task`() async throws {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(100))
       }
@@ -218,7 +226,7 @@ import Foundation
   func `a dead letter is listed with its reason, and performed again when it is restarted`(
     kind: StoreKind
   ) async throws {
-    try await withQueue(kind) { queue in
+    try await withQueue(on: kind) { queue in
       let isOnline = Log<Void>()
       await queue.register(Note.self) { _, _ in
         if isOnline.count == 0 { throw TaskAbandoned("offline") }
@@ -240,7 +248,7 @@ import Foundation
   }
 
   @Test func `restarting a running task starts it again`() async throws {
-    try await withQueue(.memory) { queue in
+    try await withQueue(on: .memory) { queue in
       let begins = Log<Duration>()
       await queue.register(Note.self) { [clock] _, _ in
         begins.add(clock.now.offset)

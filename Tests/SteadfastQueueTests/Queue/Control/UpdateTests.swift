@@ -17,9 +17,9 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: any Persistence = InMemoryStore(),
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(
+  private func makeQueue(
+    on store: any Persistence = InMemoryStore(),
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(
       backoff: .constant(.seconds(1_000))
     )
   ) async -> TaskQueue {
@@ -32,13 +32,14 @@ import Foundation
   }
 
   @Test func `an empty tag is rejected`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["kept"]))
-    #expect(await code { try await queue.update(task.id, tags: ["", "b"]) } == .invalidArgument)
+    let code = await errorCode { try await queue.update(task.id, tags: ["", "b"]) }
+    #expect(code == .invalidArgument)
     #expect(try await queue.tasks().map(\.tags) == [["kept"]])
   }
 
-  private func code(_ body: () async throws -> Void) async -> TaskQueueError.Code? {
+  private func errorCode(of body: () async throws -> Void) async -> TaskQueueError.Code? {
     do {
       try await body()
       return nil
@@ -51,7 +52,7 @@ import Foundation
   func `a waiting task is performed with its new payload and priority`(kind: StoreKind) async throws
   {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       try await queue.enqueue(Note("first"))
       let task = try await queue.enqueue(Note("wrong"), availableDate: clock.date + 5)
       let last = try await queue.enqueue(Note("last"))
@@ -65,7 +66,7 @@ import Foundation
   }
 
   @Test func `an update changes only the given properties`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let expiry = clock.date + 500
     let id = try await queue.enqueue(
       Note("a"),
@@ -76,11 +77,11 @@ import Foundation
       uniqueKey: "key",
       options: TaskOptions(expiryDate: expiry, timeLimit: .seconds(9), tags: ["red"])
     ).id
-    func record() async throws -> TaskRecord { try await #require(queue.tasks().first) }
-    let before = try await record()
+    func firstRecord() async throws -> TaskRecord { try await #require(queue.tasks().first) }
+    let before = try await firstRecord()
     #expect(try await queue.update(id))
     #expect(try await queue.update(id, maxRetries: .alwaysRetry))
-    var after = try await record()
+    var after = try await firstRecord()
     #expect(after.maxRetries == .alwaysRetry)
     #expect(after.priority == before.priority && after.tags == before.tags)
     #expect(after.usesBackoff == before.usesBackoff && after.timeLimit == before.timeLimit)
@@ -98,7 +99,7 @@ import Foundation
         tags: []
       )
     )
-    after = try await record()
+    after = try await firstRecord()
     #expect(try after.payload(as: Note.self) == Note("b"))
     #expect(after.priority == .low && after.tags.isEmpty && after.usesBackoff)
     #expect(after.timeLimit == .seconds(7) && after.expiryDate == expiry + 1)
@@ -106,10 +107,10 @@ import Foundation
   }
 
   @Test
-  func `updating a task that waits for its retry doesn't change its date and its retry count`()
+  func `updating a task that waits for its retry changes neither its date nor its retry count`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("fails"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))
@@ -140,9 +141,9 @@ import Foundation
   }
 
   @Test func `updating an unknown or ended task has no effect`() async throws {
-    let queue = await queue(
-      InMemoryStore(),
-      TaskQueueConfiguration(succeededRetention: Retention(maxCount: 5))
+    let queue = await makeQueue(
+      on: InMemoryStore(),
+      configuration: TaskQueueConfiguration(succeededRetention: Retention(maxCount: 5))
     )
     let id = try await queue.enqueue(Note("a")).id
     try await queue.runAvailable()
@@ -157,7 +158,7 @@ import Foundation
       static let formerTaskNames = ["Note"]
       var text: String
     }
-    let queue = await queue()
+    let queue = await makeQueue()
     let id = try await queue.enqueue(Note("a"), availableDate: clock.date + 60).id
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.update(id, with: Fax(text: "b"))
@@ -165,10 +166,12 @@ import Foundation
     #expect(error?.code == .invalidArgument)
     #expect(error?.message.contains("is a 'Note'") == true)
     for code in [
-      await code { try await queue.update(id, with: Note("b"), maxRetries: .atMost(-1)) },
-      await code { try await queue.update(id, timeLimit: .zero) },
-      await code { try await queue.update(id, expiryDate: .init(timeIntervalSince1970: .nan)) },
-      await code { try await queue.update(id, with: Note("b"), expiryDate: clock.date + 60) },
+      await errorCode { try await queue.update(id, with: Note("b"), maxRetries: .atMost(-1)) },
+      await errorCode { try await queue.update(id, timeLimit: .zero) },
+      await errorCode {
+        try await queue.update(id, expiryDate: .init(timeIntervalSince1970: .nan))
+      },
+      await errorCode { try await queue.update(id, with: Note("b"), expiryDate: clock.date + 60) },
     ] { #expect(code == .invalidArgument) }
     let kept = try #require(try await queue.tasks().first)
     #expect(try kept.payload(as: Note.self) == Note("a"))
@@ -189,7 +192,7 @@ import Foundation
       availableDate: clock.date
     )
     _ = try await store.apply([.insert(broken, onDuplicate: .keep)], durability: .durable)
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.runAvailable()
     #expect(try await queue.tasks().map(\.state) == [.parked])
     #expect(try await queue.update(.numbered(1), with: Note("mended")))
@@ -197,8 +200,8 @@ import Foundation
     #expect(log.entries == ["mended at 0"])
   }
 
-  @Test func `an observer gets an event once the change is stored`() async throws {
-    let queue = await queue()
+  @Test func `an observer gets the event of an update after the update is stored`() async throws {
+    let queue = await makeQueue()
     var events = queue.events.makeAsyncIterator()
     let id = try await queue.enqueue(Note("a")).id
     try await queue.update(id, priority: .high)
@@ -217,7 +220,7 @@ import Foundation
       let file = folder.appending(path: "queue.jsonl")
       let options = JSONFileStore.Options(maxTaskSize: 1_000)
       let store = JSONFileStore(at: file, options: options)
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let key = String(repeating: "k", count: 600)
       let id = try await queue.enqueue(Note("small"), uniqueKey: key).id
       let error = await #expect(throws: JSONFileError.self) {
@@ -237,7 +240,7 @@ import Foundation
 
   @Test func `a new payload is sealed for its task`() async throws {
     let base = InMemoryStore()
-    let queue = await queue(base.sealingPayloads(with: TestSeal().payloadSeal))
+    let queue = await makeQueue(on: base.sealingPayloads(with: TestSeal().payloadSeal))
     let id = try await queue.enqueue(Note("wrong")).id
     #expect(try await queue.update(id, with: Note("secret")))
     let kept = try #require(

@@ -11,7 +11,7 @@ private struct Decided: RetryAwareError {
 @Suite struct AttemptJudgeTests {
   private let now = Date.seconds(1000)
 
-  private func task(
+  private func makeTask(
     retryCount: Int = 0,
     maxRetries: RetryLimit = 10,
     usesBackoff: Bool = true,
@@ -36,9 +36,9 @@ private struct Decided: RetryAwareError {
 
   /// The verdict as one line of text.
   private func verdict(
-    _ end: AttemptEnd,
+    after end: AttemptEnd,
     on task: ClaimedTask,
-    _ configuration: TaskQueueConfiguration? = nil,
+    configuration: TaskQueueConfiguration? = nil,
     cutoff: Date? = nil,
     command: TaskCommand? = nil
   ) -> String {
@@ -81,16 +81,19 @@ private struct Decided: RetryAwareError {
     (0, "retry 1 in 10.0: no"), (1, "retry 2 in 20.0: no"), (3, "retry 4 in 80.0: no"),
     (9, "retry 10 in 5120.0: no"), (10, "abandoned: no, kept"),
   ])
-  func `a failure is retried with growing delays, then abandoned`(retryCount: Int, verdict: String)
-  {
-    #expect(self.verdict(.threw(Refusal("no")), on: task(retryCount: retryCount)) == verdict)
+  func `a failing task is retried with growing delays, and then abandoned`(
+    retryCount: Int,
+    verdict: String
+  ) {
+    let found = self.verdict(after: .threw(Refusal("no")), on: makeTask(retryCount: retryCount))
+    #expect(found == verdict)
   }
 
   @Test func `a task with unlimited retries is retried up to the greatest count`() {
     let verdict = verdict(
-      .threw(Refusal("no")),
-      on: task(retryCount: .max - 1, maxRetries: .alwaysRetry),
-      TaskQueueConfiguration()
+      after: .threw(Refusal("no")),
+      on: makeTask(retryCount: .max - 1, maxRetries: .alwaysRetry),
+      configuration: TaskQueueConfiguration()
     )
     #expect(verdict.hasPrefix("retry \(Int.max) in "))
   }
@@ -100,47 +103,49 @@ private struct Decided: RetryAwareError {
     (.retry(after: .seconds(3)), "retry 1 in 3.0: "),
     (.retry(after: .seconds(-3)), "retry 1 in 0.0: "),
   ])
-  func `an error's own retry decision applies`(decision: RetryDecision, verdict: String) {
-    let found = self.verdict(.threw(Decided(retryDecision: decision)), on: task())
+  func `the retry decision of a RetryAwareError applies`(decision: RetryDecision, verdict: String) {
+    let found = self.verdict(after: .threw(Decided(retryDecision: decision)), on: makeTask())
     #expect(found.hasPrefix(verdict))
   }
 
   @Test func `without backoff, the retry is due at once`() {
-    #expect(
-      verdict(.threw(Refusal("no")), on: task(usesBackoff: false)) == "retry 1 in 0.0: no"
-    )
+    let found = verdict(after: .threw(Refusal("no")), on: makeTask(usesBackoff: false))
+    #expect(found == "retry 1 in 0.0: no")
   }
 
-  @Test func `a retry during a pass is due after the pass`() {
-    let found = verdict(.threw(Refusal("no")), on: task(usesBackoff: false), cutoff: now)
+  @Test func `a retry decided during a pass is due after the pass`() {
+    let found = verdict(after: .threw(Refusal("no")), on: makeTask(usesBackoff: false), cutoff: now)
     #expect(found == "retry 1 in \(now.nextStorable.timeIntervalSince(now)): no")
     #expect(now.nextStorable > now)
   }
 
   @Test func `a snooze neither counts as a retry nor records an error`() {
-    let found = verdict(.threw(TaskSnoozed(for: .seconds(9))), on: task(retryCount: 4))
+    let found = verdict(after: .threw(TaskSnoozed(for: .seconds(9))), on: makeTask(retryCount: 4))
     #expect(found == "retry 4 in 9.0: -")
   }
 
   @Test func `an ended task is retained as configured`() {
-    #expect(verdict(.returned(()), on: task()) == "succeeded at 1000.0, gone")
+    #expect(verdict(after: .returned(()), on: makeTask()) == "succeeded at 1000.0, gone")
     #expect(
-      verdict(.returned(()), on: task(), TaskQueueConfiguration(succeededRetention: .forever))
-        == "succeeded at 1000.0, kept"
+      verdict(
+        after: .returned(()),
+        on: makeTask(),
+        configuration: TaskQueueConfiguration(succeededRetention: .forever)
+      ) == "succeeded at 1000.0, kept"
     )
     #expect(
       verdict(
-        .threw(TaskAbandoned("no")),
-        on: task(),
-        TaskQueueConfiguration(abandonedRetention: .none)
+        after: .threw(TaskAbandoned("no")),
+        on: makeTask(),
+        configuration: TaskQueueConfiguration(abandonedRetention: .none)
       ) == "abandoned: no, gone"
     )
   }
 
   @Test
   func `a cancelled attempt releases its task, and an undecodable payload parks it`() {
-    #expect(verdict(.cancelled, on: task()) == "released")
-    #expect(verdict(.undecodable(Refusal("torn")), on: task()) == "parked: torn")
+    #expect(verdict(after: .cancelled, on: makeTask()) == "released")
+    #expect(verdict(after: .undecodable(Refusal("torn")), on: makeTask()) == "parked: torn")
   }
 
   @Test(arguments: [(2, false), (3, true), (100, true)])
@@ -150,7 +155,7 @@ private struct Decided: RetryAwareError {
   ) {
     let judge = AttemptJudge(TaskQueueConfiguration(maxInterruptions: 2))
     let failure = judge.failureInsteadOfAttempt(
-      task(interruptions: interruptions).record,
+      makeTask(interruptions: interruptions).record,
       now: now
     )
     #expect((failure != nil) == isAbandoned)
@@ -160,25 +165,29 @@ private struct Decided: RetryAwareError {
     let endless = TaskQueueConfiguration(
       backoff: .exponential(from: .seconds(1), multiplier: 1e300)
     )
-    let found = verdict(.threw(Refusal("no")), on: task(retryCount: 9), endless)
+    let found = verdict(
+      after: .threw(Refusal("no")),
+      on: makeTask(retryCount: 9),
+      configuration: endless
+    )
     #expect(found.hasPrefix("retry 10 in "))
     #expect(!found.contains("inf") && !found.contains("nan"))
   }
 
   @Test func `an expired task is abandoned instead of attempted`() {
     let judge = AttemptJudge(TaskQueueConfiguration())
-    let early = judge.failureInsteadOfAttempt(task(expiry: 1001).record, now: now)
+    let early = judge.failureInsteadOfAttempt(makeTask(expiry: 1001).record, now: now)
     #expect(early == nil)
-    let late = judge.failureInsteadOfAttempt(task(expiry: 1000).record, now: now)
+    let late = judge.failureInsteadOfAttempt(makeTask(expiry: 1000).record, now: now)
     #expect(late?.reason == "it expired before it was done")
   }
 
   @Test func `a task is abandoned if its backoff would end after its expiry`() {
     #expect(
-      verdict(.threw(Refusal("no")), on: task(expiry: 1010)) == "abandoned: no, kept"
+      verdict(after: .threw(Refusal("no")), on: makeTask(expiry: 1010)) == "abandoned: no, kept"
     )
     #expect(
-      verdict(.threw(Refusal("no")), on: task(expiry: 1011)) == "retry 1 in 10.0: no"
+      verdict(after: .threw(Refusal("no")), on: makeTask(expiry: 1011)) == "retry 1 in 10.0: no"
     )
   }
 
@@ -186,11 +195,11 @@ private struct Decided: RetryAwareError {
   func `a queue that prohibits backoff retries at once, except after errors with their own delay`()
   {
     let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
-    #expect(
-      verdict(.threw(Refusal("no")), on: task(), configuration) == "retry 1 in 0.0: no"
-    )
+    let atOnce = verdict(after: .threw(Refusal("no")), on: makeTask(), configuration: configuration)
+    #expect(atOnce == "retry 1 in 0.0: no")
     let later = Decided(retryDecision: .retry(after: .seconds(3)))
-    #expect(verdict(.threw(later), on: task(), configuration).hasPrefix("retry 1 in 3.0"))
+    let found = verdict(after: .threw(later), on: makeTask(), configuration: configuration)
+    #expect(found.hasPrefix("retry 1 in 3.0"))
   }
 
   @Test(arguments: [
@@ -203,15 +212,15 @@ private struct Decided: RetryAwareError {
     expected: String
   ) {
     for end in [AttemptEnd.cancelled, .threw(Refusal("no")), .threw(TaskSnoozed(for: .zero))] {
-      #expect(verdict(end, on: task(), command: command) == expected)
+      #expect(verdict(after: end, on: makeTask(), command: command) == expected)
     }
-    let done = verdict(.returned(()), on: task(), command: command)
+    let done = verdict(after: .returned(()), on: makeTask(), command: command)
     #expect(done == "succeeded at 1000.0, gone")
   }
 
   @Test func `the reason is limited in bytes, and cut between characters`() {
     let long = String(repeating: "é", count: 5_000)
-    let found = verdict(.threw(TaskAbandoned(long)), on: task())
+    let found = verdict(after: .threw(TaskAbandoned(long)), on: makeTask())
     let reason = found.dropFirst("abandoned: ".count).prefix { $0 != "," }
     #expect(reason.utf8.count <= AttemptJudge.longestReason)
     #expect(reason.dropLast().allSatisfy { $0 == "é" })
@@ -221,7 +230,7 @@ private struct Decided: RetryAwareError {
   @Test func `the configuration can replace the stored text of an error`() {
     let configuration = TaskQueueConfiguration(errorText: { "\(type(of: $0))" })
     #expect(
-      verdict(.threw(TaskAbandoned("secret")), on: task(), configuration)
+      verdict(after: .threw(TaskAbandoned("secret")), on: makeTask(), configuration: configuration)
         == "abandoned: TaskAbandoned, kept"
     )
   }

@@ -14,8 +14,10 @@ import Testing
     ([day, day - 0.7, day - 1.4], [true, false, true]),
     ([day, 0, day, 0], [true, true, false, true]),
   ])
-  func `detects a clock that moved backwards, and the first date`(dates: [Double], expected: [Bool])
-  {
+  func `the detector reports the first date, and a clock that has moved back`(
+    dates: [Double],
+    expected: [Bool]
+  ) {
     var watch = ClockStepDetector()
     #expect(dates.map { watch.wentBack(to: .seconds($0)) } == expected)
   }

@@ -10,7 +10,7 @@ import Testing
     cancelledRetention: .none
   )
 
-  private func summary(_ changes: [TaskChange]) -> [String] {
+  private func summaries(of changes: [TaskChange]) -> [String] {
     changes.map { change in
       guard case .prune(let state, let date, let count, _, _) = change else { return "nonsense" }
       let age = date.map { "\(Int($0.timeIntervalSince1970))" } ?? "-"
@@ -18,7 +18,7 @@ import Testing
     }
   }
 
-  private func end(_ number: Int, retains: Bool) -> Settlement {
+  private func makeSuccess(of number: Int, retains: Bool) -> Settlement {
     let lease = Lease(id: .numbered(number), token: 1)
     return Settlement(
       change: .succeed(lease, at: .seconds(0), retains: retains),
@@ -30,7 +30,7 @@ import Testing
   func `a run starts with a pruning, because an earlier configuration may have retained more`() {
     let schedule = PruningSchedule(configuration)
     #expect(
-      summary(schedule.changes(now: .seconds(1000))) == [
+      summaries(of: schedule.changes(now: .seconds(1000))) == [
         "abandoned before 940, latest 3", "cancelled before -, latest 0",
       ]
     )
@@ -40,11 +40,13 @@ import Testing
     var schedule = PruningSchedule(configuration)
     var changes: [TaskChange] = []
     for number in 0..<255 {
-      changes += schedule.changes(after: [end(number, retains: true)], now: .seconds(1000))
-      changes += schedule.changes(after: [end(number, retains: false)], now: .seconds(1000))
+      for retains in [true, false] {
+        let end = makeSuccess(of: number, retains: retains)
+        changes += schedule.changes(after: [end], now: .seconds(1000))
+      }
     }
     #expect(changes.isEmpty)
-    changes = schedule.changes(after: [end(256, retains: true)], now: .seconds(1000))
-    #expect(summary(changes) == ["abandoned before 940, latest 3"])
+    changes = schedule.changes(after: [makeSuccess(of: 256, retains: true)], now: .seconds(1000))
+    #expect(summaries(of: changes) == ["abandoned before 940, latest 3"])
   }
 }

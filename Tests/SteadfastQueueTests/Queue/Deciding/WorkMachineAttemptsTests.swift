@@ -86,7 +86,7 @@ import Testing
   }
 
   @Test func `a later pause doesn't override a cancellation`() {
-    var machine = machinePerformingOne()
+    var machine = makeMachinePerformingOneTask()
     _ = machine.request(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused)
@@ -102,7 +102,7 @@ import Testing
   }
 
   @Test func `rescheduling a running task is refused, and doesn't override another command`() {
-    var machine = machinePerformingOne()
+    var machine = makeMachinePerformingOneTask()
     let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect(underWay == .refused)
     #expect(!machine.isInterrupted(0))
@@ -115,7 +115,7 @@ import Testing
   }
 
   @Test func `a command for a task whose attempt has ended waits until the result is stored`() {
-    var machine = machinePerformingOne()
+    var machine = makeMachinePerformingOneTask()
     _ = machine.endAttempt(of: 0)
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
@@ -130,7 +130,7 @@ import Testing
 
   @Test func `a caller waits until an attempt is cut short or ends`() {
     for isCutShort in [true, false] {
-      var machine = machinePerformingOne()
+      var machine = makeMachinePerformingOneTask()
       let answer = machine.request(.cancel, of: .numbered(1))
       guard case .interrupt(let worker, let number) = answer else {
         Issue.record("the command doesn't interrupt the attempt")
@@ -142,7 +142,9 @@ import Testing
     }
   }
 
-  @Test func `one worker at a time stores results, including those that arrive in the meantime`() {
+  @Test
+  func `one worker at a time stores results, including results that arrive while it stores others`()
+  {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -160,7 +162,7 @@ import Testing
   }
 
   /// A machine whose only worker performs a task.
-  private func machinePerformingOne() -> WorkMachine {
+  private func makeMachinePerformingOneTask() -> WorkMachine {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -171,7 +173,7 @@ import Testing
   /// A machine whose first task has ended, and whose result is being stored.
   ///
   /// The result was taken from the outbox, and the store has not answered yet.
-  private func machineStoringFirstResult() -> WorkMachine {
+  private func makeMachineStoringFirstResult() -> WorkMachine {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -182,7 +184,7 @@ import Testing
   }
 
   @Test func `a task claimed again before its last result is answered has only one lease`() {
-    var machine = machineStoringFirstResult()
+    var machine = makeMachineStoringFirstResult()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
     let again = ClaimedTask(record: .make(1), lease: lease)
@@ -193,7 +195,7 @@ import Testing
   }
 
   @Test func `a result remains in flight even if another task can't be released`() {
-    var machine = machineStoringFirstResult()
+    var machine = makeMachineStoringFirstResult()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
     machine.requeue([.numbered(2)])
@@ -202,7 +204,7 @@ import Testing
   }
 
   @Test func `a command that failed remains pending for the next run`() {
-    var machine = machineStoringFirstResult()
+    var machine = makeMachineStoringFirstResult()
     _ = machine.request(.pause, of: .numbered(1))
     #expect(machine.settled().requests.count == 1)
     machine.requeue(.pause, of: .numbered(1))
@@ -212,7 +214,7 @@ import Testing
     #expect(early.isEmpty)
     machine.end()
     machine.begin(.untilStopped, names: [String]())
-    // Another command replaces it.
+    // Another command replaces the failed command.
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .kept)
     let asked = machine.takeFailedCommands()
@@ -223,8 +225,8 @@ import Testing
     #expect(machine.requests.isEmpty)
   }
 
-  @Test func `between runs, a caller's command replaces one that failed`() {
-    var machine = machineStoringFirstResult()
+  @Test func `between runs, a caller's command replaces a failed command`() {
+    var machine = makeMachineStoringFirstResult()
     _ = machine.settled()
     machine.requeue(.pause, of: .numbered(1))
     machine.end()
@@ -241,9 +243,10 @@ import Testing
     #expect((removal, later) == (.insteadOf(.pause), .notHeld))
   }
 
-  @Test func `a command returned during an attempt is replaced by one that cuts the attempt short`()
+  @Test
+  func `a command that cuts the attempt short replaces a command requeued during the attempt`()
   {
-    var machine = machinePerformingOne()
+    var machine = makeMachinePerformingOneTask()
     machine.requeue(.restart(forgets: false), of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .interrupt(worker: 0, 1))
@@ -253,8 +256,8 @@ import Testing
     #expect(machine.settled().requests.isEmpty)
   }
 
-  @Test func `a command returned during an attempt isn't replaced by a weaker one`() {
-    var machine = machinePerformingOne()
+  @Test func `a weaker command doesn't replace a command requeued during an attempt`() {
+    var machine = makeMachinePerformingOneTask()
     machine.requeue(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused && !machine.isInterrupted(0))
@@ -262,7 +265,7 @@ import Testing
   }
 
   @Test func `a command that failed is carried out instead of the next attempt`() {
-    var machine = machineStoringFirstResult()
+    var machine = makeMachineStoringFirstResult()
     _ = machine.settled()
     machine.requeue(.cancel, of: .numbered(1))
     _ = machine.next()
@@ -273,7 +276,7 @@ import Testing
   }
 
   @Test func `a pause that failed can be withdrawn`() {
-    var machine = machineStoringFirstResult()
+    var machine = makeMachineStoringFirstResult()
     _ = machine.settled()
     machine.requeue(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
@@ -283,7 +286,7 @@ import Testing
   }
 
   @Test func `withdrawing a pause releases the task`() {
-    var machine = machinePerformingOne()
+    var machine = makeMachinePerformingOneTask()
     _ = machine.request(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
     if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }

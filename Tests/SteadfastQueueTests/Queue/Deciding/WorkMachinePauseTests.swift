@@ -18,7 +18,7 @@ import Testing
     #expect(run.next().summary == "claim 2")
   }
 
-  @Test func `no worker leaves a paused pass while another one performs a task`() {
+  @Test func `no worker leaves a paused pass while another worker performs a task`() {
     var machine = WorkMachine.running(workers: 3, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -50,7 +50,7 @@ import Testing
     #expect(machine.next().summary == "perform 2")
   }
 
-  @Test func `a worker that carries out a command wakes another one for the remaining tasks`() {
+  @Test func `a worker that carries out a command wakes another worker for the remaining tasks`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)

@@ -14,7 +14,7 @@ import Testing
     #expect(machine.next().summary == "wait")
     #expect(machine.claimed(.numbered(1, 2), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
-    // Two workers asked for work after the claim started, so more tasks may be available.
+    // Two workers asked for work after the claim began, so the store may have more tasks now.
     #expect(machine.next().summary == "perform 2, wake another")
     #expect(machine.next().summary == "claim 1")
   }
@@ -29,7 +29,9 @@ import Testing
     #expect(machine.claimed(.numbered(), now: now) == false)
   }
 
-  @Test func `a claim follows if more tasks are available now, but not for later tasks`() {
+  @Test
+  func `another claim follows only if more tasks are available now`()
+  {
     var machine = WorkMachine.running()
     _ = machine.next()
     #expect(machine.claimed(.numbered(1, next: now), now: now) == true)
@@ -81,7 +83,7 @@ import Testing
     #expect(machine.claimed(.numbered(next: now + 5), now: now) == true)
     #expect(machine.next().summary == "wait")
     machine.finished()
-    // The task may have enqueued another.
+    // The performed task may have enqueued another task.
     #expect(machine.next().summary == "claim 2")
     #expect(machine.claimed(.numbered(next: now + 5), now: now) == true)
     #expect(machine.next().summary == "stop")
@@ -181,7 +183,7 @@ import Testing
 
   // MARK: Life cycle
 
-  @Test func `a run can't start twice, nor after a shutdown`() throws {
+  @Test func `a run can't start during another run or after a shutdown`() throws {
     var machine = WorkMachine.running()
     #expect(throws: TaskQueueError.self) { try machine.checkCanBegin() }
     machine.shutDown()

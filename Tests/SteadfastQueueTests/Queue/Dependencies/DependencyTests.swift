@@ -12,8 +12,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: some Persistence,
+  private func makeQueue(
+    on store: some Persistence,
     retention: Retention = .forever,
     _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
   ) async -> TaskQueue {
@@ -44,7 +44,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a task waits until all its dependencies have succeeded`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, context in
+      let queue = await makeQueue(on: store) { [clock] note, context in
         let seconds = note.text == "album" ? 10 : 30
         if note.text != "share" { try await clock.sleep(for: .seconds(seconds)) }
         if note.text == "cover", context.retryCount == 0 { throw Refusal() }
@@ -62,12 +62,12 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `abandoning a task cancels its dependents, and restarting it restarts them`(
+  func `abandoning a task cancels its dependents, and restarting the task restarts its dependents`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
       let fixed = Log<Bool>()
-      let queue = await queue(store) { note, _ in
+      let queue = await makeQueue(on: store) { note, _ in
         if note.text == "upload", fixed.entries.isEmpty { throw TaskAbandoned("no such file") }
       }
       let events = queue.events
@@ -104,11 +104,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `cancelling a task cancels its dependents, even if nothing is retained`(
+  func `cancelling a task cancels its dependents, even if no ended task is retained`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store, retention: .none)
+      let queue = await makeQueue(on: store, retention: .none)
       let first = try await queue.enqueue(Note("first"), delay: .seconds(60))
       let second = try await queue.enqueue(
         Note("second"),
@@ -125,12 +125,12 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits for all to end finds the failed dependencies in its context`(
+  func `a task that waits for the end of all its dependencies finds the failed ones in its context`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
       let found = Log<[TaskID: TaskState]>()
-      let queue = await queue(store) { note, context in
+      let queue = await makeQueue(on: store) { note, context in
         try await Self.abandonsBadNotes(note, context)
         if note.text == "report" { found.add(context.dependencies.failed) }
       }
@@ -156,7 +156,7 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store, Self.abandonsBadNotes)
+      let queue = await makeQueue(on: store, Self.abandonsBadNotes)
       let bad = try await queue.enqueue(Note("bad"))
       try await withRunning(queue) { _ = try await bad.outcome() }
       let error = await queueError {
@@ -206,7 +206,7 @@ import Testing
   }
 
   @Test func `invalid options are rejected`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let first = try await queue.enqueue(Note("first"))
     let replacing = TaskOptions(dependencies: [first.id], onDuplicate: .replace)
     let error = await queueError {
@@ -224,7 +224,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore(InMemoryStore())
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let first = try await queue.enqueue(Note("1"), delay: .seconds(60))
     let second = try await queue.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
     // The cancellation is stored first, but reported only after the restart.

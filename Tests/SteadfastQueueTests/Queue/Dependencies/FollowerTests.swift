@@ -12,8 +12,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ store: some Persistence,
+  private func makeQueue(
+    on store: some Persistence,
     _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -35,7 +35,7 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { [clock] note, _ in
+      let queue = await makeQueue(on: store) { [clock] note, _ in
         if note.text != "notify" { try await clock.sleep(for: .seconds(1)) }
       }
       let events = queue.events
@@ -60,7 +60,7 @@ import Testing
   }
 
   @Test func `the follower of an empty batch is available at once`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let batch = try await queue.enqueue(contentsOf: [Note](), then: Note("notify"))
     #expect(batch.tasks.isEmpty)
     #expect(try await queue.runAvailable() == 1)
@@ -73,7 +73,7 @@ import Testing
   {
     try await kind.withStore { store in
       let fixed = Log<Bool>()
-      let queue = await queue(store) { note, _ in
+      let queue = await makeQueue(on: store) { note, _ in
         if note.text == "photo 4", fixed.entries.isEmpty { throw TaskAbandoned("no such photo") }
       }
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
@@ -91,11 +91,11 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a handler adds tasks to its own batch, and the follower waits for them`(
+  func `a follower also waits for tasks that handlers of its batch add to the batch`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store) { note, context in
+      let queue = await makeQueue(on: store) { note, context in
         guard note.text == "folder" else { return }
         try await context.enqueueInBatch(contentsOf: [Note("a"), Note("b")])
         try await context.enqueueInBatch(Note("c"), options: TaskOptions(priority: .low))
@@ -107,9 +107,11 @@ import Testing
     }
   }
 
-  @Test func `tasks that could wait for the follower can't be added to its batch`() async throws {
+  @Test func `a task that could wait for a batch's follower can't be added to the batch`()
+    async throws
+  {
     let errors = Log<TaskQueueError?>()
-    let queue = await queue(InMemoryStore()) { note, context in
+    let queue = await makeQueue(on: InMemoryStore()) { note, context in
       guard note.text != "notify" else { return }
       for options in [TaskOptions(dependencies: [context.id]), TaskOptions(orderKey: "k")] {
         let error = await queueError {
@@ -121,8 +123,8 @@ import Testing
     try await queue.enqueue(contentsOf: [Note("photo")], then: Note("notify"))
     try await queue.runAvailable()
     #expect(errors.entries.map(\.?.code) == [.invalidArgument, .invalidArgument])
-    // A task without a batch can't add to one.
-    let alone = await self.queue(InMemoryStore()) { note, context in
+    // A task that belongs to no batch can't add tasks to a batch.
+    let alone = await makeQueue(on: InMemoryStore()) { note, context in
       errors.add(await queueError { try await context.enqueueInBatch(Note("more")) })
     }
     try await alone.enqueue(Note("alone"))
@@ -132,7 +134,7 @@ import Testing
 
   @Test func `a follower with a unique key is rejected`() async throws {
     struct Keyed: TaskPayload { var uniqueKey: String? { "k" } }
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     let error = await queueError {
       try await queue.enqueue(contentsOf: [Note("photo")], then: Keyed())
     }
@@ -148,7 +150,7 @@ import Testing
         var number: Int
         var uniqueKey: String? { "\(number)" }
       }
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       try await queue.enqueue(Upload(number: 2))
       let error = await queueError {
         try await queue.enqueue(
@@ -164,7 +166,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a batch and its follower may share an order key`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let options = TaskOptions(orderKey: "album")
       try await queue.enqueue(
         contentsOf: photos,
@@ -180,7 +182,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `cancelling a batch cancels its follower`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
       try await batch.cancel()
       #expect(try await queue.runAvailable() == 0)
@@ -192,7 +194,7 @@ import Testing
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)
-      let before = await queue(first) { note, _ in
+      let before = await makeQueue(on: first) { note, _ in
         if note.text == "photo 9" { throw TaskAbandoned("bad") }
       }
       var options = TaskOptions()
@@ -206,7 +208,7 @@ import Testing
       await before.shutDown()
       try await first.close()
       let second = JSONFileStore(at: url)
-      let after = await queue(second) { note, context in
+      let after = await makeQueue(on: second) { note, context in
         if note.text == "photo 9" { throw TaskAbandoned("bad") }
         guard note.text == "notify" else { return }
         #expect(context.dependencies.batch == BatchProgress(total: 9, succeeded: 7, failed: 2))

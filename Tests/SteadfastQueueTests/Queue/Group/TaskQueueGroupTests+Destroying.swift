@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Destroying a group, and calls of its handlers that would wait for themselves.
+/// Destroying a group, and handlers' calls that would wait for the handler's own attempt.
 extension TaskQueueGroupTests {
   @Test func `a handler can't destroy its own group`()
     async throws
@@ -29,7 +29,7 @@ extension TaskQueueGroupTests {
   @Test func `cancelling a call that destroys a group leaves its handlers running`()
     async throws
   {
-    let group = group()
+    let group = makeGroup()
     let queue = try await group.addQueue("a")
     await queue.register(Note.self) { [time, clock, log] _, _ in
       log.add("begins")
@@ -40,7 +40,7 @@ extension TaskQueueGroupTests {
       try Task.checkCancellation()
     }
     try await queue.enqueue(Note("1"))
-    let run = start(group)
+    let run = startRun(of: group)
     try await clock.sleep(for: .seconds(1))
     // An unstructured task, so that the test cancels only this call.
     let destruction = Task(executorPreference: time.executor) { try await group.destroy() }
@@ -59,7 +59,7 @@ extension TaskQueueGroupTests {
     for name in ["a", "b"] {
       let queue = try await group.addQueue(name)
       await queue.register(Note.self) { [unowned group, clock, log] note, _ in
-        // By then both attempts are under way.
+        // After a second, both attempts are under way.
         try await clock.sleep(for: .seconds(1))
         await group.shutDown()
         log.add(note.text)
@@ -91,8 +91,8 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a group can be destroyed, but not a single queue of it`() async throws {
-    let group = group()
+  @Test func `a group can be destroyed, but a single queue of the group can't`() async throws {
+    let group = makeGroup()
     let queue = try await group.addQueue("a")
     try await group.enqueue(Note("1"), on: "a")
     let error = await queueError { try await queue.destroy() }

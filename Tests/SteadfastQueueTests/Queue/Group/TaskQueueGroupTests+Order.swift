@@ -12,15 +12,15 @@ extension TaskQueueGroupTests {
   enum Call: CaseIterable { case run, runAvailable, runWithin, shutDown }
 
   /// Makes a group whose queues were added in reverse order of their names.
-  private func groupOfMany() async throws -> TaskQueueGroup {
-    let group = group()
+  private func makeGroupOfManyQueues() async throws -> TaskQueueGroup {
+    let group = makeGroup()
     for name in Self.names.reversed() { try await group.addQueue(name) }
     return group
   }
 
   @Test(arguments: Call.allCases)
   func `a group calls its queues in the order of their names`(call: Call) async throws {
-    let group = try await groupOfMany()
+    let group = try await makeGroupOfManyQueues()
     for name in Self.names { try await group.enqueue(Note("1"), on: name) }
     switch call {
     case .run: try await withRunning(group) { try await group.waitUntilIdle() }
@@ -45,7 +45,7 @@ extension TaskQueueGroupTests {
   @Test func `queues are notified in the order of their names of changes by another queue`()
     async throws
   {
-    let group = try await groupOfMany()
+    let group = try await makeGroupOfManyQueues()
     await withDiscardingTaskGroup { tasks in
       for name in Self.names.reversed() {
         tasks.addTask { [log] in

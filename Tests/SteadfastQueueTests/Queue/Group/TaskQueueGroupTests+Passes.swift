@@ -8,11 +8,11 @@ import Testing
 /// Passes of all queues of a group.
 extension TaskQueueGroupTests {
   /// Makes a group of queues, each with one note that takes 10 s.
-  private func group(
+  private func makeGroup(
     of names: [String],
     on store: some Persistence = InMemoryStore()
   ) async throws -> TaskQueueGroup {
-    let group = group(store)
+    let group = makeGroup(on: store)
     for name in names {
       try await group.addQueue(name)
       try await group.enqueue(Note("1"), on: name)
@@ -33,7 +33,7 @@ extension TaskQueueGroupTests {
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let group = try await group(of: ["a", "b"], on: store)
+      let group = try await makeGroup(of: ["a", "b"], on: store)
       for _ in 1...3 { try await group.enqueue(Note("1"), on: "b") }
       let begin = clock.now
       #expect(try await group.run(within: .seconds(25)) == 3)
@@ -46,10 +46,10 @@ extension TaskQueueGroupTests {
   }
 
   @Test
-  func `when the time of a pass is up, the tasks of all queues are released without a penalty`()
+  func `when a pass runs out of time, the tasks of all queues are released without a penalty`()
     async throws
   {
-    let group = try await group(of: ["a", "b"])
+    let group = try await makeGroup(of: ["a", "b"])
     #expect(try await elapsedTime(of: group, within: .seconds(5)) == .seconds(5))
     let tasks = try await group.tasks()
     #expect(tasks.map(\.queue).sorted() == ["a", "b"])
@@ -60,22 +60,24 @@ extension TaskQueueGroupTests {
 
   @Test func `a queue that starts late gets no more time than the others`() async throws {
     let store = FaultInjectingStore()
-    let group = try await group(of: ["a", "b"], on: store)
-    // One of the two starts after it has waited for the averages.
+    let group = try await makeGroup(of: ["a", "b"], on: store)
+    // One of the two queues starts late, because it has waited for the averages.
     store.inject(.delay(.seconds(2), on: clock), times: 1) { $0.kind == .value }
     #expect(try await elapsedTime(of: group, within: .seconds(5)) == .seconds(5))
     #expect(log.entries.count == 2)
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
-  func `a pass of a group without time performs nothing`(budget: Duration) async throws {
-    let group = try await group(of: ["a", "b"])
+  func `a group's pass with a time of zero or less performs nothing`(budget: Duration)
+    async throws
+  {
+    let group = try await makeGroup(of: ["a", "b"])
     #expect(try await group.run(within: budget) == 0)
     #expect(try await group.count() == 2)
   }
 
   @Test func `a pass of a group skips queues that are shut down or paused`() async throws {
-    let group = try await group(of: ["a", "b", "c"])
+    let group = try await makeGroup(of: ["a", "b", "c"])
     try await group.queue(named: "a").shutDown()
     try await group.queue(named: "b").pause()
     #expect(try await group.run(within: .seconds(30)) == 1)
@@ -86,7 +88,7 @@ extension TaskQueueGroupTests {
 
   @Test func `a group that was shut down rejects passes`() async throws {
     for names in [["a"], []] {
-      let group = try await group(of: names)
+      let group = try await makeGroup(of: names)
       await group.shutDown()
       let first = await queueError { try await group.run(within: .seconds(30)) }
       let second = await queueError { try await group.runAvailable() }
@@ -96,7 +98,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test func `cancelling a pass of a group cancels the attempts of all queues`() async throws {
-    let group = try await group(of: ["a", "b"])
+    let group = try await makeGroup(of: ["a", "b"])
     let begin = clock.now
     let pass = Task(executorPreference: try #require(VirtualTime.current).executor) {
       try await group.run(within: .seconds(30))
@@ -112,7 +114,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test func `a pass is rejected while the group runs`() async throws {
-    let group = try await group(of: ["a"])
+    let group = try await makeGroup(of: ["a"])
     try await withRunning(group) {
       try await clock.sleep(for: .seconds(1))
       let error = await queueError { try await group.run(within: .seconds(30)) }
@@ -122,17 +124,18 @@ extension TaskQueueGroupTests {
 
   @Test func `a failing store ends the pass of all queues`() async throws {
     let store = FaultInjectingStore()
-    let group = try await group(of: ["a", "b"], on: store)
+    let group = try await makeGroup(of: ["a", "b"], on: store)
     store.inject(.error(Refusal("the disk is full"))) { $0.kind == .claim }
     let error = await queueError { try await group.run(within: .seconds(30)) }
     #expect(error?.code == .storeFailed)
     #expect(try await group.count() == 2)
   }
 
-  @Test func `a group is idle only after tasks of one queue that depend on another are done`()
+  @Test
+  func `a group is idle only after a queue's tasks that depend on another queue's tasks are done`()
     async throws
   {
-    let group = group()
+    let group = makeGroup()
     let queues = [try await group.addQueue("a"), try await group.addQueue("b")]
     try await withRunning(group) {
       var last: Set<TaskID> = []
@@ -174,7 +177,8 @@ extension TaskQueueGroupTests {
     async throws
   {
     // A claim of "a" is under way when "b" becomes idle.
-    let group = group(SlowClaims(delays: ["a": .seconds(9), "b": .seconds(5)], clock: clock))
+    let store = SlowClaims(delays: ["a": .seconds(9), "b": .seconds(5)], clock: clock)
+    let group = makeGroup(on: store)
     try await group.addQueue("a")
     let b = try await group.addQueue("b")
     await b.pause()
@@ -196,17 +200,17 @@ extension TaskQueueGroupTests {
     async throws
   {
     let store = FaultInjectingStore()
-    let group = try await group(of: ["a", "b"], on: store)
+    let group = try await makeGroup(of: ["a", "b"], on: store)
     store.inject(.transientError, times: nil) {
       isFromBeginning ? $0.kind == .value : $0.changes.contains("setValue")
     }
-    async let _ = restore(store)
+    async let _ = restoreAfterTenMinutes(store)
     #expect(try await elapsedTime(of: group, within: .seconds(20)) == .seconds(20))
     #expect(log.entries.count == (isFromBeginning ? 0 : 4))
   }
 
   /// Restores the store after 10 minutes, so that a failing test doesn't wait forever.
-  private func restore(_ store: FaultInjectingStore) async {
+  private func restoreAfterTenMinutes(_ store: FaultInjectingStore) async {
     try? await clock.sleep(for: .seconds(600))
     store.restore()
   }

@@ -10,11 +10,11 @@ extension TaskQueueGroupTests {
   private var all: TaskFilter { TaskFilter(queue: nil) }
 
   @Test(arguments: StoreKind.allCases)
-  func `a queue cancels its running tasks, and those of other queues if the filter matches them`(
+  func `a queue cancels its running tasks, and other queues' running tasks if the filter matches`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let c = try await group.addQueue("default")
       var tasks: [EnqueuedTask] = []
@@ -39,7 +39,7 @@ extension TaskQueueGroupTests {
   private func withTaskUnderWay(
     _ body: (TaskQueueGroup, TaskQueue) async throws -> Void
   ) async throws {
-    let group = group()
+    let group = makeGroup()
     let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
     try await b.enqueue(Note("1"))
     try await withRunning(group) {
@@ -62,7 +62,7 @@ extension TaskQueueGroupTests {
     #expect(log.entries == ["b begins 1", "b begins 1"])
   }
 
-  @Test func `a filter doesn't affect running tasks of another queue that it doesn't match`()
+  @Test func `a filter that doesn't match another queue's running task doesn't affect that task`()
     async throws
   {
     try await withTaskUnderWay { group, a in
@@ -92,7 +92,7 @@ extension TaskQueueGroupTests {
   }
 
   @Test func `all tasks of all queues are returned, even if there are many`() async throws {
-    let group = group()
+    let group = makeGroup()
     for name in ["a", "b", "default"] {
       let queue = try await group.addQueue(name)
       try await queue.enqueue(contentsOf: (1...600).map { Note("\($0)") })

@@ -10,7 +10,7 @@ extension TaskQueueGroupTests {
   @Test(arguments: StoreKind.allCases)
   func `a queue finds, cancels and counts only its own tasks`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       for number in 1...3 {
         try await a.enqueue(Note("\(number)"))
@@ -30,7 +30,7 @@ extension TaskQueueGroupTests {
   ) async throws {
     try await kind.withStore { store in
       let kept = TaskQueueConfiguration(cancelledRetention: .forever)
-      let group = group(store, kept)
+      let group = makeGroup(on: store, configuration: kept)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let task = try await b.enqueue(Note("1"), delay: .seconds(1_000))
       async let first = task.outcome()
@@ -44,11 +44,14 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a task that ends while another queue is still looking up its restart stays ended`()
+  @Test func `a task stays ended if it ends while another queue is still looking up its restart`()
     async throws
   {
     let store = FaultInjectingStore()
-    let group = group(store, TaskQueueConfiguration(cancelledRetention: .forever))
+    let group = makeGroup(
+      on: store,
+      configuration: TaskQueueConfiguration(cancelledRetention: .forever)
+    )
     let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
     let task = try await b.enqueue(Note("1"), delay: .seconds(1_000))
     #expect(try await a.cancel(matching: TaskFilter(queue: nil)) == 1)
@@ -74,7 +77,10 @@ extension TaskQueueGroupTests {
     isEndedFirst: Bool
   ) async throws {
     try await kind.withStore { store in
-      let group = group(store, TaskQueueConfiguration(succeededRetention: .forever))
+      let group = makeGroup(
+        on: store,
+        configuration: TaskQueueConfiguration(succeededRetention: .forever)
+      )
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       var tasks: [EnqueuedTask] = []
       for ends in [isEndedFirst, !isEndedFirst] {
@@ -92,7 +98,7 @@ extension TaskQueueGroupTests {
   @Test(arguments: StoreKind.allCases)
   func `unique keys and order keys are local to a queue`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let first = try await a.enqueue(Note("1"), uniqueKey: "k")
       let second = try await b.enqueue(Note("1"), uniqueKey: "k")
@@ -110,7 +116,7 @@ extension TaskQueueGroupTests {
   @Test(arguments: StoreKind.allCases)
   func `each queue prunes only its own retained tasks`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let few = TaskQueueConfiguration(succeededRetention: Retention(maxCount: 1))
       let all = TaskQueueConfiguration(succeededRetention: .forever)
       let a = try await group.addQueue("a", configuration: few)
@@ -127,11 +133,11 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that depends on a task of another queue starts as soon as that has succeeded`(
+  func `a task that depends on another queue's task starts as soon as the dependency has succeeded`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let first = try await a.enqueue(Note("1"))
       let second = try await b.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))
@@ -150,7 +156,7 @@ extension TaskQueueGroupTests {
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
       let first = try await a.enqueue(Note("fails"))
       let second = try await b.enqueue(Note("2"), options: TaskOptions(dependencies: [first.id]))

@@ -14,9 +14,9 @@ import Testing
 
   var clock: VirtualClock { time.clock }
 
-  func group(
-    _ store: some Persistence = InMemoryStore(),
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(maxConcurrentTasks: 1)
+  func makeGroup(
+    on store: some Persistence = InMemoryStore(),
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(maxConcurrentTasks: 1)
   ) -> TaskQueueGroup {
     TaskQueueGroup(persistence: store, configuration: configuration, clock: clock) {
       [log, clock] queue in
@@ -38,11 +38,11 @@ import Testing
     }
   }
 
-  func start(_ group: TaskQueueGroup) -> Task<Void, any Error> {
+  func startRun(of group: TaskQueueGroup) -> Task<Void, any Error> {
     Task(executorPreference: time.executor) { try await group.run() }
   }
 
-  private func code(
+  private func errorCode(
     _ body: @Sendable () async throws -> some Sendable
   ) async -> TaskQueueError.Code? {
     await queueError(body)?.code
@@ -53,7 +53,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `each queue performs its own tasks, with its own workers`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let group = group(store)
+      let group = makeGroup(on: store)
       let many = TaskQueueConfiguration(maxConcurrentTasks: 3)
       try await group.addQueue("a", configuration: many)
       try await group.addQueue("b")
@@ -77,7 +77,7 @@ import Testing
   @Test func `an unknown queue is rejected with an error that lists the existing queues`()
     async throws
   {
-    let group = group()
+    let group = makeGroup()
     try await group.addQueue("mail")
     let error = await queueError { try await group.enqueue(Note(""), on: "mial") }
     #expect(error?.code == .unknownQueue)
@@ -87,9 +87,9 @@ import Testing
   @Test func `a duplicate name and a name that can't be stored are rejected`()
     async throws
   {
-    let group = group()
+    let group = makeGroup()
     let first = try await group.addQueue("mail")
-    #expect(await code({ try await group.addQueue("mail") }) == .nameTaken)
+    #expect(await errorCode({ try await group.addQueue("mail") }) == .nameTaken)
     for name in ["", "\0", "a\n", String(repeating: "x", count: 256)] {
       let error = await queueError { try await group.addQueue(name) }
       #expect(error?.code == .invalidArgument, "\(name)")
@@ -104,11 +104,11 @@ import Testing
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let first = group(store)
+      let first = makeGroup(on: store)
       try await first.addQueue("mail")
       try await first.enqueue(Note("1"), on: "mail")
       await first.shutDown()
-      let second = group(store)
+      let second = makeGroup(on: store)
       try await second.addQueue("other")
       #expect(try await second.runAvailable() == 0)
       #expect(try await second.count() == 1)
@@ -127,7 +127,7 @@ import Testing
       let alone = TaskQueue(persistence: store, clock: clock)
       try await alone.enqueue(Note("1"))
       await alone.shutDown()
-      let group = group(store)
+      let group = makeGroup(on: store)
       try await group.addQueue("default")
       try await group.addQueue("mail")
       try await group.enqueue(Note("2"), on: "mail")
@@ -139,7 +139,7 @@ import Testing
 
   @Test func `a group has exclusive use of the store that its queues share`() async throws {
     let store = InMemoryStore()
-    let group = group(store)
+    let group = makeGroup(on: store)
     try await group.addQueue("a")
     try await group.addQueue("b")
     let other = TaskQueue(name: "other", persistence: store, clock: clock)
@@ -148,9 +148,9 @@ import Testing
       let error = await queueError { try await other.run() }
       #expect(error?.code == .alreadyRunning)
       #expect(error?.message.contains("'group'") == true)
-      // When one queue ends, the others still use the store.
+      // After one queue has ended, the other queues still use the store.
       try await group.queue(named: "a").shutDown()
-      #expect(await code({ try await other.run() }) == .alreadyRunning)
+      #expect(await errorCode({ try await other.run() }) == .alreadyRunning)
     }
     #expect(try await other.runAvailable() == 0)
   }
@@ -158,7 +158,7 @@ import Testing
   // MARK: Running
 
   @Test func `a queue added to a running group runs at once`() async throws {
-    let group = group()
+    let group = makeGroup()
     try await withRunning(group) {
       try await group.addQueue("late")
       let outcome = try await group.enqueue(Note("1"), on: "late").outcome()
@@ -166,23 +166,23 @@ import Testing
     }
   }
 
-  @Test func `a group can't run twice at a time, nor after its shutdown`() async throws {
-    let group = group()
+  @Test func `a group can't run during another run or after its shutdown`() async throws {
+    let group = makeGroup()
     try await group.addQueue("a")
     try await withRunning(group) {
       _ = try await group.enqueue(Note("1"), on: "a").outcome()
-      #expect(await code({ try await group.run() }) == .alreadyRunning)
+      #expect(await errorCode({ try await group.run() }) == .alreadyRunning)
     }
-    #expect(await code({ try await group.run() }) == .shutDown)
-    #expect(await code({ try await group.addQueue("b") }) == .shutDown)
+    #expect(await errorCode({ try await group.run() }) == .shutDown)
+    #expect(await errorCode({ try await group.addQueue("b") }) == .shutDown)
   }
 
   @Test func `a cancelled run ends, and its tasks remain`() async throws {
-    let group = group()
+    let group = makeGroup()
     try await group.addQueue("a")
     try await group.addQueue("b")
     try await group.enqueue(Note("1"), on: "a")
-    let run = start(group)
+    let run = startRun(of: group)
     try await clock.sleep(for: .seconds(5))
     run.cancel()
     await #expect(throws: CancellationError.self) { try await run.value }
@@ -190,11 +190,11 @@ import Testing
     #expect(try await group.runAvailable() == 1)
   }
 
-  @Test func `a run of a group without queues waits for one, and ends when cancelled`()
+  @Test func `the run of a group without queues continues until it is cancelled`()
     async throws
   {
-    let group = group()
-    let run = start(group)
+    let group = makeGroup()
+    let run = startRun(of: group)
     try await clock.sleep(for: .seconds(5))
     run.cancel()
     await #expect(throws: CancellationError.self) { try await run.value }
@@ -202,7 +202,7 @@ import Testing
 
   @Test func `a failing store ends the run of all queues`() async throws {
     let store = FaultInjectingStore(InMemoryStore())
-    let group = group(store)
+    let group = makeGroup(on: store)
     try await group.addQueue("a")
     try await group.addQueue("b")
     try await group.enqueue(Note("1"), on: "a")
@@ -212,7 +212,7 @@ import Testing
   }
 
   @Test func `all queues, or a single one, can be paused and resumed`() async throws {
-    let group = group()
+    let group = makeGroup()
     let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
     try await withRunning(group) {
       await group.pause()
@@ -232,11 +232,11 @@ import Testing
 
   @Test func `a stored pause affects only its queue, and persists across processes`() async throws {
     let store = InMemoryStore()
-    let first = group(store)
+    let first = makeGroup(on: store)
     try await first.addQueue("a").pause(durability: .durable)
     try await first.addQueue("b")
     await first.shutDown()
-    let second = group(store)
+    let second = makeGroup(on: store)
     try await second.addQueue("a")
     try await second.addQueue("b")
     for name in ["a", "b"] { try await second.enqueue(Note("1"), on: name) }
@@ -246,11 +246,11 @@ import Testing
 
   @Test func `all queues, or a single one, can be paused and resumed in the store`() async throws {
     let store = InMemoryStore()
-    let first = group(store)
+    let first = makeGroup(on: store)
     for name in ["a", "b"] { try await first.addQueue(name) }
     try await first.pause(durability: .durable)
     await first.shutDown()
-    let second = group(store)
+    let second = makeGroup(on: store)
     for name in ["a", "b"] {
       try await second.addQueue(name)
       try await second.enqueue(Note("1"), on: name, uniqueKey: "key")
@@ -265,12 +265,12 @@ import Testing
   }
 
   @Test func `a shutdown within a limit cuts the attempts of all queues short`() async throws {
-    let group = group()
+    let group = makeGroup()
     for name in ["a", "b"] {
       try await group.addQueue(name)
       try await group.enqueue(Note("1"), on: name)
     }
-    let run = start(group)
+    let run = startRun(of: group)
     try await clock.sleep(for: .seconds(5))
     let begin = clock.now
     await group.shutDown(within: .seconds(2))

@@ -18,7 +18,7 @@ import Foundation
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// Performs one task, whose handler runs the body.
-  private func perform(
+  private func performTask(
     timeLimit: Duration? = nil,
     _ body: @escaping @Sendable (TaskQueue, TaskContext) async throws -> Void
   ) async throws -> TaskOutcome {
@@ -39,10 +39,8 @@ import Foundation
   @Test(arguments: [nil, Duration.seconds(60)])
   func `a handler can't destroy its own queue`(
     limit: Duration?
-  )
-    async throws
-  {
-    let outcome = try await perform(timeLimit: limit) { queue, _ in
+  ) async throws {
+    let outcome = try await performTask(timeLimit: limit) { queue, _ in
       let error = await queueError { try await queue.destroy() }
       #expect(error?.code == .waitsForItself)
     }
@@ -50,9 +48,10 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that shuts down its queue doesn't wait for itself`(limit: Duration?) async throws
+  func `a handler that shuts down its queue doesn't wait for its own attempt`(limit: Duration?)
+    async throws
   {
-    let outcome = try await perform(timeLimit: limit) { queue, _ in
+    let outcome = try await performTask(timeLimit: limit) { queue, _ in
       await queue.shutDown()
       let error = await queueError { try await queue.run() }
       #expect(error?.code == .shutDown)
@@ -62,10 +61,10 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler can't wait for its own outcome, but for that of another task`(
+  func `a handler can't wait for its own task's outcome, but can wait for another task's outcome`(
     limit: Duration?
   ) async throws {
-    let outcome = try await perform(timeLimit: limit) { queue, context in
+    let outcome = try await performTask(timeLimit: limit) { queue, context in
       let task = try #require(try await queue.task(context.id))
       let error = await queueError { try await task.outcome() }
       #expect(error?.code == .waitsForItself)
@@ -103,7 +102,7 @@ import Foundation
   }
 
   @Test func `a handler of an inner queue may shut down the outer queue`() async throws {
-    let outcome = try await perform { [clock] outer, _ in
+    let outcome = try await performTask { [clock] outer, _ in
       let inner = TaskQueue(clock: clock)
       await inner.register(Note.self) { _, _ in await outer.shutDown() }
       try await inner.enqueue(Note("b"))
@@ -116,7 +115,7 @@ import Foundation
 
   @Test(arguments: [nil, Duration.seconds(60)])
   func `a handler that cancels its own task is cancelled at once`(limit: Duration?) async throws {
-    let outcome = try await perform(timeLimit: limit) { queue, context in
+    let outcome = try await performTask(timeLimit: limit) { queue, context in
       let isCancelled = try await queue.cancel(context.id)
       #expect(isCancelled)
       try Task.checkCancellation()
@@ -126,7 +125,7 @@ import Foundation
   }
 
   @Test func `a handler that cancels all tasks is cancelled at once`() async throws {
-    let outcome = try await perform { [clock] queue, _ in
+    let outcome = try await performTask { [clock] queue, _ in
       try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
       let count = try await queue.cancelAll()
       #expect(count == 2)

@@ -17,13 +17,15 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
-    _ store: some Persistence = InMemoryStore()
+  private func makeQueue(
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    on store: some Persistence = InMemoryStore()
   ) -> TaskQueue { TaskQueue(persistence: store, configuration: configuration, clock: clock) }
 
-  @Test func `a name's limit bounds how many of its tasks run at a time`() async throws {
-    let queue = queue(TaskQueueConfiguration(maxConcurrentTasks: 8))
+  @Test func `a name's limit is the maximum number of its tasks that run at the same time`()
+    async throws
+  {
+    let queue = makeQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 8))
     let limited = Log<Int>()
     let running = Counter()
     await queue.register(Note.self, maxConcurrentTasks: 3) { [clock] _, _ in
@@ -42,7 +44,7 @@ import Foundation
   }
 
   @Test func `an attempt that exceeds its time limit fails`() async throws {
-    let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(5))))
+    let queue = makeQueue(configuration: TaskQueueConfiguration(backoff: .constant(.seconds(5))))
     await queue.register(Note.self) { [clock, log] _, context in
       log.add("\(clock.now.offset)")
       if context.retryCount < 2 { try? await clock.sleep(for: .seconds(3_600)) }
@@ -59,7 +61,7 @@ import Foundation
   }
 
   @Test func `a task that isn't done before it expires is abandoned`() async throws {
-    let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(60))))
+    let queue = makeQueue(configuration: TaskQueueConfiguration(backoff: .constant(.seconds(60))))
     await queue.register(Note.self) { [log] note, _ in
       log.add(note.text)
       throw Refusal("offline")
@@ -78,7 +80,7 @@ import Foundation
   }
 
   @Test func `a task that expired while the queue wasn't running isn't attempted`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let task = try await queue.enqueue(
       Note("news"),
@@ -91,7 +93,7 @@ import Foundation
   }
 
   @Test func `an error names the invalid argument, and nothing is added`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     for (word, enqueue) in [
       ("timeLimit", { try await queue.enqueue(Note("a"), options: TaskOptions(timeLimit: .zero)) }),
       (

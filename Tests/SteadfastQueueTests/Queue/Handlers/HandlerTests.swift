@@ -29,14 +29,14 @@ private struct Comment: TaskPayload {
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
-    _ store: some Persistence = InMemoryStore()
+  private func makeQueue(
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    on store: some Persistence = InMemoryStore()
   ) -> TaskQueue { TaskQueue(persistence: store, configuration: configuration, clock: clock) }
 
   // MARK: Payloads
 
-  private func record(_ json: String, version: Int, name: String = "Comment") -> TaskRecord {
+  private func makeRecord(json: String, version: Int, name: String = "Comment") -> TaskRecord {
     TaskRecord(
       id: .numbered(version),
       name: name,
@@ -52,13 +52,16 @@ private struct Comment: TaskPayload {
     let store = InMemoryStore()
     _ = try await store.apply(
       [
-        .insert(record(#"{"body":"first"}"#, version: 1, name: "OldComment"), onDuplicate: .keep),
-        .insert(record(#"{"text":"second"}"#, version: 2), onDuplicate: .keep),
-        .insert(record(#"{"subject":"third"}"#, version: 3), onDuplicate: .keep),
+        .insert(
+          makeRecord(json: #"{"body":"first"}"#, version: 1, name: "OldComment"),
+          onDuplicate: .keep
+        ),
+        .insert(makeRecord(json: #"{"text":"second"}"#, version: 2), onDuplicate: .keep),
+        .insert(makeRecord(json: #"{"subject":"third"}"#, version: 3), onDuplicate: .keep),
       ],
       durability: .durable
     )
-    let queue = queue(TaskQueueConfiguration(), store)
+    let queue = makeQueue(on: store)
     await queue.register(Comment.self) { [log] comment, _ in log.add(comment.text) }
     try await queue.runAvailable()
     #expect(log.entries == ["first", "second"])
@@ -73,7 +76,7 @@ private struct Comment: TaskPayload {
   ) async throws {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
     store.inject(.hang) { $0.changes.contains("park") }
-    let queue = queue(TaskQueueConfiguration(), store)
+    let queue = makeQueue(on: store)
     await queue.register(Note.self) { _, _ in Issue.record("the payload isn't a note") }
     let task = try await queue.enqueue(name: "Note", 7)
     try await withRunning(queue) {
@@ -90,7 +93,7 @@ private struct Comment: TaskPayload {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)
-      try await queue(TaskQueueConfiguration(), first).enqueue(
+      try await makeQueue(on: first).enqueue(
         Comment(text: "kept"),
         options: TaskOptions(
           expiryDate: clock.date + 60,
@@ -112,7 +115,7 @@ private struct Comment: TaskPayload {
   }
 
   @Test func `a task without a payload type has a name and any JSON`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(name: "PostThisVitalThing") { [log] userInfo, context in
       log.add("\(context.name): \(userInfo["wow"]?.string ?? "?"), \(userInfo["n"]?.int ?? 0)")
     }
@@ -130,10 +133,10 @@ private struct Comment: TaskPayload {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let first = JSONFileStore(at: url)
-      try await queue(TaskQueueConfiguration(), first).enqueue(name: "Any", value)
+      try await makeQueue(on: first).enqueue(name: "Any", value)
       try await first.close()
       let second = JSONFileStore(at: url)
-      let queue = queue(TaskQueueConfiguration(), second)
+      let queue = makeQueue(on: second)
       await queue.register(name: "Any") { [log] found, _ in log.add("\(found == value)") }
       try await queue.runAvailable()
       try await second.close()
@@ -147,15 +150,15 @@ private struct Comment: TaskPayload {
     let deep = value
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(at: folder.appending(path: "queue"))
-      let queue = queue(TaskQueueConfiguration(), store)
+      let queue = makeQueue(on: store)
       await #expect(throws: EncodingError.self) { try await queue.enqueue(name: "Deep", deep) }
       #expect(try await queue.count == 0)
       try await store.close()
     }
   }
 
-  @Test func `a fallback handler performs tasks without another handler`() async throws {
-    let queue = queue()
+  @Test func `a fallback handler performs tasks whose name has no other handler`() async throws {
+    let queue = makeQueue()
     await queue.register(Note.self) { [log] note, _ in log.add("note \(note.text)") }
     try await queue.enqueue(name: "Unknown", "x")
     try await queue.enqueue(Note("a"))
@@ -170,7 +173,7 @@ private struct Comment: TaskPayload {
   // MARK: Values
 
   @Test func `a caller gets the value that the handler of its task returned`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { note, _ in note.text.count }
     let task = try await queue.enqueue(Note("four"))
     try await queue.runAvailable()
@@ -185,7 +188,7 @@ private struct Comment: TaskPayload {
   }
 
   @Test func `an abandoned task has no value`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { _, _ -> Int in throw TaskAbandoned("no") }
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -200,7 +203,7 @@ private struct Comment: TaskPayload {
   }
 
   @Test func `a handler on the main actor accesses its state`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let screen = Screen()
     await queue.register(Note.self) { @MainActor note, _ in screen.lines.append(note.text) }
     try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))

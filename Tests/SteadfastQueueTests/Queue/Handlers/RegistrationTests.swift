@@ -28,12 +28,12 @@ private enum Named {
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: some Persistence = InMemoryStore()) -> TaskQueue {
+  private func makeQueue(on store: some Persistence = InMemoryStore()) -> TaskQueue {
     TaskQueue(persistence: store, clock: clock)
   }
 
   @Test func `nested types with the same name have separate tasks and handlers`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Mail.Send.self) { [log] send, _ in log.add("mailed to \(send.to)") }
     await queue.register(Fax.Send.self) { [log] send, _ in log.add("faxed to \(send.to)") }
     try await queue.enqueue(Mail.Send(to: "a"))
@@ -46,11 +46,11 @@ private enum Named {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "tasks")
       let store = JSONFileStore(at: file)
-      let before = queue(store)
+      let before = makeQueue(on: store)
       try await before.enqueue(Mail.Send(to: "a"))
       try await before.enqueue(Fax.Send(to: "b"))
       try await store.close()
-      let queue = queue(JSONFileStore(at: file))
+      let queue = makeQueue(on: JSONFileStore(at: file))
       await queue.register(Mail.Send.self) { [log] send, _ in log.add("mailed to \(send.to)") }
       await queue.register(Fax.Send.self) { [log] send, _ in log.add("faxed to \(send.to)") }
       try await queue.runAvailable()
@@ -65,7 +65,7 @@ private enum Named {
       var to: String
       static var formerTaskNames: [String] { ["Fax.Send"] }
     }
-    let queue = queue()
+    let queue = makeQueue()
     try await queue.enqueue(Fax.Send(to: "b"))
     await queue.register(Mail.Send.self) { _, _ in }
     let attempts = try await queue.runAvailable()
@@ -79,7 +79,7 @@ private enum Named {
   func `a task with a nested type's bare name waits, and an event suggests formerTaskNames`()
     async throws
   {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Mail.Send.self) { _, _ in }
     let events = queue.events
     try await queue.enqueue(name: "Send", ["to": "a"])
@@ -128,7 +128,7 @@ private enum Named {
     _ mistake: Mistake
   ) async throws {
     let (code, words) = mistake.error
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Named.First.self) { _, _ in }
     try await queue.enqueue(Named.First())
     await mistake.register(in: queue)
@@ -147,7 +147,7 @@ private enum Named {
   }
 
   @Test
-  func `after a rejected registration, a run still carries out commands, and its handlers enqueue`()
+  func `after a rejected registration, a run carries out commands, and its handlers can add tasks`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -176,7 +176,7 @@ private enum Named {
   }
 
   @Test func `after a rejected registration, a run continues with its handlers`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Named.First.self) { [log] _, context in
       await queue.register(Named.Second.self) { [log] _, _ in log.add("second") }
       log.add("first")
@@ -188,10 +188,11 @@ private enum Named {
     await #expect(throws: TaskQueueError.self) { try await queue.runAvailable() }
   }
 
-  @Test func `a type's handler can be replaced by another for the type, or by one for any JSON`()
+  @Test
+  func `a type's handler can be replaced by another typed handler or by a handler for any JSON`()
     async throws
   {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { [log] _, _ in log.add("1") }
     await queue.register(Note.self) { [log] _, _ in log.add("2") }
     try await queue.enqueue(Note("a"))

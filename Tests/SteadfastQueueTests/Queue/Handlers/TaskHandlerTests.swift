@@ -49,8 +49,8 @@ private struct StubHandler: TaskHandler {
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func perform(
-    _ handler: StubHandler,
+  private func performTask(
+    with handler: StubHandler,
     maxRetries: RetryLimit = 1,
     usesBackoff: Bool = true
   ) async throws {
@@ -70,7 +70,7 @@ private struct StubHandler: TaskHandler {
   @Test func `the handler can change the date of a retry, and is notified that the task ends`()
     async throws
   {
-    try await perform(StubHandler(log: log, clock: clock, delay: 3))
+    try await performTask(with: StubHandler(log: log, clock: clock, delay: 3))
     #expect(
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "3.0 seconds: attempt 2",
@@ -80,18 +80,18 @@ private struct StubHandler: TaskHandler {
   }
 
   @Test func `the handler is also notified when a task succeeds`() async throws {
-    try await perform(StubHandler(log: log, clock: clock, error: nil))
+    try await performTask(with: StubHandler(log: log, clock: clock, error: nil))
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: succeeded"])
   }
 
   @Test func `the handler isn't asked for a date if the task doesn't use backoff`() async throws {
-    try await perform(StubHandler(log: log, clock: clock, delay: 3), usesBackoff: false)
+    try await performTask(with: StubHandler(log: log, clock: clock, delay: 3), usesBackoff: false)
     #expect(!log.entries.contains { $0.hasPrefix("proposed") })
     #expect(clock.now.offset == .zero)
   }
 
   @Test func `the handler can restart a task that has used up its retries`() async throws {
-    try await perform(StubHandler(log: log, clock: clock, restarts: 1))
+    try await performTask(with: StubHandler(log: log, clock: clock, restarts: 1))
     #expect(
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "10.0 seconds: attempt 2",
@@ -104,7 +104,8 @@ private struct StubHandler: TaskHandler {
   @Test func `the handler isn't asked to restart a task that was abandoned on purpose`()
     async throws
   {
-    try await perform(StubHandler(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9))
+    let handler = StubHandler(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9)
+    try await performTask(with: handler)
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned: no"])
   }
 
@@ -120,12 +121,14 @@ private struct StubHandler: TaskHandler {
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `an invalid date is ignored`() async throws {
-    try await perform(StubHandler(log: log, clock: clock, delay: .nan))
+  @Test func `an invalid date chosen by the handler is ignored`() async throws {
+    try await performTask(with: StubHandler(log: log, clock: clock, delay: .nan))
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a date in the past retries at once, without starving other tasks`() async throws {
+  @Test func `a retry date in the past makes the task retry at once, without starving other tasks`()
+    async throws
+  {
     let queue = TaskQueue(clock: clock)
     await queue.register(handler: StubHandler(log: log, clock: clock, delay: -1_000_000))
     await queue.register(name: "Other") { [log] _, _ in log.add("other") }
@@ -144,13 +147,15 @@ private struct StubHandler: TaskHandler {
     struct Throttled: RetryAwareError {
       var retryDecision: RetryDecision { .retry(after: .seconds(7)) }
     }
-    try await perform(StubHandler(log: log, clock: clock, error: Throttled(), delay: 3))
+    try await performTask(with: StubHandler(log: log, clock: clock, error: Throttled(), delay: 3))
     #expect(!log.entries.contains { $0.hasPrefix("proposed") })
     #expect(clock.now.offset == .seconds(7))
   }
 
   /// Ends a running task with a call.
-  private func end(_ body: @Sendable (EnqueuedTask, TaskQueue) async throws -> Void) async throws {
+  private func endRunningTask(
+    _ body: @Sendable (EnqueuedTask, TaskQueue) async throws -> Void
+  ) async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(cancelledRetention: .forever),
       clock: clock
@@ -166,7 +171,7 @@ private struct StubHandler: TaskHandler {
   }
 
   @Test func `the handler is notified when a running task is cancelled`() async throws {
-    try await end { task, queue in
+    try await endRunningTask { task, queue in
       #expect(try await task.cancel())
       _ = try await task.outcome()
       #expect(try await queue.tasks(matching: TaskFilter()).map(\.state) == [.cancelled])
@@ -175,7 +180,7 @@ private struct StubHandler: TaskHandler {
   }
 
   @Test func `the handler is notified when a running task is removed`() async throws {
-    try await end { task, queue in
+    try await endRunningTask { task, queue in
       #expect(try await queue.remove(task.id))
       _ = try await task.outcome()
       #expect(try await queue.count(matching: TaskFilter()) == 0)

@@ -7,7 +7,8 @@ import Testing
 @Suite struct AttemptMemoryTests {
   private var memory = AttemptMemory(of: 1)
 
-  @Test mutating func `the first reading of the store is retained, except for completions`() {
+  @Test
+  mutating func `the memory is read from the store once, and only completions are read again`() {
     var stored = TaskMemory()
     stored["step:a"] = [1]
     stored["outcome:b"] = []
@@ -24,19 +25,22 @@ import Testing
     #expect(memory.hasProgressed)
   }
 
-  @Test mutating func `a name can be used once, and names with different bytes are different`() {
+  @Test
+  mutating func `a name can be used once, and names are equal only if their bytes are equal`() {
     let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.use($0) }
     #expect(uses == [true, true, true, false])
   }
 
-  @Test mutating func `the size counts the new value instead of the one it replaces`() {
+  @Test
+  mutating func `the size counts a new value instead of the value that it replaces`() {
     memory.read(TaskMemory())
     memory.remembered([1, 2, 3], "ab")
     #expect(memory.size(with: [1], under: "ab") == 3)
     #expect(memory.size(with: [1], under: "c") == 7)
   }
 
-  @Test mutating func `several waits are combined, and an earlier decision isn't overridden`() {
+  @Test
+  mutating func `several waits are combined, and no decision overrides an earlier decision`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
     memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
     memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))
@@ -53,7 +57,8 @@ import Testing
     #expect(other.ending == .released)
   }
 
-  @Test mutating func `the first checkpoint is stored at once, later ones once a second`() {
+  @Test
+  mutating func `the first checkpoint is stored at once, and later checkpoints once a second`() {
     memory.read(TaskMemory())
     memory.save([1])
     #expect(memory.beginSaving(at: .seconds(0), isDue: false, again: false) == [1])

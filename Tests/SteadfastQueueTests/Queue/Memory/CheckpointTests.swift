@@ -16,7 +16,7 @@ import Testing
   }
 
   /// Returns how many changes stored a checkpoint.
-  private func writes(of store: FaultInjectingStore) -> Int {
+  private func checkpointCount(in store: FaultInjectingStore) -> Int {
     store.calls.flatMap(\.changes).count { change in
       if case .remember(_, "checkpoint", _) = change { true } else { false }
     }
@@ -25,9 +25,9 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `the next attempt continues from the last checkpoint`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await test.queue(store) { [test] _, context in
+      let queue = await test.makeQueue(on: store) { [test] _, context in
         var position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
-        test.note("from \(position.offset)")
+        test.logWithTime("from \(position.offset)")
         while position.offset < 10 {
           position.offset += 1
           try await context.save(position)
@@ -47,7 +47,7 @@ import Testing
 
   @Test func `checkpoints are stored once a second, at the end, and on demand`() async throws {
     let store = FaultInjectingStore()
-    let queue = await test.queue(store) { [test] note, context in
+    let queue = await test.makeQueue(on: store) { [test] note, context in
       for offset in 1...50 {
         try await context.save(Position(offset: offset))
         try await test.clock.sleep(for: .milliseconds(100))
@@ -62,13 +62,13 @@ import Testing
     try await withRunning(queue) {
       let task = try await queue.enqueue(Note("fails"))
       _ = try await task.outcome()
-      #expect(writes(of: store) == 6)
+      #expect(checkpointCount(in: store) == 6)
       let memory = try await queue.memory(of: task.id)
       #expect(try memory.checkpoint(as: Position.self) == Position(offset: 50))
       _ = try await queue.enqueue(Note("succeeds")).outcome()
-      #expect(writes(of: store) == 11)
+      #expect(checkpointCount(in: store) == 11)
       _ = try await queue.enqueue(Note("durable")).outcome()
-      #expect(writes(of: store) == 26)
+      #expect(checkpointCount(in: store) == 26)
     }
   }
 
@@ -77,11 +77,11 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await test.queue(store) { [test] _, context in
+    let queue = await test.makeQueue(on: store) { [test] _, context in
       var position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
       while true {
         position.offset += 1
-        await test.work(for: .milliseconds(10))
+        await test.workDespiteCancellation(for: .milliseconds(10))
         try await context.save(position)
       }
     }
@@ -103,7 +103,7 @@ import Testing
     store.inject(.delay(.milliseconds(100), on: test.clock), .beforeEffect, times: nil) {
       $0.kind == .apply
     }
-    let queue = await test.queue(store) { [test] _, context in
+    let queue = await test.makeQueue(on: store) { [test] _, context in
       try await withThrowingTaskGroup(of: Void.self) { group in
         for offset in 1...20 {
           group.addTask { [test] in
@@ -135,7 +135,10 @@ import Testing
       for process in 1...20 {
         let store = JSONFileStore(at: url)
         let configuration = TaskQueueConfiguration(maxInterruptions: 2)
-        let queue = await test.queue(store, configuration) { [test] _, context in
+        let queue = await test.makeQueue(
+          on: store,
+          configuration: configuration
+        ) { [test] _, context in
           let position = try await context.checkpoint(Position.self) ?? Position(offset: 0)
           #expect(context.interruptionCount <= 1)
           try await context.save(Position(offset: position.offset + 1))
@@ -144,7 +147,7 @@ import Testing
             try await store.close()
             return
           }
-          test.note("done after \(process)")
+          test.logWithTime("done after \(process)")
         }
         if process == 1 { try await queue.enqueue(Note("a")) }
         _ = try? await queue.runAvailable()
@@ -155,7 +158,7 @@ import Testing
   }
 
   @Test func `a checkpoint of another type parks the task`() async throws {
-    let queue = await test.queue(InMemoryStore()) { note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { note, context in
       if context.retryCount == 0 {
         try await context.save("text")
         throw Refusal()

@@ -13,16 +13,19 @@ import Testing
 
   init() throws { test = try StepQueue() }
 
-  private func waiter(_ store: any Persistence, within limit: Duration? = nil) async -> TaskQueue {
-    await test.queue(store) { [test, tokens] _, context in
+  private func makeAwaitingQueue(
+    on store: any Persistence,
+    within limit: Duration? = nil
+  ) async -> TaskQueue {
+    await test.makeQueue(on: store) { [test, tokens] _, context in
       do {
         let value = try await context.completion("upload", of: String.self, within: limit) {
-          test.note("hand out")
+          test.logWithTime("hand out")
           tokens.add($0)
         }
-        test.note(value)
+        test.logWithTime(value)
       } catch let error as CompletionFailed {
-        test.note("\(error)")
+        test.logWithTime("\(error)")
       }
     }
   }
@@ -34,7 +37,7 @@ import Testing
     try await kind.withStore { store in
       // In a shared store, dates come from several clocks, so they aren't adjusted.
       guard store.sharing == nil else { return }
-      let queue = await waiter(store)
+      let queue = await makeAwaitingQueue(on: store)
       try await queue.enqueue(Note("a"))
       try await queue.runAvailable()
       test.clock.setDate(test.clock.date - 86_400)
@@ -45,8 +48,8 @@ import Testing
     }
   }
 
-  @Test func `the error for a value that can't be encoded doesn't reveal it`() async throws {
-    let queue = await waiter(InMemoryStore())
+  @Test func `the error for a value that can't be encoded doesn't reveal the value`() async throws {
+    let queue = await makeAwaitingQueue(on: InMemoryStore())
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     let token = tokens.entries[0]
@@ -58,17 +61,17 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task's completion may arrive through the next queue on the store`(
+  func `a task's completion may arrive through a later queue on the same store`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let first = await waiter(store)
+      let first = await makeAwaitingQueue(on: store)
       let task = try await first.enqueue(Note("a"))
       try await first.runAvailable()
       #expect(try await first.core.storage.record(of: task.id)?.state == .suspended)
       await first.shutDown()
       test.clock.advance(by: .seconds(86_400))
-      let second = await waiter(store)
+      let second = await makeAwaitingQueue(on: store)
       #expect(try await second.runAvailable() == 0)
       let token = try #require(TaskToken(tokens.entries[0].description))
       #expect(token == tokens.entries[0])
@@ -98,12 +101,12 @@ import Testing
   func `a completion that arrives before the task waits isn't missed`(kind: StoreKind) async throws
   {
     try await kind.withStore { store in
-      let queue = await test.queue(store) { [test] note, context in
+      let queue = await test.makeQueue(on: store) { [test] note, context in
         let value = try await context.completion("upload", of: String.self) { token in
           let isFirst = try await context.queue.results.complete(token, with: "at once")
           #expect(isFirst)
         }
-        test.note(value)
+        test.logWithTime(value)
       }
       try await queue.enqueue(Note("a"))
       #expect(try await queue.runAvailable() == 1)
@@ -112,7 +115,7 @@ import Testing
   }
 
   @Test func `a completion wakes a running queue`() async throws {
-    let queue = await waiter(InMemoryStore())
+    let queue = await makeAwaitingQueue(on: InMemoryStore())
     try await withRunning(queue) { [test, tokens] in
       let task = try await queue.enqueue(Note("a"))
       try await test.clock.sleep(for: .seconds(5))
@@ -123,7 +126,7 @@ import Testing
   }
 
   @Test func `an error or a timeout is stored as the outcome of a completion`() async throws {
-    let queue = await waiter(InMemoryStore(), within: .seconds(100))
+    let queue = await makeAwaitingQueue(on: InMemoryStore(), within: .seconds(100))
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     #expect(try await queue.complete(tokens.entries[0], failing: Refusal("no space")))
@@ -143,7 +146,7 @@ import Testing
   @Test func `a failed completion abandons the task if the handler doesn't catch the error`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
       _ = try await context.completion("upload", of: Int.self, within: .seconds(1)) { _ in }
     }
     let task = try await queue.enqueue(Note("a"), maxRetries: .alwaysRetry)
@@ -154,11 +157,12 @@ import Testing
   }
 
   @Test func `several open completions may arrive in any order`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test, tokens] _, context in
       let bank = try await context.openCompletion("bank", of: Int.self) { tokens.add($0) }
       let stock = try await context.openCompletion("stock", of: Int.self) { tokens.add($0) }
       let nothing = try await context.openCompletion("nothing", of: Bool.self) { tokens.add($0) }
-      test.note("\(try await bank.value) \(try await stock.value) \(try await nothing.value)")
+      let values = (try await bank.value, try await stock.value, try await nothing.value)
+      test.logWithTime("\(values.0) \(values.1) \(values.2)")
     }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -172,11 +176,13 @@ import Testing
     #expect(tokens.count == 3)
   }
 
-  @Test func `a completion may have no value, and a sleep may follow it`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+  @Test func `a completion may have no value, and a sleep may follow the completion`()
+    async throws
+  {
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test, tokens] _, context in
       try await context.completion("seen", within: .seconds(50)) { tokens.add($0) }
       try await context.sleep("nap", for: .seconds(10))
-      test.note("done")
+      test.logWithTime("done")
     }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -188,7 +194,7 @@ import Testing
   @Test func `a token with an unknown task, a wrong secret or an erased memory is rejected`()
     async throws
   {
-    let queue = await waiter(InMemoryStore())
+    let queue = await makeAwaitingQueue(on: InMemoryStore())
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     let token = tokens.entries[0]
@@ -220,7 +226,7 @@ import Testing
     let first = try await group.addQueue("first")
     let second = try await group.addQueue("second")
     await first.register(Note.self) { [test, tokens] _, context in
-      test.note(try await context.completion("upload", of: String.self) { tokens.add($0) })
+      test.logWithTime(try await context.completion("upload", of: String.self) { tokens.add($0) })
     }
     try await withThrowingTaskGroup { tasks in
       tasks.addTask { try await group.run() }
@@ -238,7 +244,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await waiter(store, within: .seconds(5))
+    let queue = await makeAwaitingQueue(on: store, within: .seconds(5))
     let task = try await queue.enqueue(Note("a"), maxRetries: 0)
     try await queue.runAvailable()
     test.clock.advance(by: .seconds(5))
@@ -253,11 +259,11 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `the token is stored before it is handed out, and stays the same after a crash`()
+  @Test func `a token is stored before it is handed out, and is the same after a crash`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
-      test.note(
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test, tokens] _, context in
+      test.logWithTime(
         try await context.completion("upload", of: String.self) { token in
           tokens.add(token)
           #expect(try await context.queue.pendingCompletions().map(\.token) == [token])

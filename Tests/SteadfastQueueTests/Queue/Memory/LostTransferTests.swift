@@ -12,24 +12,24 @@ import Testing
   init() throws { test = try StepQueue() }
 
   /// A queue whose tasks await an upload, which fails to start the first time for "offline".
-  private func queue() async -> TaskQueue {
-    await test.queue(InMemoryStore()) { [test, tokens] note, context in
+  private func makeQueue() async -> TaskQueue {
+    await test.makeQueue(on: InMemoryStore()) { [test, tokens] note, context in
       do {
-        test.note(
+        test.logWithTime(
           try await context.completion("upload", of: String.self) { token in
             if note.text == "offline", context.retryCount == 0 { throw Refusal() }
             tokens.add(token)
           }
         )
       } catch let error as CompletionFailed {
-        test.note("\(note.text) is lost")
+        test.logWithTime("\(note.text) is lost")
         throw error
       }
     }
   }
 
   @Test func `a completion whose transfer is lost fails`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     for text in ["a", "b"] {
       try await queue.enqueue(Note(text))
       try await queue.runAvailable()
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test func `a transfer that starts while the system is being queried isn't lost`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     let count = try await queue.core.completeLostTransfers(named: "upload") {
       _ = try? await queue.runAvailable()
@@ -58,7 +58,7 @@ import Testing
   @Test func `a transfer that failed to start isn't lost, and starts in the next attempt`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("offline"))
     try await queue.runAvailable()
     #expect(try await queue.core.completeLostTransfers(named: "upload") { [] } == 0)

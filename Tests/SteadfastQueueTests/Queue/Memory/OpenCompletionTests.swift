@@ -12,21 +12,22 @@ import Testing
 
   init() throws { test = try StepQueue() }
 
-  /// A queue whose tasks open two completions, and await the one with the longer time limit first.
-  private func queue() async -> TaskQueue {
-    await test.queue(InMemoryStore()) { [test, tokens] _, context in
+  /// Makes a queue whose tasks open two completions, and first await the completion with the
+  /// longer time limit.
+  private func makeQueue() async -> TaskQueue {
+    await test.makeQueue(on: InMemoryStore()) { [test, tokens] _, context in
       let bank = try await context.openCompletion("bank", of: Int.self, within: .seconds(100)) {
         tokens.add($0)
       }
       let stock = try await context.openCompletion("stock", of: Int.self, within: .seconds(10)) {
         tokens.add($0)
       }
-      test.note("begins")
+      test.logWithTime("begins")
       let amount = try await bank.value
       do {
-        test.note("\(amount) \(try await stock.value)")
+        test.logWithTime("\(amount) \(try await stock.value)")
       } catch let error as CompletionFailed {
-        test.note("\(amount), but \(error)")
+        test.logWithTime("\(amount), but \(error)")
       }
     }
   }
@@ -34,7 +35,7 @@ import Testing
   @Test func `a completion that isn't awaited yet wakes the task, which then waits again`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     #expect(try await queue.complete(tokens.entries[1], with: 2))
@@ -49,7 +50,7 @@ import Testing
 
   @Test(arguments: [false, true])
   func `a completion times out if it is awaited after its deadline`(comesLate: Bool) async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     test.clock.advance(by: .seconds(50))
@@ -62,12 +63,12 @@ import Testing
     #expect(try await !queue.complete(tokens.entries[1], with: 3))
   }
 
-  @Test func `the first of two calls with the same token completes the task`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+  @Test func `of two calls with the same token, only the first completes the task`() async throws {
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test, tokens] _, context in
       let answer = try await context.completion("answer", of: String.self) { token in
         for _ in ["bank", "stock"] { tokens.add(token) }
       }
-      test.note(answer)
+      test.logWithTime(answer)
     }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -81,7 +82,7 @@ import Testing
     async throws
   {
     let tokens = Log<TaskToken>()
-    let queue = await test.queue(InMemoryStore()) { _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
       _ = try await context.completion("count", of: Int.self) { tokens.add($0) }
     }
     let task = try await queue.enqueue(Note("a"))
@@ -99,7 +100,7 @@ import Testing
 
   @Test func `a handler that continues after a suspension can't add tasks`() async throws {
     let errors = Log<Bool>()
-    let queue = await test.queue(InMemoryStore()) { _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
       _ = try? await context.completion("reply") { _ in }
       let calls: [() async throws -> Void] = [
         { try await context.enqueue(Note("b"), delay: .seconds(60)) },

@@ -13,10 +13,10 @@ import Testing
   init() throws { test = try StepQueue() }
 
   @Test func `withRetry doesn't retry the errors of a sleep and a snooze`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] note, context in
       let policy = RetryPolicy(maxAttempts: 5, backoff: .constant(.seconds(1)))
       try await withRetry(policy, clock: test.clock) {
-        test.note(note.text)
+        test.logWithTime(note.text)
         if note.text == "sleeps" { try await context.sleep("nap", for: .seconds(60)) }
         if context.createdDate + 60 > test.clock.date { throw TaskSnoozed(for: .seconds(60)) }
       }
@@ -33,9 +33,9 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `each step is performed once during a year of sleeps`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await test.queue(store) { [test] _, context in
+      let queue = await test.makeQueue(on: store) { [test] _, context in
         for month in 1...12 {
-          try await context.step("month", for: month) { step in test.note(step.name) }
+          try await context.step("month", for: month) { step in test.logWithTime(step.name) }
           try await context.sleep("after \(month)", for: .seconds(30 * 86_400))
         }
       }
@@ -52,7 +52,7 @@ import Testing
     async throws
   {
     try await kind.withStore { store in
-      let queue = await test.queue(store) { _, context in
+      let queue = await test.makeQueue(on: store) { _, context in
         try await context.sleep("nap", for: .seconds(100))
       }
       let events = queue.events
@@ -75,14 +75,14 @@ import Testing
     }
   }
 
-  /// The clock moves back by less than a second, so the next pass still has the later cutoff.
+  /// The clock moves back by less than a second, so the next pass keeps the later cutoff.
   @Test(arguments: [nil, 0.3])
   func `a pass ends even if a sleep or the task's expiry ends before the cutoff`(
     expiry: Double?
   ) async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
-      test.note("begins")
-      // Without this, the test would never end if the pass doesn't.
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
+      test.logWithTime("begins")
+      // Without this check, the test would never end if the pass doesn't end.
       guard test.log.entries.count < 20 else { throw TaskAbandoned("the pass doesn't end") }
       try await context.sleep("nap", for: .seconds(expiry == nil ? 0.3 : 10))
     }
@@ -101,10 +101,10 @@ import Testing
   @Test func `the task is suspended even if the handler catches or replaces the error`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] note, context in
       do {
         try await context.sleep("nap", for: .seconds(10))
-        test.note("\(note.text) woke")
+        test.logWithTime("\(note.text) woke")
       } catch {
         #expect(error is TaskSuspended)
         await #expect(throws: TaskSuspended.self) { try await context.step("on") { _ in } }
@@ -121,18 +121,18 @@ import Testing
   }
 
   @Test func `a sleep stores its end date rather than its duration`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       try await context.sleep("nap", for: .seconds(context.retryCount == 0 ? 100 : 10_000))
-      test.note("woke")
+      test.logWithTime("woke")
       if context.retryCount < 2 { throw Refusal() }
     }
     try await queue.enqueue(Note("a"))
     try await VirtualTime.current?.drain(queue)
     #expect(test.log.entries == ["100 woke", "160 woke", "220 woke"])
-    let past = await test.queue(InMemoryStore()) { [test] _, context in
+    let past = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       try await context.sleep("past", until: .distantPast)
       try await context.sleep("less than nothing", for: .seconds(-5))
-      test.note("went on")
+      test.logWithTime("went on")
     }
     try await past.enqueue(Note("a"))
     #expect(try await past.runAvailable() == 1)
@@ -141,9 +141,12 @@ import Testing
 
   @Test func `a suspended task doesn't occupy a worker`() async throws {
     let configuration = TaskQueueConfiguration(maxConcurrentTasks: 1)
-    let queue = await test.queue(InMemoryStore(), configuration) { [test] note, context in
+    let queue = await test.makeQueue(
+      on: InMemoryStore(),
+      configuration: configuration
+    ) { [test] note, context in
       if note.text == "sleeper" { try await context.sleep("nap", for: .seconds(1000)) }
-      test.note(note.text)
+      test.logWithTime(note.text)
     }
     try await withRunning(queue) { [test] in
       let sleeper = try await queue.enqueue(Note("sleeper"))
@@ -157,9 +160,9 @@ import Testing
   @Test func `a suspended task can be cancelled, paused, resumed, rescheduled and restarted`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] note, context in
       try await context.sleep("nap", for: .seconds(1000))
-      test.note(note.text)
+      test.logWithTime(note.text)
     }
     let texts = ["cancelled", "paused", "rescheduled", "restarted", "left alone"]
     let tasks = try await queue.enqueue(contentsOf: texts.map { Note($0) })
@@ -189,7 +192,7 @@ import Testing
   }
 
   @Test func `a task that sleeps past its expiry is abandoned when it expires`() async throws {
-    let queue = await test.queue(InMemoryStore()) { _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
       try await context.sleep("nap", for: .seconds(1000))
     }
     let options = TaskOptions(expiryDate: test.clock.date + 50)
@@ -201,9 +204,9 @@ import Testing
 
   @Test func `a suspended task retains its unique key and its position in the order`() async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] note, context in
       if note.text == "first" { try await context.sleep("nap", for: .seconds(100)) }
-      test.note(note.text)
+      test.logWithTime(note.text)
     }
     let first = try await queue.enqueue(
       Note("first"),

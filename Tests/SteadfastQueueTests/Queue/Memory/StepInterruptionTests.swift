@@ -15,13 +15,13 @@ import Testing
   @Test func `no step starts in a cancelled attempt, but a step under way is still stored`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       _ = try await context.step("slow") { _ in
-        await test.work(for: .seconds(5))
-        test.note("slow")
+        await test.workDespiteCancellation(for: .seconds(5))
+        test.logWithTime("slow")
         return 1
       }
-      _ = try await context.noted("next", test)
+      _ = try await context.performLoggedStep("next", in: test)
     }
     let task = try await queue.enqueue(Note("a"))
     async let run: Void = queue.run()
@@ -39,13 +39,13 @@ import Testing
   {
     let store = FaultInjectingStore()
     store.inject(.transientError, .beforeEffect, times: 3) { $0.changes.contains("remember") }
-    let queue = await test.queue(store) { [test] _, context in
+    let queue = await test.makeQueue(on: store) { [test] _, context in
       _ = try await context.step("slow") { _ in
-        await test.work(for: .seconds(5))
-        test.note("slow")
+        await test.workDespiteCancellation(for: .seconds(5))
+        test.logWithTime("slow")
       }
       try Task.checkCancellation()
-      test.note("done")
+      test.logWithTime("done")
     }
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
@@ -61,10 +61,10 @@ import Testing
   @Test func `a cancelled run doesn't wait for an unavailable store`() async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, .beforeEffect, times: .max) { $0.changes.contains("remember") }
-    let queue = await test.queue(store) { [test] _, context in
+    let queue = await test.makeQueue(on: store) { [test] _, context in
       try await context.step("slow") { _ in
-        await test.work(for: .seconds(5))
-        test.note("slow")
+        await test.workDespiteCancellation(for: .seconds(5))
+        test.logWithTime("slow")
       }
     }
     let task = try await queue.enqueue(Note("a"))
@@ -84,8 +84,8 @@ import Testing
   @Test func `a restart continues where the task stopped, or starts from the beginning`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] note, context in
-      _ = try await context.noted("one", test)
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] note, context in
+      _ = try await context.performLoggedStep("one", in: test)
       if note.text == "bad" { throw TaskAbandoned("no") }
     }
     let task = try await queue.enqueue(Note("bad"))
@@ -102,17 +102,20 @@ import Testing
     #expect(test.log.count == 3)
   }
 
-  @Test func `progress resets the retry count if the queue is configured so`() async throws {
+  @Test func `progress resets the retry count if the queue's configuration says so`() async throws {
     for renews in [false, true] {
       let configuration = TaskQueueConfiguration(
         backoff: .constant(.seconds(1)),
         progressRenewsRetries: renews,
         abandonedRetention: .forever
       )
-      let queue = await test.queue(InMemoryStore(), configuration) { [test] _, context in
+      let queue = await test.makeQueue(
+        on: InMemoryStore(),
+        configuration: configuration
+      ) { [test] _, context in
         let memory = try await context.queue.store.memory(of: context.id)
         guard memory.steps.count < 5 else { return }
-        _ = try await context.noted("step \(memory.steps.count)", test)
+        _ = try await context.performLoggedStep("step \(memory.steps.count)", in: test)
         throw Refusal()
       }
       let task = try await queue.enqueue(Note("a"), maxRetries: 2)
@@ -142,9 +145,9 @@ import Testing
       #expect(claim.tasks.map(\.lease.id) == [context.id])
       await #expect(throws: CancellationError.self) { try await context.step("late") { _ in } }
       // The attempt is cut short.
-      let wasCut = await Self.isCancelled { try await test.clock.sleep(for: .seconds(3600)) }
+      let wasCut = await Self.endsByCancellation { try await test.clock.sleep(for: .seconds(3600)) }
       #expect(wasCut)
-      test.note("cut short")
+      test.logWithTime("cut short")
     }
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -154,16 +157,16 @@ import Testing
   }
 
   /// Returns whether work is ended by cancellation.
-  private static func isCancelled(_ work: () async throws -> Void) async -> Bool {
+  private static func endsByCancellation(_ work: () async throws -> Void) async -> Bool {
     do { try await work() } catch { return error is CancellationError }
     return false
   }
 
   @Test func `a failing store stops the queue, and the attempt doesn't count`() async throws {
     let store = FaultInjectingStore()
-    let queue = await test.queue(store) { [test] _, context in
-      _ = try await context.noted("one", test)
-      _ = try await context.noted("two", test)
+    let queue = await test.makeQueue(on: store) { [test] _, context in
+      _ = try await context.performLoggedStep("one", in: test)
+      _ = try await context.performLoggedStep("two", in: test)
     }
     let task = try await queue.enqueue(Note("a"))
     store.inject(.error(Refusal("the disk is full")), .beforeEffect) { call in
@@ -178,7 +181,9 @@ import Testing
 
   @Test func `a context can't perform a step after its attempt`() async throws {
     let stored = Mutex<TaskContext?>(nil)
-    let queue = await test.queue(InMemoryStore()) { _, context in stored.withLock { $0 = context } }
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
+      stored.withLock { $0 = context }
+    }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     let last = stored.withLock { $0 }

@@ -13,9 +13,9 @@ struct StepQueue {
 
   var clock: VirtualClock { time.clock }
 
-  func queue(
-    _ store: any Persistence,
-    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(
+  func makeQueue(
+    on store: any Persistence,
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(
       maxConcurrentTasks: 4,
       backoff: .constant(.seconds(60)),
       abandonedRetention: .forever
@@ -28,21 +28,21 @@ struct StepQueue {
   }
 
   /// Works for a while, even if cancelled.
-  func work(for duration: Duration) async {
+  func workDespiteCancellation(for duration: Duration) async {
     await Task(executorPreference: time.executor) { [clock] in
       try? await clock.sleep(for: duration)
     }.value
   }
 
   /// Logs a text with the elapsed seconds.
-  func note(_ text: String) { log.add("\(Int(clock.now.offset / .seconds(1))) \(text)") }
+  func logWithTime(_ text: String) { log.add("\(Int(clock.now.offset / .seconds(1))) \(text)") }
 }
 
 extension TaskContext {
   /// Performs a step that logs its name, and returns the name.
-  func noted(_ name: String, _ test: StepQueue) async throws -> String {
+  func performLoggedStep(_ name: String, in test: StepQueue) async throws -> String {
     try await step(name) { _ in
-      test.note(name)
+      test.logWithTime(name)
       return name
     }
   }

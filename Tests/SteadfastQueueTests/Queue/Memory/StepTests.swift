@@ -26,19 +26,17 @@ private struct Unencodable: Codable, Sendable {
   @Test(arguments: StoreKind.allCases)
   func `a step that has returned isn't performed again, and returns its stored value`(
     kind: StoreKind
-  )
-    async throws
-  {
+  ) async throws {
     try await kind.withStore { store in
-      let queue = await test.queue(store) { [test] _, context in
+      let queue = await test.makeQueue(on: store) { [test] _, context in
         let number = try await context.step("number") { step in
-          test.note(step.name)
+          test.logWithTime(step.name)
           return 42
         }
-        let text = try await context.noted("text", test)
-        try await context.step("nothing") { _ in test.note("nothing") }
+        let text = try await context.performLoggedStep("text", in: test)
+        try await context.step("nothing") { _ in test.logWithTime("nothing") }
         let none = try await context.step("none") { _ in Int?.none }
-        test.note("\(number) \(text) \(none as Any)")
+        test.logWithTime("\(number) \(text) \(none as Any)")
         if context.retryCount == 0 { throw Refusal() }
       }
       try await queue.enqueue(Note("a"))
@@ -52,12 +50,12 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a value is stored before the step returns, and available to the next queue on the store`(
+  func `a value is stored before its step returns, and is available to a later queue on the store`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let first = await test.queue(store) { [test] _, context in
-        _ = try await context.noted("one", test)
+      let first = await test.makeQueue(on: store) { [test] _, context in
+        _ = try await context.performLoggedStep("one", in: test)
         #expect(try await context.queue.store.memory(of: context.id).steps == ["one"])
         throw Refusal()
       }
@@ -65,9 +63,9 @@ private struct Unencodable: Codable, Sendable {
       try await first.runAvailable()
       #expect(try await first.core.storage.record(of: id)?.memorySize ?? 0 > 0)
       await first.shutDown()
-      let second = await test.queue(store) { [test] _, context in
-        _ = try await context.noted("one", test)
-        _ = try await context.noted("two", test)
+      let second = await test.makeQueue(on: store) { [test] _, context in
+        _ = try await context.performLoggedStep("one", in: test)
+        _ = try await context.performLoggedStep("two", in: test)
       }
       try await VirtualTime.current?.drain(second)
       #expect(test.log.entries == ["0 one", "60 two"])
@@ -76,10 +74,10 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test func `a step that throws is performed again in the next attempt`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
-      _ = try await context.noted("before", test)
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
+      _ = try await context.performLoggedStep("before", in: test)
       try await context.step("fails") { _ in
-        test.note("fails")
+        test.logWithTime("fails")
         if context.retryCount < 2 { throw Refusal() }
       }
     }
@@ -89,15 +87,15 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test func `concurrent steps are identified by their names`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       let isFirst = context.retryCount == 0
       async let a = context.step(isFirst ? "a" : "b") { _ in isFirst ? "first" : "second" }
       async let b = context.step(isFirst ? "b" : "a") { _ in isFirst ? "first" : "second" }
-      test.note("\(try await a) \(try await b)")
+      test.logWithTime("\(try await a) \(try await b)")
       for item in 1...3 {
         try await context.step("pick", for: item) { step in
           #expect(step.key == "\(context.id)/pick[\(item)]")
-          test.note(step.name)
+          test.logWithTime(step.name)
         }
       }
       if isFirst { throw Refusal() }
@@ -112,22 +110,22 @@ private struct Unencodable: Codable, Sendable {
   }
 
   @Test func `a step whose body throws may be repeated within the attempt`() async throws {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       let clock = test.clock
       try await withRetry(.attempts(3, backoff: .constant(.seconds(1))), clock: clock) {
         try await context.step("charge") { _ in
-          test.note("charge")
+          test.logWithTime("charge")
           if test.log.count < 3 { throw Refusal() }
         }
       }
       let value: Int = try await withRetry(.attempts(2, backoff: .immediate)) {
         try await context.completion("approval") { token in
-          test.note("ask")
+          test.logWithTime("ask")
           if test.log.count < 5 { throw Refusal() }
           _ = try await context.queue.results.complete(token, with: 7)
         }
       }
-      test.note("\(value)")
+      test.logWithTime("\(value)")
       try await context.step("charge") { _ in }
     }
     let task = try await queue.enqueue(Note("a"))
@@ -148,7 +146,7 @@ private struct Unencodable: Codable, Sendable {
   @Test func `a repeated name, a nested step, and an invalid name or value abandon the task`()
     async throws
   {
-    let queue = await test.queue(InMemoryStore()) { note, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { note, context in
       switch note.text {
       case "twice":
         try await context.step("a") { _ in }
@@ -184,7 +182,7 @@ private struct Unencodable: Codable, Sendable {
 
   @Test func `a name may start with a combining character`() async throws {
     let name = "\u{301}tude"
-    let queue = await test.queue(InMemoryStore()) { _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { _, context in
       _ = try await context.step(name) { _ in 1 }
       try await context.completion(name) { _ in }
     }
@@ -199,7 +197,10 @@ private struct Unencodable: Codable, Sendable {
 
   @Test func `the memory of a task is limited by the configuration`() async throws {
     let configuration = TaskQueueConfiguration(maxMemorySize: 100)
-    let queue = await test.queue(InMemoryStore(), configuration) { _, context in
+    let queue = await test.makeQueue(
+      on: InMemoryStore(),
+      configuration: configuration
+    ) { _, context in
       _ = try await context.step("short") { _ in "x" }
       _ = try await context.step("long") { _ in String(repeating: "x", count: 90) }
     }
@@ -215,11 +216,9 @@ private struct Unencodable: Codable, Sendable {
   @Test(arguments: StoreKind.allCases)
   func `a stored value of another type parks the task, even if the handler catches the error`(
     kind: StoreKind
-  )
-    async throws
-  {
+  ) async throws {
     try await kind.withStore { store in
-      let first = await test.queue(store) { _, context in
+      let first = await test.makeQueue(on: store) { _, context in
         _ = try await context.step("a") { _ in "text" }
         throw Refusal()
       }
@@ -227,7 +226,7 @@ private struct Unencodable: Codable, Sendable {
       try await first.runAvailable()
       await first.shutDown()
       test.clock.advance(by: .seconds(60))
-      let second = await test.queue(store) { _, context in
+      let second = await test.makeQueue(on: store) { _, context in
         await #expect(throws: (any Error).self) { () async throws -> Void in
           let _: Int = try await context.step("a") { _ in 1 }
         }
@@ -238,8 +237,8 @@ private struct Unencodable: Codable, Sendable {
       #expect(record.lastError?.contains("does not have the type Int") == true)
       #expect(record.lastError?.contains("text") == false)
       await second.shutDown()
-      let third = await test.queue(store) { [test] _, context in
-        test.note(try await context.step("a") { _ in "new" })
+      let third = await test.makeQueue(on: store) { [test] _, context in
+        test.logWithTime(try await context.step("a") { _ in "new" })
       }
       try await third.runAvailable()
       #expect(test.log.entries == ["60 text"])
@@ -250,12 +249,12 @@ private struct Unencodable: Codable, Sendable {
     async throws
   {
     let store = InMemoryStore()
-    let queue = await test.queue(store) { [test] note, context in
+    let queue = await test.makeQueue(on: store) { [test] note, context in
       try await context.step("wire", repeats: .never) { _ in
-        test.note("wire")
+        test.logWithTime("wire")
         if note.text == "bad" { throw Refusal() }
       }
-      test.note("after")
+      test.logWithTime("after")
       throw Refusal("later")
     }
     let good = try await queue.enqueue(Note("good"), maxRetries: 1)
@@ -270,14 +269,14 @@ private struct Unencodable: Codable, Sendable {
 
   @Test func `an interrupted step calls its recovery closure, and stores the result`() async throws
   {
-    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+    let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       let receipt = try await context.step("wire", repeats: .never) { _ -> String in
         throw Refusal()
       } ifInterrupted: { step in
-        test.note("ask \(step.name)")
+        test.logWithTime("ask \(step.name)")
         return "receipt"
       }
-      test.note(receipt)
+      test.logWithTime(receipt)
       if context.retryCount == 1 { throw Refusal() }
     }
     try await queue.enqueue(Note("a"))

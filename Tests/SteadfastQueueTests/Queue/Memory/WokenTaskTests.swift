@@ -18,8 +18,8 @@ import Testing
   }
 
   /// Makes a queue whose tasks fail once and then wait for a completion.
-  private func queue(_ store: any Persistence, _ cause: Cause) async -> TaskQueue {
-    await test.queue(store) { [test, tokens] _, context in
+  private func makeQueue(on store: any Persistence, wokenBy cause: Cause) async -> TaskQueue {
+    await test.makeQueue(on: store) { [test, tokens] _, context in
       if context.retryCount == 0 { throw Refusal() }
       do {
         test.log.add("begin")
@@ -35,14 +35,14 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases, Cause.allCases)
-  func `a task that has failed and woken since is available even if it was added at a later date`(
+  func `a task that has failed and then woken is available even with a creation date in the future`(
     kind: StoreKind,
     cause: Cause
   ) async throws {
     try await kind.withStore { store in
       // In a shared store, dates come from several clocks, so they aren't adjusted.
       guard store.sharing == nil else { return }
-      let queue = await queue(store, cause)
+      let queue = await makeQueue(on: store, wokenBy: cause)
       let task = try await queue.enqueue(Note("a"))
       test.clock.setDate(test.clock.date - 86_400)
       try await queue.runAvailable()
@@ -64,7 +64,7 @@ import Testing
     }
   }
 
-  @Test func `a queue that wakes a task of another queue makes that queue check its dates`()
+  @Test func `when a queue wakes another queue's task, the other queue checks its dates`()
     async throws
   {
     let group = TaskQueueGroup(persistence: InMemoryStore(), clock: test.clock)

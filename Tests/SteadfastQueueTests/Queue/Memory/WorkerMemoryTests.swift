@@ -6,21 +6,21 @@ import Testing
 @Suite struct WorkerMemoryTests {
   private let memory = WorkerMemory()
 
-  @Test func `a finished attempt doesn't affect the memory of the next one`() {
+  @Test func `a finished attempt doesn't affect the memory of the next attempt`() {
     memory.with(1) { _ = $0.use("a") }
     #expect(memory.take(1)?.number == 1)
     memory.with(2) { memory in
       _ = memory.use("a")
       memory.decide(.released)
     }
-    // A late call of the first attempt.
+    // The first attempt makes a call after its end.
     memory.with(1) { $0.decide(.parked(reason: "late")) }
     #expect(memory.with(1) { $0.ending } == nil)
     #expect(memory.with(2) { $0.use("a") } == false)
     #expect(memory.with(2) { $0.number } == 2)
   }
 
-  @Test func `a late call between two attempts doesn't affect the second`() {
+  @Test func `a late call of the first attempt doesn't affect the second attempt`() {
     memory.with(1) { _ = $0.use("a") }
     _ = memory.take(1)
     memory.with(1) { $0.decide(.released) }

@@ -13,8 +13,8 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// Returns the kinds of a task's events, up to the given one.
-  private func kinds(
-    _ events: TaskEvents,
+  private func eventKinds(
+    in events: TaskEvents,
     of id: TaskID,
     through last: String
   ) async -> [String] {
@@ -29,8 +29,8 @@ import Testing
 
   /// Performs a task whose first attempt throws.
   ///
-  /// The second attempt starts before the store answers that the first one's result is stored.
-  private func kinds(
+  /// The second attempt starts before the store answers that the first attempt's result is stored.
+  private func eventKinds(
     afterFirstAttemptThrows error: any Error,
     answering kind: String,
     atOnce: Bool
@@ -52,17 +52,17 @@ import Testing
     let task = try await queue.enqueue(Note("first"), usesBackoff: false)
     return try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))
-      // This makes workers claim tasks.
+      // Adding a task makes workers claim tasks.
       try await queue.enqueue(Note("tick"))
       try await clock.sleep(for: .seconds(10))
       store.letGo()
-      return await kinds(events, of: task.id, through: "succeeded")
+      return await eventKinds(in: events, of: task.id, through: "succeeded")
     }
   }
 
   @Test(arguments: [false, true])
-  func `the event of a failure precedes that of the next attempt`(atOnce: Bool) async throws {
-    let kinds = try await kinds(
+  func `the event of a failure precedes the event of the next attempt`(atOnce: Bool) async throws {
+    let kinds = try await eventKinds(
       afterFirstAttemptThrows: Refusal(),
       answering: "retry",
       atOnce: atOnce
@@ -71,10 +71,10 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `the event of a snooze precedes that of the next attempt`(
+  func `the event of a snooze precedes the event of the next attempt`(
     atOnce: Bool
   ) async throws {
-    let kinds = try await kinds(
+    let kinds = try await eventKinds(
       afterFirstAttemptThrows: TaskSnoozed(for: .zero),
       answering: "retry",
       atOnce: atOnce
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test
-  func `the event of a restart follows that of the previous end, and precedes the next attempt`()
+  func `the event of a restart follows the event of the previous end, and precedes the next start`()
     async throws
   {
     let slow = FaultInjectingStore()
@@ -110,12 +110,12 @@ import Testing
       #expect(try await task.outcome() == .succeeded)
     }
     #expect(
-      await kinds(events, of: task.id, through: "succeeded")
+      await eventKinds(in: events, of: task.id, through: "succeeded")
         == ["enqueued", "started", "abandoned", "retried", "started", "succeeded"]
     )
   }
 
-  @Test func `the event of a new task precedes that of its replacement`() async throws {
+  @Test func `the event of a new task precedes the event of its replacement`() async throws {
     let slow = FaultInjectingStore()
     let store = FaultInjectingStore(slow)
     slow.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
@@ -130,11 +130,12 @@ import Testing
     _ = try await second
     slow.letGo()
     let task = try await first
-    #expect(await kinds(events, of: task.id, through: "updated") == ["enqueued", "updated"])
+    let kinds = await eventKinds(in: events, of: task.id, through: "updated")
+    #expect(kinds == ["enqueued", "updated"])
     #expect(try await task.record()?.payload(as: Note.self).text == "second")
   }
 
-  @Test func `the event of a new task precedes that of its cancellation`() async throws {
+  @Test func `the event of a new task precedes the event of its cancellation`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -144,11 +145,12 @@ import Testing
     #expect(try await queue.cancelAll() == 1)
     store.letGo()
     let task = try await first
-    #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
+    let kinds = await eventKinds(in: events, of: task.id, through: "cancelled")
+    #expect(kinds == ["enqueued", "cancelled"])
   }
 
   @Test(arguments: [false, true])
-  func `the event of a completion precedes the end of the attempt during which it arrived`(
+  func `the event of a completion that arrives during an attempt precedes the attempt's end event`(
     suspends: Bool
   ) async throws {
     let store = FaultInjectingStore()
@@ -175,14 +177,15 @@ import Testing
       try await clock.sleep(for: .seconds(10))
       store.letGo()
       #expect(try await isFirst)
-      return await kinds(events, of: task.id, through: "succeeded")
+      return await eventKinds(in: events, of: task.id, through: "succeeded")
     }
     let end = suspends ? ["suspended", "started", "succeeded"] : ["succeeded"]
     #expect(reported == ["enqueued", "started", "completion"] + end)
     #expect(queue.core.observers.changes.count == 0)
   }
 
-  @Test func `the event of a completion follows that of the suspension that it ends`()
+  @Test
+  func `the event of a completion follows the event of the suspension that the completion ends`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -200,7 +203,7 @@ import Testing
       try await clock.sleep(for: .seconds(5))
       store.letGo()
       #expect(try await isFirst)
-      return await kinds(events, of: task.id, through: "succeeded")
+      return await eventKinds(in: events, of: task.id, through: "succeeded")
     }
     #expect(
       reported == ["enqueued", "started", "suspended", "completion", "started", "succeeded"]
@@ -221,13 +224,12 @@ import Testing
     try await clock.sleep(for: .seconds(1))
     store.letGo()
     #expect(try await (isPaused, isRestarted) == (true, true))
-    #expect(
-      await kinds(events, of: task.id, through: "retried") == ["enqueued", "paused", "retried"]
-    )
+    let kinds = await eventKinds(in: events, of: task.id, through: "retried")
+    #expect(kinds == ["enqueued", "paused", "retried"])
     #expect(queue.core.observers.changes.count == 0)
   }
 
-  @Test func `the event of a pause precedes that of a later replacement`() async throws {
+  @Test func `the event of a pause precedes the event of a later replacement`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -239,9 +241,8 @@ import Testing
     try await clock.sleep(for: .seconds(1))
     store.letGo()
     _ = try await (isPaused, second)
-    #expect(
-      await kinds(events, of: task.id, through: "updated") == ["enqueued", "paused", "updated"]
-    )
+    let kinds = await eventKinds(in: events, of: task.id, through: "updated")
+    #expect(kinds == ["enqueued", "paused", "updated"])
   }
 }
 

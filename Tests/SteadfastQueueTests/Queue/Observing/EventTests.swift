@@ -12,19 +12,19 @@ import Testing
 extension TaskEvent {
   /// The kind of the event and the text of its note.
   fileprivate var summary: String {
-    func text(_ record: TaskRecord) -> String {
+    func noteText(of record: TaskRecord) -> String {
       record.payload.value(as: Note.self)?.text ?? "?"
     }
     return switch self {
-    case .enqueued(let record): "enqueued \(text(record))"
-    case .started(let record): "started \(text(record))"
-    case .failed(let record, let reason, _, _): "failed \(text(record)): \(reason)"
-    case .snoozed(let record, _): "snoozed \(text(record))"
-    case .suspended(let record, _): "suspended \(text(record))"
+    case .enqueued(let record): "enqueued \(noteText(of: record))"
+    case .started(let record): "started \(noteText(of: record))"
+    case .failed(let record, let reason, _, _): "failed \(noteText(of: record)): \(reason)"
+    case .snoozed(let record, _): "snoozed \(noteText(of: record))"
+    case .suspended(let record, _): "suspended \(noteText(of: record))"
     case .completionArrived: "completion arrived"
-    case .succeeded(let record, _): "succeeded \(text(record))"
-    case .abandoned(let record, let reason, _): "abandoned \(text(record)): \(reason)"
-    case .progressed(let record, let fraction): "progressed \(text(record)): \(fraction)"
+    case .succeeded(let record, _): "succeeded \(noteText(of: record))"
+    case .abandoned(let record, let reason, _): "abandoned \(noteText(of: record)): \(reason)"
+    case .progressed(let record, let fraction): "progressed \(noteText(of: record)): \(fraction)"
     case .cancelled: "cancelled"
     case .cancelledByDependency: "cancelled along"
     case .batchProgressed(_, let batch): "batch: \(batch)"
@@ -33,9 +33,9 @@ extension TaskEvent {
     case .retried: "retried"
     case .rescheduled: "rescheduled"
     case .updated: "updated"
-    case .superseded(let record, _): "superseded \(text(record))"
-    case .released(let record): "released \(text(record))"
-    case .unhandled(let record, _): "unhandled \(text(record))"
+    case .superseded(let record, _): "superseded \(noteText(of: record))"
+    case .released(let record): "released \(noteText(of: record))"
+    case .unhandled(let record, _): "unhandled \(noteText(of: record))"
     case .occurrencesMissed(let schedule, let count, _): "missed \(count) of \(schedule)"
     case .scheduleParked(let schedule, _): "parked \(schedule)"
     case .rateLimited(let limit, _): "rate limited: \(limit)"
@@ -65,8 +65,8 @@ extension TaskEvent {
       "enqueued b", "started a", "succeeded a", "started b", "failed b: refused", "started b",
       "abandoned b: again",
     ]
-    #expect(await summaries(first, count: 8) == ["enqueued a"] + later)
-    #expect(await summaries(second, count: 7) == later)
+    #expect(await summaries(of: first, count: 8) == ["enqueued a"] + later)
+    #expect(await summaries(of: second, count: 7) == later)
   }
 
   @Test func `the event of an attempt's end includes the waiting and running times`()
@@ -119,7 +119,7 @@ extension TaskEvent {
     #expect(statistics.waitTime.longest == .seconds(7))
   }
 
-  private func summaries(_ events: TaskEvents, count: Int) async -> [String] {
+  private func summaries(of events: TaskEvents, count: Int) async -> [String] {
     var summaries: [String] = []
     for await event in events {
       summaries.append(event.summary)
@@ -137,7 +137,7 @@ extension TaskEvent {
     let events = queue.events
     for number in 1...5 { try await queue.enqueue(Note("\(number)")) }
     #expect(
-      await summaries(events, count: 4)
+      await summaries(of: events, count: 4)
         == ["missed 2", "enqueued 3", "enqueued 4", "enqueued 5"]
     )
   }
@@ -190,7 +190,7 @@ extension TaskEvent {
     for await event in events { Issue.record("\(event)") }
   }
 
-  @Test func `no announcements remain after the last observer has left`() async throws {
+  @Test func `no announcements of events remain after the last observer has left`() async throws {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
@@ -212,7 +212,7 @@ extension TaskEvent {
     }
   }
 
-  @Test func `announcements remain for an observer that arrives as the last one leaves`() {
+  @Test func `announcements remain for an observer that arrives as the last observer leaves`() {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
@@ -225,7 +225,7 @@ extension TaskEvent {
   }
 
   @Test(.virtualTime)
-  func `an event whose reader is cancelled at that moment is delivered to another reader`()
+  func `an event posted just before its reader is cancelled is delivered to another reader`()
     async throws
   {
     let time = try #require(VirtualTime.current)
@@ -250,7 +250,7 @@ extension TaskEvent {
     }
   }
 
-  @Test func `the event of a task's start never precedes that of its enqueueing`()
+  @Test func `the event of a task's start never precedes the event of its enqueueing`()
     async throws
   {
     let queue = TaskQueue(

@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(cancelledRetention: Retention = .none) -> TaskQueue {
+  private func makeQueue(cancelledRetention: Retention = .none) -> TaskQueue {
     let notices = notices
     return TaskQueue(
       name: "mail",
@@ -23,36 +23,36 @@ import Testing
     )
   }
 
-  private func notice(_ name: String) -> String {
+  private func noticeText(forName name: String) -> String {
     "the queue 'mail' has waiting tasks: no handler is registered for the name '\(name)'"
   }
 
   @Test func `a name without a handler is reported once, when the queue runs`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     for _ in 0..<3 { try await queue.enqueue(name: "lost") }
     try await queue.enqueue(name: "found too late")
     #expect(notices.entries.isEmpty)
     try await queue.runAvailable()
     try await queue.runAvailable()
-    #expect(notices.entries == [notice("found too late"), notice("lost")])
+    #expect(notices.entries == [noticeText(forName: "found too late"), noticeText(forName: "lost")])
   }
 
   @Test
   func `a task added to a busy queue is reported`()
     async throws
   {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(10)) }
     try await withRunning(queue) {
       try await queue.enqueue(Note("slow"))
       try await clock.sleep(for: .seconds(1))
       try await queue.enqueue(name: "lost")
       try await clock.sleep(for: .seconds(20))
-      #expect(notices.entries == [notice("lost")])
+      #expect(notices.entries == [noticeText(forName: "lost")])
       try await queue.enqueue(name: "lost")
       try await queue.enqueue(name: "another")
       try await clock.sleep(for: .seconds(1))
-      #expect(notices.entries == [notice("lost"), notice("another")])
+      #expect(notices.entries == [noticeText(forName: "lost"), noticeText(forName: "another")])
     }
   }
 
@@ -81,10 +81,10 @@ import Testing
     #expect(notices.entries == (hasFallback ? [] : [notice]))
   }
 
-  @Test func `nothing is reported if all tasks have a handler or a fallback handler`()
+  @Test func `no name is reported if all tasks have a handler or a fallback handler`()
     async throws
   {
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Note.self) { _, _ in }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
@@ -94,8 +94,8 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
-  @Test func `an observer of the queue gets an event instead`() async throws {
-    let queue = queue()
+  @Test func `a queue with an observer sends an event instead of a notice`() async throws {
+    let queue = makeQueue()
     let events = queue.events
     try await queue.enqueue(name: "lost")
     try await queue.runAvailable()
@@ -107,15 +107,17 @@ import Testing
     }
   }
 
-  @Test func `the notice suggests a type whose former name this may be`() async throws {
+  @Test func `the notice suggests the type that may have had the unhandled name before`()
+    async throws
+  {
     enum Mail { struct Send: TaskPayload {} }
-    let queue = queue()
+    let queue = makeQueue()
     await queue.register(Mail.Send.self) { _, _ in }
     try await queue.enqueue(name: "Send")
     try await queue.runAvailable()
     #expect(
       notices.entries == [
-        notice("Send")
+        noticeText(forName: "Send")
           + "; if it is a former name of MissingHandlerWarningTests.Mail.Send, give that type's "
           + "formerTaskNames \"Send\""
       ]
@@ -124,24 +126,24 @@ import Testing
 
   @Test func `a task with an unreported name makes one lookup due`() {
     var notice = MissingHandlerWarning()
-    func look() -> Bool { notice.takeDue() }
-    #expect(!look())
+    func takeDueLookup() -> Bool { notice.takeDue() }
+    #expect(!takeDueLookup())
     notice.waits("a")
-    #expect(look())
-    #expect(!look())
+    #expect(takeDueLookup())
+    #expect(!takeDueLookup())
     let said = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
     #expect(said == [["a", "b"], ["c"]])
     notice.waits("a")
-    #expect(!look())
+    #expect(!takeDueLookup())
     notice.waits("d")
     notice.waits("a")
-    #expect(look())
+    #expect(takeDueLookup())
     notice.waits("e")
-    #expect(look())
+    #expect(takeDueLookup())
   }
 
   @Test func `a name is reported even if an earlier lookup found nothing new`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     try await withRunning(queue) {
       try await queue.enqueue(name: "lost")
       for _ in 0..<10 {
@@ -151,12 +153,12 @@ import Testing
       try await clock.sleep(for: .seconds(1))
       try await queue.enqueue(name: "another")
       try await clock.sleep(for: .seconds(1))
-      #expect(notices.entries == [notice("lost"), notice("another")])
+      #expect(notices.entries == [noticeText(forName: "lost"), noticeText(forName: "another")])
     }
   }
 
   @Test func `a retained task without a handler is reported when it is restarted`() async throws {
-    let queue = queue(cancelledRetention: .forever)
+    let queue = makeQueue(cancelledRetention: .forever)
     let task = try await queue.enqueue(name: "lost")
     try await queue.cancel(task.id)
     try await withRunning(queue) {
@@ -164,12 +166,12 @@ import Testing
       #expect(notices.entries.isEmpty)
       try await queue.retry(task.id)
       try await clock.sleep(for: .seconds(1))
-      #expect(notices.entries == [notice("lost")])
+      #expect(notices.entries == [noticeText(forName: "lost")])
     }
   }
 
   @Test func `a paused task without a handler is reported when it is resumed`() async throws {
-    let queue = queue()
+    let queue = makeQueue()
     let task = try await queue.enqueue(name: "lost")
     try await queue.pause(task.id)
     try await withRunning(queue) {
@@ -177,7 +179,7 @@ import Testing
       #expect(notices.entries.isEmpty)
       try await queue.resume(task.id)
       try await clock.sleep(for: .seconds(1))
-      #expect(notices.entries == [notice("lost")])
+      #expect(notices.entries == [noticeText(forName: "lost")])
     }
   }
 }

@@ -44,7 +44,7 @@ import Testing
     #expect(handle.outcome == .cancelled)
   }
 
-  @Test func `in a chain of superseded tasks, only the last one is retained`() async throws {
+  @Test func `in a chain of superseded tasks, only the last task is retained`() async throws {
     let last = 20_000
     let handle = registry.handle(of: id)
     for number in 1..<last {

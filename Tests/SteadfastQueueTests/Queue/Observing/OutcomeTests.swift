@@ -7,7 +7,7 @@ import Testing
 @Suite struct OutcomeTests {
   private let clock = VirtualClock()
 
-  private func queue(retaining retention: Retention = .none) async -> TaskQueue {
+  private func makeQueue(retaining retention: Retention = .none) async -> TaskQueue {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(succeededRetention: retention),
       clock: clock
@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test func `the outcome is available after the task has ended`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("done"))
     try await queue.runAvailable()
     #expect(try await task.outcome() == .succeeded)
@@ -25,7 +25,7 @@ import Testing
   }
 
   @Test func `a duplicate returns the outcome of the existing task`() async throws {
-    let queue = await queue(retaining: .forever)
+    let queue = await makeQueue(retaining: .forever)
     let options = TaskOptions(uniqueFor: .seconds(3600))
     let first = try await queue.enqueue(Note("once"), uniqueKey: "k", options: options)
     let second = try await queue.enqueue(Note("twice"), uniqueKey: "k")
@@ -33,7 +33,7 @@ import Testing
     #expect(first.id == second.id)
     try await queue.runAvailable()
     #expect(try await second.outcome() == .succeeded)
-    // By now, only the store contains the outcome.
+    // Only the store still contains the outcome.
     let third = try await queue.enqueue(Note("thrice"), uniqueKey: "k")
     #expect(third.id == first.id)
     #expect(try await third.outcome() == .succeeded)
@@ -46,7 +46,7 @@ import Testing
   func `removing a succeeded task doesn't report it as cancelled`(
     removal: Removal
   ) async throws {
-    let queue = await queue(retaining: .forever)
+    let queue = await makeQueue(retaining: .forever)
     let task = try await queue.enqueue(Note("done"), uniqueKey: "k")
     try await queue.runAvailable()
     var events = queue.events.makeAsyncIterator()
@@ -63,8 +63,8 @@ import Testing
     }
   }
 
-  @Test func `a rejected duplicate throws an error that names the key`() async throws {
-    let queue = await queue()
+  @Test func `adding a rejected duplicate throws an error that names the key`() async throws {
+    let queue = await makeQueue()
     let first = try await queue.enqueue(Note("one"), uniqueKey: "k")
     let error = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note("two"), uniqueKey: "k", onDuplicate: .reject)
@@ -80,7 +80,7 @@ import Testing
   @Test func `a shutdown ends waits for outcomes of unfinished tasks with an error`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("never"), availableDate: clock.date + 1000)
     await withTaskGroup { group in
       group.addTask {
@@ -94,7 +94,7 @@ import Testing
   }
 
   @Test func `waiting for an outcome can be cancelled without affecting the task`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("patient"))
     await withTaskGroup { group in
       group.addTask {
@@ -107,7 +107,7 @@ import Testing
   }
 
   @Test func `removing an ended task doesn't change its outcome`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("no such album") }
     let task = try await queue.enqueue(Note("dead letter"))
     try await queue.runAvailable()
@@ -122,7 +122,7 @@ import Testing
   }
 
   @Test func `outcomes are stored only for tasks that a caller retains`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
     #expect(queue.core.observers.outcomes.count == 0)
     let task = try await queue.enqueue(Note("held"))
@@ -151,7 +151,7 @@ import Testing
     #expect(registry.awaited.isEmpty)
     let outcomes = await withTaskGroup { group in
       for handle in handles[50...] {
-        // By the time of this check, the task is listed. The error ends the wait.
+        // When this check runs, the task is listed. The error that the check throws ends the wait.
         group.addTask {
           try? await handle.wait {
             #expect(registry.awaited.contains(handle.id))
@@ -182,7 +182,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: [false, true])
-  func `destroying a queue ends waits with an error that says so`(
+  func `destroying a queue ends waits for outcomes with an error that says it was destroyed`(
     isInGroup: Bool
   ) async throws {
     let group = TaskQueueGroup(clock: clock)
@@ -204,7 +204,7 @@ import Testing
     #expect(late?.code == .destroyed)
   }
 
-  @Test func `if a queue can't be destroyed, waits end with a shutdown error`()
+  @Test func `if a queue can't be destroyed, waits for outcomes end with a shutdown error`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -10,7 +10,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(
+  private func makeQueue(
     _ handler: @escaping @Sendable (TaskContext) async throws -> Void
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test func `a caller gets the progress of its task until the task ends`() async throws {
-    let queue = await queue { [clock] context in
+    let queue = await makeQueue { [clock] context in
       for percent in [0, 25, 50] {
         context.report(progress: Double(percent) / 100)
         try await clock.sleep(for: .seconds(1))
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test func `a failed attempt resets the progress`() async throws {
-    let queue = await queue { [clock] context in
+    let queue = await makeQueue { [clock] context in
       context.report(progress: 0.75)
       try await clock.sleep(for: .seconds(1))
       if context.retryCount == 0 { throw Refusal() }
@@ -50,11 +50,11 @@ import Testing
     }
   }
 
-  @Test func `within its own handler, a task's progress sequence yields the last value, and ends`()
+  @Test func `in a task's own handler, its progress sequence yields the last value, and then ends`()
     async throws
   {
     let fractions = Log<Double>()
-    let queue = await queue { context in
+    let queue = await makeQueue { context in
       context.report(progress: 0.25)
       let task = try #require(try await context.queue.task(context.id))
       for await fraction in task.progress { fractions.add(fraction) }
@@ -70,7 +70,7 @@ import Testing
   func `abandoning a task resets its progress to 0, and restarting it continues the sequence`()
     async throws
   {
-    let queue = await queue { context in
+    let queue = await makeQueue { context in
       context.report(progress: 0.75)
       throw TaskAbandoned("no")
     }
@@ -103,7 +103,7 @@ import Testing
   @Test func `progress is clamped to 0...1, and NaN is ignored`()
     async throws
   {
-    let queue = await queue { context in
+    let queue = await makeQueue { context in
       for fraction in [-1, .nan, 7, 0.5] { context.report(progress: fraction) }
     }
     try await queue.enqueue(Note("a"))
@@ -119,7 +119,7 @@ import Testing
 
   @Test func `progress of a cancelled or ended attempt is ignored`() async throws {
     let contexts = Log<TaskContext>()
-    let queue = await queue { [clock] context in
+    let queue = await makeQueue { [clock] context in
       contexts.add(context)
       defer { context.report(progress: 0.9) }
       try await clock.sleep(for: .seconds(60))
@@ -146,7 +146,7 @@ import Testing
   @Test func `progress is ignored after the time limit, or after the run is cancelled`()
     async throws
   {
-    let queue = await queue { [clock] context in
+    let queue = await makeQueue { [clock] context in
       defer { context.report(progress: 0.9) }
       try await clock.sleep(for: .seconds(60))
     }
@@ -170,7 +170,7 @@ import Testing
   }
 
   @Test func `the progress sequence of an ended task is empty`() async throws {
-    let queue = await queue { _ in throw TaskAbandoned("no") }
+    let queue = await makeQueue { _ in throw TaskAbandoned("no") }
     let id = try await queue.enqueue(Note("a")).id
     try await queue.runAvailable()
     let task = try #require(try await queue.task(id))
@@ -180,7 +180,7 @@ import Testing
   }
 
   @Test func `the progress sequence ends when the queue is shut down`() async throws {
-    let queue = await queue { _ in }
+    let queue = await makeQueue { _ in }
     let task = try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
     await withTaskGroup { group in
       group.addTask { for await _ in task.progress { Issue.record("nothing was reported") } }
@@ -193,7 +193,7 @@ import Testing
   }
 
   @Test func `a cancelled observer stops waiting`() async throws {
-    let queue = await queue { _ in }
+    let queue = await makeQueue { _ in }
     let task = try await queue.enqueue(Note("a"))
     let count = await withTaskGroup { group in
       group.addTask { await task.progress.reduce(into: 0) { count, _ in count += 1 } }

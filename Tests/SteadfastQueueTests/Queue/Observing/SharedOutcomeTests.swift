@@ -11,8 +11,8 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue that performs the tasks that another one adds.
-  private func performer(retaining retention: Retention = .none) async -> TaskQueue {
+  /// Makes a queue that performs the tasks that another queue adds.
+  private func makePerformingQueue(retaining retention: Retention = .none) async -> TaskQueue {
     let queue = TaskQueue(
       name: "performer",
       persistence: store.process(),
@@ -32,7 +32,7 @@ import Testing
     expected: [Double]
   ) async throws {
     let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
-    let performer = await performer(retaining: retention)
+    let performer = await makePerformingQueue(retaining: retention)
     try await withRunning(observer) {
       try await withRunning(performer) {
         let task = try await observer.enqueue(Note("a"))
@@ -49,14 +49,14 @@ import Testing
     retention: Retention
   ) async throws {
     let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
-    let performer = await performer(retaining: retention)
+    let performer = await makePerformingQueue(retaining: retention)
     let task = try await observer.enqueue(Note("a"))
     #expect(try await performer.runAvailable() == 1)
     for await _ in task.progress { Issue.record("nothing was reported") }
   }
 
   @Test(arguments: [false, true])
-  func `a value is available after its success is stored but not yet reported`(
+  func `a value is available once the success is stored, even before it is reported`(
     isShared: Bool
   ) async throws {
     let base: any Persistence = isShared ? store.process() : InMemoryStore()
@@ -75,7 +75,7 @@ import Testing
     #expect(clock.now.offset == .seconds(12))
   }
 
-  @Test func `an outcome is available after a cancellation is stored but not yet reported`()
+  @Test func `an outcome is available once a cancellation is stored, even before it is reported`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
@@ -86,7 +86,7 @@ import Testing
     try await slow.waitForHeldCalls()
     #expect(try await task.record() == nil)
     async let outcome = task.outcome()
-    // By then, the call has found nothing in the store.
+    // After a second, the call has found nothing in the store.
     try await clock.sleep(for: .seconds(1))
     slow.letGo()
     #expect(try await outcome == .cancelled)

@@ -9,11 +9,11 @@ import Testing
 /// Limits across restarts and across several processes.
 extension RateLimitTests {
   /// Returns the largest number of starts within any interval of the given length.
-  private static func most(_ starts: [Double], within seconds: Double) -> Int {
+  private static func maxStartCount(_ starts: [Double], within seconds: Double) -> Int {
     var (most, first) = (0, 0)
     let starts = starts.sorted()
     for index in starts.indices {
-      // Dates are exact to a microsecond.
+      // Dates are exact only to a microsecond.
       while starts[index] - starts[first] >= seconds - 1e-6 { first += 1 }
       most = max(most, index - first + 1)
     }
@@ -23,18 +23,18 @@ extension RateLimitTests {
   @Test(arguments: StoreKind.allCases)
   func `a limit persists across processes, even without a shutdown`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let first = await queue([.atMost(3, per: .seconds(3_600))], store)
-      try await first.enqueue(contentsOf: mails(8))
+      let first = await makeQueue(limits: [.atMost(3, per: .seconds(3_600))], on: store)
+      try await first.enqueue(contentsOf: makeMails(count: 8))
       #expect(try await first.runAvailable() == 3)
       // The first process ends without a call to the store.
-      let second = await queue([.atMost(3, per: .seconds(3_600))], store)
+      let second = await makeQueue(limits: [.atMost(3, per: .seconds(3_600))], on: store)
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(3_599))
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(1))
       #expect(try await second.runAvailable() == 3)
       // A changed limit includes earlier starts.
-      let third = await queue([.atMost(4, per: .seconds(3_600))], store)
+      let third = await makeQueue(limits: [.atMost(4, per: .seconds(3_600))], on: store)
       #expect(try await third.runAvailable() == 1)
     }
   }
@@ -51,7 +51,7 @@ extension RateLimitTests {
       var isFirst = true
       while clock.now.offset < .seconds(3_600) {
         let store = JSONFileStore(at: folder.appending(path: "queue"))
-        let queue = await queue(limits, store, workers: 8)
+        let queue = await makeQueue(limits: limits, on: store, workers: 8)
         for name in names {
           await queue.register(name: name) { [log, clock = time.clock] _, _ in
             log.add((name, clock.now.offset / .seconds(1)))
@@ -66,9 +66,9 @@ extension RateLimitTests {
         try await store.close()
       }
     }
-    for name in names { #expect(Self.most(seconds(name), within: 20) <= 1) }
+    for name in names { #expect(Self.maxStartCount(startSeconds(labelled: name), within: 20) <= 1) }
     let all = log.entries.map(\.second)
-    #expect(Self.most(all, within: 60) == 30)
+    #expect(Self.maxStartCount(all, within: 60) == 30)
     // Tasks are always waiting, so each minute has the maximum number of starts.
     let minutes = Int(clock.now.offset / .seconds(60))
     #expect(all.count >= 30 * minutes, "\(all.count) in \(minutes) minutes")
@@ -81,17 +81,20 @@ extension RateLimitTests {
     let limits: [RateLimit] = [
       .atMost(5, per: .seconds(10)), .atMost(6, per: .seconds(60), of: Mail.self, key: \.account),
     ]
-    let a = await queue(limits, shared.process())
-    let b = await queue(limits, shared.process())
-    for account in 0..<3 { try await a.enqueue(contentsOf: mails(40, account: account)) }
+    let a = await makeQueue(limits: limits, on: shared.process())
+    let b = await makeQueue(limits: limits, on: shared.process())
+    for account in 0..<3 { try await a.enqueue(contentsOf: makeMails(count: 40, account: account)) }
     try await withRunning(a) {
       try await withRunning(b) {
         try await clock.sleep(for: .seconds(600))
       }
     }
     let all = log.entries.map(\.second)
-    #expect(Self.most(all, within: 10) == 5)
-    for account in 0..<3 { #expect(Self.most(seconds("mail \(account)"), within: 60) <= 6) }
+    #expect(Self.maxStartCount(all, within: 10) == 5)
+    for account in 0..<3 {
+      let starts = startSeconds(labelled: "mail \(account)")
+      #expect(Self.maxStartCount(starts, within: 60) <= 6)
+    }
     #expect(all.count == 120)
     // Each account's own limit requires 40 / 6 minutes. The queue's limit of 30 starts a minute
     // doesn't delay them.
@@ -101,8 +104,8 @@ extension RateLimitTests {
   @Test func `a pause of a limit also applies to other processes`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let limits: [RateLimit] = [.atMost(10, per: .seconds(1))]
-    let a = await queue(limits, shared.process())
-    let b = await queue(limits, shared.process())
+    let a = await makeQueue(limits: limits, on: shared.process())
+    let b = await makeQueue(limits: limits, on: shared.process())
     for queue in [a, b] {
       await queue.register(name: "api") { [clock = time.clock] _, _ in
         if clock.now.offset == .zero { throw TaskSnoozed(for: .seconds(100), scope: .rateLimit) }
@@ -116,7 +119,7 @@ extension RateLimitTests {
     #expect(try await a.runAvailable() == 0)
     clock.advance(by: .seconds(100))
     #expect(try await a.runAvailable() >= 1)
-    #expect(seconds("mail 7") == [100] && log.count <= begun + 2)
+    #expect(startSeconds(labelled: "mail 7") == [100] && log.count <= begun + 2)
   }
 
   @Test func `the queues of a group have separate limits`() async throws {
@@ -139,10 +142,10 @@ extension RateLimitTests {
   @Test func `setting a clock back by a year doesn't delay tasks by a year`() async throws {
     let store = InMemoryStore()
     let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
-    let first = await queue([.atMost(1, per: .seconds(60))], store, clock: ahead)
-    try await first.enqueue(contentsOf: mails(2))
+    let first = await makeQueue(limits: [.atMost(1, per: .seconds(60))], on: store, clock: ahead)
+    try await first.enqueue(contentsOf: makeMails(count: 2))
     #expect(try await first.runAvailable() == 1)
-    let second = await queue([.atMost(1, per: .seconds(60))], store)
+    let second = await makeQueue(limits: [.atMost(1, per: .seconds(60))], on: store)
     #expect(try await second.runAvailable() == 0)
     clock.advance(by: .seconds(60))
     #expect(try await second.runAvailable() == 1)
@@ -154,8 +157,8 @@ extension RateLimitTests {
   ) async throws {
     let store = InMemoryStore()
     let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
-    let first = await queue([.atMost(1, per: .seconds(90))], store, clock: ahead)
-    try await first.enqueue(contentsOf: mails(2))
+    let first = await makeQueue(limits: [.atMost(1, per: .seconds(90))], on: store, clock: ahead)
+    try await first.enqueue(contentsOf: makeMails(count: 2))
     #expect(try await first.runAvailable() == 1)
     if !isReadable {
       let bytes = try await store.value(named: RateLimits.valueName)
@@ -163,7 +166,7 @@ extension RateLimitTests {
       #expect(try await store.apply([change], durability: .durable) == [.done])
     }
     for count in [0, 0, 1] {
-      let next = await queue([.atMost(1, per: .seconds(90))], store)
+      let next = await makeQueue(limits: [.atMost(1, per: .seconds(90))], on: store)
       #expect(try await next.runAvailable() == count)
       clock.advance(by: .seconds(60))
     }
@@ -181,8 +184,8 @@ extension RateLimitTests {
         if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
       }
     }
-    let queue = await queue([.atMost(1, per: .seconds(60))], store)
-    try await queue.enqueue(contentsOf: mails(1))
+    let queue = await makeQueue(limits: [.atMost(1, per: .seconds(60))], on: store)
+    try await queue.enqueue(contentsOf: makeMails(count: 1))
     try await withRunning(queue) { try await clock.sleep(for: .seconds(70)) }
     #expect(log.count == 1)
   }
@@ -198,8 +201,8 @@ extension RateLimitTests {
         if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
       }
     }
-    let queue = await queue([.atMost(1, per: .seconds(60))], store)
-    try await queue.enqueue(contentsOf: mails(1))
+    let queue = await makeQueue(limits: [.atMost(1, per: .seconds(60))], on: store)
+    try await queue.enqueue(contentsOf: makeMails(count: 1))
     async let run: Void = queue.run()
     try await clock.sleep(for: .seconds(5))
     queue.beginShutDown()
@@ -211,8 +214,8 @@ extension RateLimitTests {
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue([.atMost(2, per: .seconds(1))], store)
-    try await queue.enqueue(contentsOf: mails(4))
+    let queue = await makeQueue(limits: [.atMost(2, per: .seconds(1))], on: store)
+    try await queue.enqueue(contentsOf: makeMails(count: 4))
     store.inject(.delay(.seconds(5), on: clock), .beforeEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
     }
@@ -221,12 +224,12 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `if the starts can't be stored, no attempt starts, and no task is lost`(
+  func `if counting the starts fails, no attempt starts, and no task is lost`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await queue([.atMost(3, per: .seconds(60))], store)
-    try await queue.enqueue(contentsOf: mails(2))
+    let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
+    try await queue.enqueue(contentsOf: makeMails(count: 2))
     store.inject(.error(Broken()), moment) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
     }
@@ -244,8 +247,8 @@ extension RateLimitTests {
 
   @Test func `counting starts survives a transient failure`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue([.atMost(3, per: .seconds(60))], store)
-    let tasks = try await queue.enqueue(contentsOf: mails(2))
+    let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
+    let tasks = try await queue.enqueue(contentsOf: makeMails(count: 2))
     store.inject(.transientError, .afterEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
     }
@@ -257,7 +260,7 @@ extension RateLimitTests {
     }
     // The starts whose answer was lost also count, so there may be too few starts, but never too
     // many.
-    #expect(seconds("mail 0").count == 2)
+    #expect(startSeconds(labelled: "mail 0").count == 2)
     #expect(clock.now.offset <= .seconds(62))
   }
 
@@ -267,8 +270,8 @@ extension RateLimitTests {
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let store = FaultInjectingStore(shared.process())
-    let a = await queue([.atMost(5, per: .seconds(10))], store)
-    let b = await queue([.atMost(5, per: .seconds(10))], shared.process())
+    let a = await makeQueue(limits: [.atMost(5, per: .seconds(10))], on: store)
+    let b = await makeQueue(limits: [.atMost(5, per: .seconds(10))], on: shared.process())
     try await a.enqueue(Mail())
     store.inject(.transientError, times: nil) { $0.changes.contains("setValue") }
     try await withRunning(a) {
@@ -279,7 +282,8 @@ extension RateLimitTests {
       try await a.enqueue(Mail(account: 1))
       try await clock.sleep(for: .seconds(30))
     }
-    #expect(seconds("mail 0").count == 1 && seconds("mail 1").count == 1)
+    #expect(startSeconds(labelled: "mail 0").count == 1)
+    #expect(startSeconds(labelled: "mail 1").count == 1)
     #expect(try await b.count == 0)
   }
 
@@ -287,16 +291,16 @@ extension RateLimitTests {
     let store = FaultInjectingStore()
     // The wait for the store is longer than the interval.
     let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
-    let queue = await queue([limit], store)
+    let queue = await makeQueue(limits: [limit], on: store)
     try await queue.enqueue(Mail())
     #expect(try await queue.runAvailable() == 1)
-    // One of these starts, and one is postponed.
-    try await queue.enqueue(contentsOf: mails(2))
+    // One of these two tasks starts, and the other is postponed.
+    try await queue.enqueue(contentsOf: makeMails(count: 2))
     store.inject(.transientError, .afterEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
     }
     try await withRunning(queue) { try await clock.sleep(for: .seconds(5)) }
-    #expect(seconds("mail 0").count == 3)
+    #expect(startSeconds(labelled: "mail 0").count == 3)
     #expect(try await queue.count == 0)
   }
 }

@@ -19,21 +19,23 @@ import Testing
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  func queue(
-    _ limits: [RateLimit],
-    _ store: any Persistence = InMemoryStore(),
+  func makeQueue(
+    limits: [RateLimit],
+    on store: any Persistence = InMemoryStore(),
     workers: Int = 4,
     clock other: (any WallClock)? = nil,
     takes seconds: Double = 0
   ) async -> TaskQueue {
-    func make(_ clock: some WallClock) -> TaskQueue {
+    func makeQueueWithoutHandlers(clock: some WallClock) -> TaskQueue {
       TaskQueue(
         persistence: store,
         configuration: TaskQueueConfiguration(maxConcurrentTasks: workers, rateLimits: limits),
         clock: clock
       )
     }
-    let queue = other.map { make($0) } ?? make(clock)
+    let queue =
+      other.map { makeQueueWithoutHandlers(clock: $0) }
+      ?? makeQueueWithoutHandlers(clock: clock)
     await queue.register(Mail.self) { [log, clock = time.clock] mail, _ in
       log.add(("mail \(mail.account)", clock.now.offset / .seconds(1)))
       if seconds > 0 { try await clock.sleep(for: .seconds(seconds)) }
@@ -44,60 +46,64 @@ import Testing
     return queue
   }
 
-  func seconds(_ label: String) -> [Double] {
+  func startSeconds(labelled label: String) -> [Double] {
     log.entries.filter { $0.label == label }.map(\.second)
   }
 
-  func mails(_ count: Int, account: Int = 0) -> [Mail] {
+  func makeMails(count: Int, account: Int = 0) -> [Mail] {
     Array(repeating: Mail(account: account), count: count)
   }
 
   @Test func `each second has exactly as many starts as its limit allows`() async throws {
-    let queue = await queue([.atMost(3, per: .seconds(1))])
-    let tasks = try await queue.enqueue(contentsOf: mails(10))
+    let queue = await makeQueue(limits: [.atMost(3, per: .seconds(1))])
+    let tasks = try await queue.enqueue(contentsOf: makeMails(count: 10))
     try await withRunning(queue) {
       for task in tasks {
         let outcome = try await task.outcome()
         #expect(outcome == .succeeded)
       }
     }
-    #expect(seconds("mail 0") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3])
+    #expect(startSeconds(labelled: "mail 0") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3])
   }
 
-  @Test func `a limit applies to every interval rather than only to fixed ones`()
+  @Test func `a limit applies to every interval of its length rather than only to fixed intervals`()
     async throws
   {
-    let queue = await queue([.atMost(4, per: .seconds(10))])
+    let queue = await makeQueue(limits: [.atMost(4, per: .seconds(10))])
     try await withRunning(queue) {
       try await queue.enqueue(Mail())
       try await clock.sleep(for: .seconds(9))
-      let tasks = try await queue.enqueue(contentsOf: mails(8))
+      let tasks = try await queue.enqueue(contentsOf: makeMails(count: 8))
       for task in tasks { _ = try await task.outcome() }
     }
-    #expect(seconds("mail 0") == [0, 9, 9, 9, 10, 19, 19, 19, 20])
+    #expect(startSeconds(labelled: "mail 0") == [0, 9, 9, 9, 10, 19, 19, 19, 20])
   }
 
-  @Test func `other names aren't delayed, and long attempts don't delay starts`() async throws {
-    let queue = await queue([.atMost(1, per: .seconds(60), of: Mail.self)], takes: 1_000)
-    let tasks = try await queue.enqueue(contentsOf: mails(3))
+  @Test func `a limit of one name doesn't delay other names, and long attempts don't delay starts`()
+    async throws
+  {
+    let limits: [RateLimit] = [.atMost(1, per: .seconds(60), of: Mail.self)]
+    let queue = await makeQueue(limits: limits, takes: 1_000)
+    let tasks = try await queue.enqueue(contentsOf: makeMails(count: 3))
     let notes = try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     try await withRunning(queue) {
       for task in tasks + notes { _ = try await task.outcome() }
     }
-    #expect(seconds("mail 0") == [0, 60, 120])
-    #expect(seconds("a") == [0] && seconds("b") == [0])
+    #expect(startSeconds(labelled: "mail 0") == [0, 60, 120])
+    #expect(startSeconds(labelled: "a") == [0] && startSeconds(labelled: "b") == [0])
   }
 
   @Test func `each key has its own limit, and doesn't delay other keys`() async throws {
     let limit = RateLimit.atMost(2, per: .seconds(60), of: Mail.self, key: \.account)
-    let queue = await queue([limit], workers: 1)
-    let tasks = try await queue.enqueue(contentsOf: mails(5, account: 1) + mails(3, account: 2))
+    let queue = await makeQueue(limits: [limit], workers: 1)
+    let mails = makeMails(count: 5, account: 1) + makeMails(count: 3, account: 2)
+    let tasks = try await queue.enqueue(contentsOf: mails)
     let events = queue.events
     try await withRunning(queue) {
       for task in tasks { _ = try await task.outcome() }
     }
-    #expect(seconds("mail 1") == [0, 0, 60, 60, 120])
-    #expect(seconds("mail 2") == [0, 0, 60])
+    #expect(startSeconds(labelled: "mail 1") == [0, 0, 60, 60, 120])
+    #expect(startSeconds(labelled: "mail 2") == [0, 0, 60])
     var rescheduled: [TaskID] = []
     for await event in events {
       if case .rescheduled(let id, _) = event { rescheduled.append(id) }
@@ -115,19 +121,19 @@ import Testing
   ///
   /// - Returns: The numbers of the tasks in the order of their starts, the seconds of the starts,
   ///   and how often tasks were postponed.
-  private func exports(
+  private func performExports(
     workers: Int = 8,
     for duration: Duration,
-    _ body: @escaping @Sendable (TaskQueue) async throws -> Void
+    adding addTasks: @escaping @Sendable (TaskQueue) async throws -> Void
   ) async throws -> (numbers: [Int], seconds: [Double], postponedCount: Int) {
     let limit = RateLimit.atMost(1, per: .seconds(60), of: Export.self, key: \.account)
-    let queue = await queue([limit], workers: workers)
+    let queue = await makeQueue(limits: [limit], workers: workers)
     await queue.register(Export.self) { [log, clock] export, _ in
       log.add(("\(export.number)", clock.now.offset / .seconds(1)))
     }
     let events = queue.events
     try await withRunning(queue) {
-      try await body(queue)
+      try await addTasks(queue)
       try await clock.sleep(for: duration - clock.now.offset)
     }
     var postponedCount = 0
@@ -136,7 +142,7 @@ import Testing
   }
 
   @Test func `among tasks with the same key, the highest priority starts first`() async throws {
-    let begun = try await exports(for: .seconds(300)) { [clock] queue in
+    let begun = try await performExports(for: .seconds(300)) { [clock] queue in
       let backlog = (0..<20).map { Export(number: $0) }
       try await queue.enqueue(contentsOf: backlog, options: TaskOptions(priority: .low))
       try await clock.sleep(for: .seconds(90))
@@ -149,7 +155,7 @@ import Testing
   func `starts reserved for cancelled tasks become available to others`(areRemoved: Bool)
     async throws
   {
-    let begun = try await exports(for: .seconds(3_600)) { [clock] queue in
+    let begun = try await performExports(for: .seconds(3_600)) { [clock] queue in
       try await queue.enqueue(contentsOf: (0..<200).map { Export(number: $0) })
       try await clock.sleep(for: .seconds(90))
       // The last ten remain.
@@ -168,7 +174,7 @@ import Testing
   @Test(arguments: [1, 8])
   func `many tasks with the same key start in order, without a gap`(workers: Int) async throws {
     let count = 300
-    let begun = try await exports(workers: workers, for: .seconds(60 * count)) { queue in
+    let begun = try await performExports(workers: workers, for: .seconds(60 * count)) { queue in
       try await queue.enqueue(contentsOf: (0..<count).map { Export(number: $0) })
     }
     #expect(begun.numbers == Array(0..<count))
@@ -177,7 +183,7 @@ import Testing
   }
 
   @Test func `retries count as starts`() async throws {
-    let queue = await queue([.atMost(2, per: .seconds(10))])
+    let queue = await makeQueue(limits: [.atMost(2, per: .seconds(10))])
     await queue.register(name: "fails") { [log, clock = time.clock] _, context in
       log.add(("try", clock.now.offset / .seconds(1)))
       if context.retryCount < 3 { throw Failing() }
@@ -187,14 +193,14 @@ import Testing
       let outcome = try await task.outcome()
       #expect(outcome == .succeeded)
     }
-    #expect(seconds("try") == [0, 0, 10, 10])
+    #expect(startSeconds(labelled: "try") == [0, 0, 10, 10])
   }
 
   private struct Failing: Error {}
 
   @Test func `a pass performs only tasks that the limit allows to start now`() async throws {
-    let queue = await queue([.atMost(3, per: .seconds(60))])
-    try await queue.enqueue(contentsOf: mails(5))
+    let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))])
+    try await queue.enqueue(contentsOf: makeMails(count: 5))
     #expect(try await queue.runAvailable() == 3)
     #expect(try await queue.runAvailable() == 0)
     clock.advance(by: .seconds(60))
@@ -206,7 +212,7 @@ import Testing
   @Test func `snoozing a limit pauses all its tasks, without counting an attempt`()
     async throws
   {
-    let queue = await queue([.atMost(5, per: .seconds(1), named: "api")], workers: 1)
+    let queue = await makeQueue(limits: [.atMost(5, per: .seconds(1), named: "api")], workers: 1)
     await queue.register(name: "api") { [log, clock = time.clock] value, context in
       log.add(("api \(context.retryCount)", clock.now.offset / .seconds(1)))
       if clock.now.offset < .seconds(30) { throw TaskSnoozed(for: .seconds(30), scope: .rateLimit) }
@@ -220,8 +226,8 @@ import Testing
         #expect(outcome == .succeeded)
       }
     }
-    #expect(seconds("api 0") == [0, 30, 30])
-    #expect(seconds("other") == [0])
+    #expect(startSeconds(labelled: "api 0") == [0, 30, 30])
+    #expect(startSeconds(labelled: "other") == [0])
   }
 
   @Test func `without a matching limit or scope, a snooze affects only its task`()
@@ -231,7 +237,7 @@ import Testing
       ([RateLimit.atMost(5, per: .seconds(1), named: "other")], TaskSnoozed.Scope.rateLimit),
       ([.atMost(5, per: .seconds(1))], .task), ([], .rateLimit),
     ] {
-      let queue = await queue(limits)
+      let queue = await makeQueue(limits: limits)
       let begin = clock.now
       await queue.register(name: "api") { [clock = time.clock] value, context in
         if clock.now == begin, value == 1 { throw TaskSnoozed(for: .seconds(30), scope: scope) }
@@ -250,9 +256,9 @@ import Testing
   // MARK: Reporting
 
   @Test func `events and statistics report an exhausted limit`() async throws {
-    let queue = await queue([.atMost(2, per: .seconds(60), of: Mail.self)])
+    let queue = await makeQueue(limits: [.atMost(2, per: .seconds(60), of: Mail.self)])
     let events = queue.events
-    let tasks = try await queue.enqueue(contentsOf: mails(5))
+    let tasks = try await queue.enqueue(contentsOf: makeMails(count: 5))
     try await withRunning(queue) {
       for task in tasks { _ = try await task.outcome() }
     }

@@ -22,7 +22,7 @@ private struct Job: TaskPayload { var number: Int }
   }
 
   /// Runs one process until a handler ends it or no tasks remain.
-  private func process(
+  private func runProcess(
     at url: URL,
     crashesAfter lifetime: Duration? = nil,
     handler: @escaping @Sendable (Job, _ crash: @Sendable () -> Void) async throws -> Void
@@ -57,8 +57,9 @@ private struct Job: TaskPayload { var number: Int }
     return how
   }
 
-  private func withTasks(
-    _ count: Int,
+  /// Adds tasks to a file, performs the body with its URL, and returns the remaining tasks.
+  private func remainingTasks(
+    afterAdding count: Int,
     _ body: (URL) async throws -> Void
   ) async throws -> [TaskRecord] {
     try await withTemporaryFolder { folder in
@@ -81,10 +82,10 @@ private struct Job: TaskPayload { var number: Int }
     count: Int
   ) async throws {
     var starts = 0
-    let left = try await withTasks(count) { url in
+    let left = try await remainingTasks(afterAdding: count) { url in
       for _ in 0..<40 {
         starts += 1
-        let end = try await process(at: url) { [clock] job, crash in
+        let end = try await runProcess(at: url) { [clock] job, crash in
           if job.number == 0 {
             try await clock.sleep(for: .milliseconds(50))
             crash()
@@ -100,12 +101,12 @@ private struct Job: TaskPayload { var number: Int }
     #expect(starts == 7)
   }
 
-  @Test func `only the two tasks that crash their process are abandoned`() async throws {
+  @Test func `if two tasks crash their process, only these two are abandoned`() async throws {
     var starts = 0
-    let left = try await withTasks(20) { url in
+    let left = try await remainingTasks(afterAdding: 20) { url in
       for _ in 0..<40 {
         starts += 1
-        let end = try await process(at: url) { [clock] job, crash in
+        let end = try await runProcess(at: url) { [clock] job, crash in
           if job.number < 2 {
             try await clock.sleep(for: .milliseconds(50))
             crash()
@@ -121,9 +122,9 @@ private struct Job: TaskPayload { var number: Int }
   }
 
   @Test func `a program that always crashes abandons no task`() async throws {
-    let left = try await withTasks(40) { url in
+    let left = try await remainingTasks(afterAdding: 40) { url in
       for _ in 0..<200 {
-        let end = try await process(at: url, crashesAfter: .milliseconds(20)) { [clock] _, _ in
+        let end = try await runProcess(at: url, crashesAfter: .milliseconds(20)) { [clock] _, _ in
           try await clock.sleep(for: .milliseconds(50))
         }
         #expect(end == .crash)
@@ -137,10 +138,10 @@ private struct Job: TaskPayload { var number: Int }
     async throws
   {
     var starts = 0
-    let left = try await withTasks(1) { url in
+    let left = try await remainingTasks(afterAdding: 1) { url in
       for _ in 0..<40 {
         starts += 1
-        let end = try await process(at: url) { [clock] _, crash in
+        let end = try await runProcess(at: url) { [clock] _, crash in
           crash()
           try await clock.sleep(for: .seconds(60))
         }
@@ -152,7 +153,9 @@ private struct Job: TaskPayload { var number: Int }
     #expect(clock.now.offset < .seconds(12))
   }
 
-  @Test func `a task that was interrupted twice waits for another such task`() async throws {
+  @Test func `a task that was interrupted twice isn't performed together with another such task`()
+    async throws
+  {
     let store = InMemoryStore()
     let queue = TaskQueue(
       persistence: store,
@@ -166,7 +169,7 @@ private struct Job: TaskPayload { var number: Int }
       log.add("\(job.number) ends")
     }
     for (number, count) in [2, 2, 1, 0].enumerated() {
-      var record = Self.record(of: Job(number: number), number, clock)
+      var record = Self.makeRecord(of: Job(number: number), number: number, clock: clock)
       record.interruptionCount = count
       _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .relaxed)
     }
@@ -184,7 +187,7 @@ private struct Job: TaskPayload { var number: Int }
   {
     let store = InMemoryStore()
     for number in 1...2 {
-      var record = Self.record(of: Job(number: number), number, clock)
+      var record = Self.makeRecord(of: Job(number: number), number: number, clock: clock)
       record.interruptionCount = 2
       _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .relaxed)
     }
@@ -200,10 +203,10 @@ private struct Job: TaskPayload { var number: Int }
     }
   }
 
-  private static func record(
+  private static func makeRecord(
     of job: Job,
-    _ number: Int,
-    _ clock: VirtualClock
+    number: Int,
+    clock: VirtualClock
   ) -> TaskRecord {
     let payload = StoredPayload(job)
     return TaskRecord(

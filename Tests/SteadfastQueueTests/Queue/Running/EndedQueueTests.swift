@@ -21,7 +21,7 @@ import Foundation
   }
 
   /// Makes a queue whose handlers retain it, uses it, and ends it in the given way.
-  private func use(_ end: End, _ body: (TaskQueue) -> Void) async throws {
+  private func useQueue(endedBy end: End, _ body: (TaskQueue) -> Void) async throws {
     let queue = TaskQueue(clock: clock)
     body(queue)
     await queue.register(Note.self) { [clock] note, _ in
@@ -53,15 +53,17 @@ import Foundation
   @Test(arguments: End.allCases)
   func `an ended queue is released even if its handlers retain it`(end: End) async throws {
     weak var queue: TaskQueue?
-    try await use(end) { queue = $0 }
+    try await useQueue(endedBy: end) { queue = $0 }
     #expect(queue == nil)
   }
 
   @Test(arguments: End.allCases)
-  func `observers get all events, and then their sequences end`(end: End) async throws {
+  func `observers of an ended queue get all events, and then their event sequences end`(end: End)
+    async throws
+  {
     let log = Log<TaskEvents>()
     let retained = Log<TaskQueue>()
-    try await use(end) { queue in
+    try await useQueue(endedBy: end) { queue in
       retained.add(queue)
       log.add(queue.events)
     }

@@ -16,14 +16,14 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: any Persistence) -> TaskQueue {
+  private func makeQueue(on store: any Persistence) -> TaskQueue {
     TaskQueue(persistence: store, clock: clock)
   }
 
   @Test(arguments: StoreKind.allCases)
   func `restarting an expired task performs it`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = queue(store)
+      let queue = makeQueue(on: store)
       let log = Log<String>()
       await queue.register(Note.self) { note, _ in log.add(note.text) }
       let task = try await queue.enqueue(
@@ -45,7 +45,7 @@ import Foundation
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)
-      let first = queue(store)
+      let first = makeQueue(on: store)
       await first.register(Note.self) { _, _ in Issue.record("an expired task was performed") }
       try await first.enqueue(Note("late"), options: TaskOptions(expiryDate: clock.date + 60))
       try await clock.sleep(for: .seconds(3_600))
@@ -54,7 +54,7 @@ import Foundation
       try await store.close()
 
       let reopened = JSONFileStore(at: url)
-      let second = queue(reopened)
+      let second = makeQueue(on: reopened)
       let log = Log<String>()
       await second.register(Note.self) { note, _ in log.add(note.text) }
       try await second.runAvailable()
@@ -64,7 +64,7 @@ import Foundation
   }
 
   @Test func `restarting a task doesn't remove an expiry date in the future`() async throws {
-    let queue = queue(InMemoryStore())
+    let queue = makeQueue(on: InMemoryStore())
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
     let expiry = clock.date + 3_600
     try await queue.enqueue(Note("early"), options: TaskOptions(expiryDate: expiry))

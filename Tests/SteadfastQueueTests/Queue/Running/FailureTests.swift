@@ -9,7 +9,7 @@ import Testing
   private let clock = VirtualClock()
   private let log = Log<String>()
 
-  private func queue(on clock: VirtualClock? = nil) async -> TaskQueue {
+  private func makeQueue(on clock: VirtualClock? = nil) async -> TaskQueue {
     TaskQueue(
       configuration: TaskQueueConfiguration(
         backoff: .exponential(from: .seconds(10), multiplier: 2),
@@ -20,12 +20,12 @@ import Testing
   }
 
   /// A queue whose handler logs the second of each attempt, and fails.
-  private func failingQueue(
-    _ error: any Error = Refusal(),
+  private func makeFailingQueue(
+    throwing error: any Error = Refusal(),
     on clock: VirtualClock? = nil
   ) async -> TaskQueue {
     let (clock, log) = (clock ?? self.clock, log)
-    let queue = await queue(on: clock)
+    let queue = await makeQueue(on: clock)
     let start = clock.date
     await queue.register(Note.self) { _, _ in
       log.add("\(Int(clock.date.timeIntervalSince(start)))")
@@ -38,7 +38,7 @@ import Testing
     async throws
   {
     try await withVirtualTime { time in
-      let queue = await failingQueue(on: time.clock)
+      let queue = await makeFailingQueue(on: time.clock)
       let task = try await queue.enqueue(Note("in vain"), maxRetries: 4)
       let outcome = try await withRunning(queue) { try await task.outcome() }
       #expect(outcome == .abandoned(reason: "refused"))
@@ -67,8 +67,10 @@ import Testing
     #expect(log.entries == ["1 after 0.0 seconds", "2 after 10.0 seconds", "3 after 20.0 seconds"])
   }
 
-  @Test func `a task without backoff is retried at once, after the other tasks`() async throws {
-    let queue = await queue()
+  @Test func `a task without backoff is retried right after the other available tasks`()
+    async throws
+  {
+    let queue = await makeQueue()
     let log = log
     await queue.register(Note.self) { note, _ in
       log.add(note.text)
@@ -82,14 +84,14 @@ import Testing
   }
 
   @Test func `a pass ends even if a task fails immediately and forever`() async throws {
-    let queue = await failingQueue()
+    let queue = await makeFailingQueue()
     try await queue.enqueue(Note("endless"), maxRetries: .alwaysRetry, usesBackoff: false)
     for _ in 0..<3 { #expect(try await queue.runAvailable() == 1) }
     #expect(try await queue.tasks().map(\.retryCount) == [3])
   }
 
   @Test func `a task that is always retried is never abandoned`() async throws {
-    let queue = await failingQueue()
+    let queue = await makeFailingQueue()
     try await queue.enqueue(Note("for ever"), maxRetries: .alwaysRetry, usesBackoff: false)
     for _ in 0..<200 {
       clock.advance(by: .seconds(1))
@@ -99,7 +101,7 @@ import Testing
   }
 
   @Test func `an error that forbids retries abandons the task at once`() async throws {
-    let queue = await failingQueue(TaskAbandoned("no such album"))
+    let queue = await makeFailingQueue(throwing: TaskAbandoned("no such album"))
     let task = try await queue.enqueue(Note("hopeless"))
     let outcome = try await withRunning(queue) { try await task.outcome() }
     #expect(outcome == .abandoned(reason: "no such album"))
@@ -111,7 +113,7 @@ import Testing
       var retryDecision: RetryDecision { .retry(after: .seconds(7)) }
     }
     try await withVirtualTime { time in
-      let queue = await failingQueue(Throttled(), on: time.clock)
+      let queue = await makeFailingQueue(throwing: Throttled(), on: time.clock)
       let task = try await queue.enqueue(Note("throttled"), maxRetries: 2)
       _ = try await withRunning(queue) { try await task.outcome() }
       #expect(log.entries == ["0", "7", "14"])
@@ -119,7 +121,7 @@ import Testing
   }
 
   @Test func `a snooze doesn't count as a retry`() async throws {
-    let queue = await failingQueue(TaskSnoozed(for: .seconds(45)))
+    let queue = await makeFailingQueue(throwing: TaskSnoozed(for: .seconds(45)))
     try await queue.enqueue(Note("not yet"), maxRetries: 0)
     #expect(try await queue.runAvailable() == 1)
     let record = try #require(try await queue.tasks().first)
@@ -131,14 +133,14 @@ import Testing
   @Test func `CancellationError is an ordinary failure unless the attempt was cancelled`()
     async throws
   {
-    let queue = await failingQueue(CancellationError())
+    let queue = await makeFailingQueue(throwing: CancellationError())
     try await queue.enqueue(Note("confused"))
     try await queue.runAvailable()
     #expect(try await queue.tasks().map(\.retryCount) == [1])
   }
 
   @Test func `a long error is shortened`() async throws {
-    let queue = await failingQueue(Refusal(String(repeating: "x", count: 5000)))
+    let queue = await makeFailingQueue(throwing: Refusal(String(repeating: "x", count: 5000)))
     try await queue.enqueue(Note("wordy"))
     try await queue.runAvailable()
     #expect(try await queue.tasks().first?.lastError?.utf8.count == 4095)
@@ -159,7 +161,7 @@ import Testing
   // MARK: Handlers and payloads
 
   @Test func `a task without a handler waits until one is registered`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let events = queue.events
     let task = try await queue.enqueue(Note("orphan"))
     #expect(try await queue.runAvailable() == 0)
@@ -223,7 +225,7 @@ import Testing
       static let formerTaskNames = ["Note"]
       var text: String
     }
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("old"))
     try await queue.enqueue(Remark(text: "new"))
     await queue.register(Remark.self) { remark, context in

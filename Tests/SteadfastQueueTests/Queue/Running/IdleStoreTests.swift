@@ -14,7 +14,7 @@ import Testing
   }
 
   /// The calls of a day without tasks, starting half an hour after the last task.
-  private func calls(of base: any Persistence) async throws -> [Call] {
+  private func callsDuringIdleDay(to base: any Persistence) async throws -> [Call] {
     let clock = try VirtualTime.required.clock
     let calls = Log<Call>()
     let store = FaultInjectingStore(base)
@@ -27,7 +27,7 @@ import Testing
     return try await withRunning(queue) {
       try await queue.enqueue(Note("a"))
       try await queue.waitUntilIdle()
-      // This skips the calls that follow the end of a task, and ends between two polls.
+      // This sleep skips the calls that follow the end of a task, and ends between two polls.
       try await clock.sleep(for: .seconds(1801))
       let count = calls.entries.count
       try await clock.sleep(for: .seconds(24 * 3600))
@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test func `an idle queue doesn't call a store that it doesn't share`() async throws {
-    let calls = try await calls(of: InMemoryStore())
+    let calls = try await callsDuringIdleDay(to: InMemoryStore())
     #expect(calls.isEmpty, "\(calls)")
   }
 
@@ -45,7 +45,7 @@ import Testing
   {
     let interval = Duration.seconds(600)
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: interval))
-    let calls = try await calls(of: shared.process())
+    let calls = try await callsDuringIdleDay(to: shared.process())
     let polls = Dictionary(grouping: calls, by: \.offset)
     #expect(polls.count == 24 * 6)
     // Each poll claims tasks and reads the pause, and once an hour also reads the schedules.

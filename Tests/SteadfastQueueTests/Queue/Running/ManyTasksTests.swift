@@ -40,7 +40,8 @@ private final class CountingStore: ForwardingStore {
 }
 
 @Suite struct ManyTasksTests {
-  @Test func `an urgent task precedes 90,000 of lower priority and 10,000 in the far future`()
+  @Test
+  func `an urgent task precedes 90,000 tasks of lower priority and 10,000 tasks of the far future`()
     async throws
   {
     let clock = VirtualClock()

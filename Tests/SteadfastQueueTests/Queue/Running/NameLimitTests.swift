@@ -13,23 +13,25 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// Registers a handler whose attempts take 10 seconds.
-  private func register(in queue: TaskQueue, limit: Int?) async {
+  private func registerHandler(in queue: TaskQueue, limit: Int?) async {
     await queue.register(Note.self, maxConcurrentTasks: limit) { [clock, log] note, _ in
       log.add("\(clock.now.offset / .seconds(1)) \(note.text)")
       try await clock.sleep(for: .seconds(10))
     }
   }
 
-  @Test func `a limit counts tasks that started before it was set`() async throws {
+  @Test func `a name's limit also counts tasks that started before the limit was set`()
+    async throws
+  {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
       clock: clock
     )
-    await register(in: queue, limit: nil)
+    await registerHandler(in: queue, limit: nil)
     try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(5))
-      await register(in: queue, limit: 1)
+      await registerHandler(in: queue, limit: 1)
       let tasks = try await queue.enqueue(contentsOf: [Note("b"), Note("c")])
       for task in tasks { _ = try await task.outcome() }
     }
@@ -41,11 +43,11 @@ import Testing
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
       clock: clock
     )
-    await register(in: queue, limit: 1)
+    await registerHandler(in: queue, limit: 1)
     try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(5))
-      await register(in: queue, limit: nil)
+      await registerHandler(in: queue, limit: nil)
       try await clock.sleep(for: .seconds(1))
     }
     #expect(log.entries == ["0.0 a", "5.0 b", "5.0 c"])

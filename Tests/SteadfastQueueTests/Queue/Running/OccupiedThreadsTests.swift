@@ -37,7 +37,7 @@ import Testing
 
   private static let handlerCount = 2 * ProcessInfo.processInfo.activeProcessorCount
 
-  private static func queue(_ store: some Persistence = InMemoryStore()) -> TaskQueue {
+  private static func makeQueue(on store: some Persistence = InMemoryStore()) -> TaskQueue {
     TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: handlerCount)
@@ -55,13 +55,13 @@ import Testing
     return Task.isCancelled
   }
 
-  @Test func `leases are extended`() async throws {
+  @Test func `leases are extended while handlers occupy all threads`() async throws {
     let gate = Gate()
     let count = Atomic(0)
     let store = SharedStore(StoreSharing(leaseDuration: .milliseconds(60)))
-    let queue = Self.queue(
-      Extensions(base: store.process()) {
-        // By then, more than two lease durations have passed.
+    let queue = Self.makeQueue(
+      on: Extensions(base: store.process()) {
+        // At the seventh extension, more than two lease durations have passed.
         if count.add(1, ordering: .relaxed).newValue == 7 { gate.open() }
       }
     )
@@ -78,7 +78,7 @@ import Testing
   }
 
   @Test func `attempts are cut short after the limit of a shutdown`() async throws {
-    let queue = Self.queue()
+    let queue = Self.makeQueue()
     await queue.register(Note.self) { _, _ in
       queue.beginShutDown(within: .milliseconds(20))
       guard Self.computeUntilCancelled() else { return }
@@ -91,7 +91,7 @@ import Testing
   }
 
   @Test func `attempts are cut short after their time limit`() async throws {
-    let queue = Self.queue()
+    let queue = Self.makeQueue()
     await queue.register(Note.self) { _, _ in _ = Self.computeUntilCancelled() }
     let options = TaskOptions(maxRetries: 0, timeLimit: .milliseconds(20))
     let tasks = try await queue.enqueue(contentsOf: Self.notes, options: options)
@@ -107,8 +107,8 @@ import Testing
     }
   }
 
-  @Test func `a time limit starts with the handler`() async throws {
-    let queue = Self.queue()
+  @Test func `a time limit starts when the handler starts`() async throws {
+    let queue = Self.makeQueue()
     await queue.register(Note.self) { _, _ in
       // The other handlers start when a thread is free.
       let end = ContinuousClock.now + .milliseconds(60)
@@ -125,7 +125,7 @@ import Testing
   }
 
   @Test func `attempts are cut short when the time of a run is up`() async throws {
-    let queue = Self.queue()
+    let queue = Self.makeQueue()
     await queue.register(Note.self) { _, _ in
       guard Self.computeUntilCancelled() else { return }
       throw CancellationError()

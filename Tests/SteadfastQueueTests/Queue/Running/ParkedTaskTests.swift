@@ -13,8 +13,10 @@ private struct Second: TaskPayload { var text: String }
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// There are more other tasks than one page of a lookup contains.
-  @Test func `a fallback handler gets parked tasks that come after many others`() async throws {
+  /// The parked task comes after more other tasks than one page of a lookup contains.
+  @Test func `a fallback handler gets parked tasks that are listed after many other tasks`()
+    async throws
+  {
     let store = InMemoryStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(First.self) { _, _ in }

@@ -9,13 +9,11 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A worker yields after every 256th attempt, and its last claim may be in flight at that time.
+  /// A worker yields after every 256th attempt, while its last claim may still be in flight.
   @Test(arguments: 253...258)
-  func `a pass performs tasks that its handlers enqueue, at any point of the other workers`(
+  func `a pass performs a task that a handler adds, at whatever step the other workers are`(
     count: Int
-  )
-    async throws
-  {
+  ) async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
       clock: clock

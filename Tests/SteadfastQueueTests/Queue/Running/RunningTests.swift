@@ -9,8 +9,8 @@ import Testing
   private let clock = VirtualClock()
   private let log = Log<String>()
 
-  private func queue(
-    _ store: some Persistence = InMemoryStore(),
+  private func makeQueue(
+    on store: some Persistence = InMemoryStore(),
     concurrency: Int = 1,
     maxInterruptions: RetryLimit = 5
   ) async -> TaskQueue {
@@ -31,7 +31,7 @@ import Testing
   // MARK: Success
 
   @Test func `a task is performed with its payload and succeeds`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("so important"))
     #expect(try await withRunning(queue) { try await task.outcome() } == .succeeded)
     #expect(log.entries == ["so important"])
@@ -39,7 +39,7 @@ import Testing
   }
 
   @Test func `tasks are performed in order, one at a time`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(contentsOf: (1...20).map { Note("\($0)") })
     try await queue.enqueue(Note("first"), priority: .high)
     #expect(try await queue.runAvailable() == 21)
@@ -61,7 +61,7 @@ import Testing
   @Test func `tasks that a handler enqueues are performed in the same pass`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let log = log
     await queue.register(Note.self) { note, _ in
       log.add(note.text)
@@ -74,7 +74,7 @@ import Testing
 
   @Test(arguments: [2, 5])
   func `a queue performs as many tasks at a time as configured`(limit: Int) async throws {
-    let queue = await queue(concurrency: limit)
+    let queue = await makeQueue(concurrency: limit)
     let gate = Waiters<Void>()
     let running = Log<Int>()
     await queue.register(Note.self) { _, _ in
@@ -103,7 +103,7 @@ import Testing
   func `enqueueing tasks in a loop yields to the workers`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await withRunning(queue) {
       for number in 0..<2_000 { try await queue.enqueue(Note("\(number)")) }
       // Everything runs on one thread, so no task would be performed if the caller didn't yield.
@@ -114,7 +114,7 @@ import Testing
   // MARK: Dates
 
   @Test func `a task waits for its date`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("later"), availableDate: clock.date + 30)
     #expect(try await queue.runAvailable() == 0)
     let outcome = try await withRunning(queue) {
@@ -145,7 +145,7 @@ import Testing
   }
 
   @Test func `a forward jump of the system clock is detected within a minute`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("tomorrow"), availableDate: clock.date + 86_400)
     let outcome = try await withRunning(queue) {
       try await clock.waitForSleepers(count: 1)
@@ -158,8 +158,8 @@ import Testing
 
   // MARK: Lifetime of a run
 
-  @Test func `a second run at the same time throws`() async throws {
-    let queue = await queue()
+  @Test func `starting a run during another run throws an error`() async throws {
+    let queue = await makeQueue()
     let task = try await queue.enqueue(Note("one"))
     try await withRunning(queue) {
       _ = try await task.outcome()
@@ -170,7 +170,7 @@ import Testing
 
   @Test func `after a shutdown, a run throws, but lookups and enqueueing still work`() async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.shutDown()
     let error = await #expect(throws: TaskQueueError.self) { try await queue.run() }
     #expect(error?.code == .shutDown)
@@ -179,7 +179,7 @@ import Testing
   }
 
   @Test func `shutting down waits for the attempts under way`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let log = log
     await queue.register(Note.self) { note, _ in
       queue.beginShutDown()
@@ -194,7 +194,7 @@ import Testing
   @Test func `cancelling a run cancels its attempts and releases their tasks unchanged`()
     async throws
   {
-    let queue = await queue(concurrency: 2)
+    let queue = await makeQueue(concurrency: 2)
     let started = Log<Int>()
     await queue.register(Note.self) { _, context in
       started.add(context.retryCount)
@@ -217,7 +217,7 @@ import Testing
   }
 
   @Test func `a cancelled attempt that returns counts as a success`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.register(Note.self) { _, _ in try? await clock.sleep(for: .seconds(1000)) }
     let task = try await queue.enqueue(Note("stubborn"))
     try await withThrowingTaskGroup { group in
@@ -230,7 +230,7 @@ import Testing
   }
 
   @Test func `a paused queue starts nothing until it is resumed`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.pause()
     #expect(queue.isPaused)
     let task = try await queue.enqueue(Note("paused"))
@@ -253,7 +253,7 @@ import Testing
     var record = TaskRecord.make(1)
     record.interruptionCount = 3
     _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
-    let queue = await queue(store, maxInterruptions: 2)
+    let queue = await makeQueue(on: store, maxInterruptions: 2)
     #expect(try await queue.runAvailable() == 0)
     #expect(log.entries.isEmpty)
     let letter = try #require(try await queue.tasks(matching: .deadLetters).first)
@@ -262,8 +262,8 @@ import Testing
 
   // MARK: Arguments
 
-  @Test func `errors name the invalid argument`() async throws {
-    let queue = await queue()
+  @Test func `the error for an invalid argument names that argument`() async throws {
+    let queue = await makeQueue()
     let negative = await #expect(throws: TaskQueueError.self) {
       try await queue.enqueue(Note(""), maxRetries: -1)
     }

@@ -15,7 +15,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue in its own process, whose tasks take the number of seconds in their text.
-  private func queue(_ name: String, _ process: SharedStore.Process) async -> TaskQueue {
+  private func makeQueue(named name: String, on process: SharedStore.Process) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,
       persistence: process,
@@ -33,7 +33,8 @@ import Testing
   }
 
   @Test func `each task is performed by exactly one of the queues`() async throws {
-    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     let tasks = try await a.enqueue(contentsOf: (1...20).map { Note("\($0)") })
     try await withRunning(a) {
       try await withRunning(b) {
@@ -50,7 +51,7 @@ import Testing
   func `a hint from the store is faster than the next poll`(givesHints: Bool) async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
     let a = TaskQueue(persistence: store.process(), clock: clock)
-    let b = await queue("b", store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     try await withRunning(b) {
       try await clock.sleep(for: .seconds(1))
       let task = try await a.enqueue(Note("0"))
@@ -90,7 +91,8 @@ import Testing
   }
 
   @Test func `a lease is extended while its task runs`() async throws {
-    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     let task = try await a.enqueue(Note("600"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
@@ -125,7 +127,7 @@ import Testing
       }.value
       log.add("a ends")
     }
-    let b = await queue("b", store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     try await a.enqueue(Note("600"))
     try await withThrowingTaskGroup { group in
       group.addTask { try await a.run() }
@@ -143,7 +145,7 @@ import Testing
     held.inject(.hang) { $0.changes.contains("succeed") }
     let a = TaskQueue(name: "a", persistence: held, clock: clock)
     await a.register(Note.self) { [log] _, _ in log.add("a") }
-    let b = await queue("b", store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     try await a.enqueue(Note("1"))
     try await withRunning(a) {
       try await withRunning(b) {
@@ -181,7 +183,8 @@ import Testing
     async throws
   {
     let dying = store.process()
-    let (a, b) = (await queue("a", dying), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: dying)
+    let b = await makeQueue(named: "b", on: store.process())
     let task = try await a.enqueue(Note("30"))
     await withThrowingTaskGroup { group in
       group.addTask { try await a.run() }
@@ -202,7 +205,8 @@ import Testing
 
   @Test func `an attempt that lost its lease is cancelled, and overwrites nothing`() async throws {
     let suspended = store.process()
-    let (a, b) = (await queue("a", suspended), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: suspended)
+    let b = await makeQueue(named: "b", on: store.process())
     let task = try await a.enqueue(Note("300"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
@@ -221,7 +225,8 @@ import Testing
   }
 
   @Test func `a task added by another process is found`() async throws {
-    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: store.process())
+    let b = await makeQueue(named: "b", on: store.process())
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(3_601))
       let task = try await b.enqueue(Note("1"))
@@ -230,7 +235,8 @@ import Testing
     #expect(log.entries.first == "a begins 1 (0) at 3605")
   }
 
-  @Test func `a lost task isn't reported as cancelled, and waiting for its outcome ends`()
+  @Test
+  func `a task that another process ended isn't reported as cancelled, and its outcome throws`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))

@@ -16,7 +16,7 @@ import Foundation
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue whose tasks take the number of seconds in their text.
-  private func queue(_ store: some Persistence = InMemoryStore()) async -> TaskQueue {
+  private func makeQueue(on store: some Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
@@ -29,10 +29,10 @@ import Foundation
   }
 
   @Test
-  func `attempts that end within the limit count, and the other tasks are released unchanged`()
+  func `attempts that end within the limit count, and all other tasks are released unchanged`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     let short = try await queue.enqueue(Note("20"))
     try await queue.enqueue(Note("3600"))
     try await withThrowingTaskGroup { group in
@@ -49,7 +49,7 @@ import Foundation
   }
 
   @Test func `a shutdown returns as soon as all attempts have ended`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("20"))
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -77,7 +77,7 @@ import Foundation
   }
 
   @Test func `an idle queue is shut down at once`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.shutDown(within: .seconds(3_600))
     await #expect(throws: TaskQueueError.self) { try await queue.run() }
     #expect(clock.now.offset == .zero)
@@ -124,7 +124,7 @@ import Foundation
   }
 
   @Test func `statistics count remaining and completed tasks`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("10"))
     try await queue.enqueue(Note("30"))
     try await queue.enqueue(Note("0"), availableDate: clock.date + 86_400)

@@ -13,9 +13,9 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue whose clock is ahead, and whose tasks take the number of seconds in their text.
-  private func queue(
-    _ name: String,
-    _ store: any Persistence,
+  private func makeQueue(
+    named name: String,
+    on store: any Persistence,
     ahead seconds: Double = 0
   ) async -> TaskQueue {
     let queue = TaskQueue(
@@ -37,8 +37,8 @@ import Testing
     seconds: Double
   ) async throws {
     let store = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
-    let a = await queue("a", store.process())
-    let b = await queue("b", store.process(), ahead: seconds)
+    let a = await makeQueue(named: "a", on: store.process())
+    let b = await makeQueue(named: "b", on: store.process(), ahead: seconds)
     let task = try await a.enqueue(Note("600"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
@@ -55,8 +55,8 @@ import Testing
       StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(3600))
     )
     let dying = store.process()
-    let a = await queue("a", dying)
-    let b = await queue("b", store.process(), ahead: seconds)
+    let a = await makeQueue(named: "a", on: dying)
+    let b = await makeQueue(named: "b", on: store.process(), ahead: seconds)
     try await a.enqueue(Note("30"))
     await withThrowingTaskGroup { group in
       group.addTask { try await a.run() }
@@ -82,9 +82,9 @@ import Testing
       looksSeldom: true
     )
     let dying = store.process()
-    let a = await queue("a", dying)
+    let a = await makeQueue(named: "a", on: dying)
     let counted = FaultInjectingStore(store.process())
-    let b = await queue("b", counted)
+    let b = await makeQueue(named: "b", on: counted)
     try await a.enqueue(contentsOf: ["30", "2", "2"].map(Note.init))
     try await a.enqueue(Note("1"), options: TaskOptions(delay: .seconds(300)))
     await withThrowingTaskGroup { group in
@@ -109,21 +109,21 @@ import Testing
   ) async throws {
     try await kind.withStore { store in
       let counted = FaultInjectingStore(Hasty(base: store))
-      let queue = await queue("a", counted)
+      let queue = await makeQueue(named: "a", on: counted)
       try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
       try await queue.enqueue(Note("1"), options: TaskOptions(delay: .milliseconds(30_500)))
       try await withRunning(queue) { try await clock.sleep(for: .seconds(100)) }
       #expect(try await queue.count == 0)
       #expect(log.entries.count == 42)
       let claims = counted.calls.count { $0.kind == .claim }
-      // One claim for each task and each second, and some around a task.
+      // There is one claim per task and per second, and a few more around a task.
       #expect(claims < 20 + 100 + 25, "\(claims) claims")
     }
   }
 
   @Test func `a pass ends even if the store always requests another claim`() async throws {
     let counted = FaultInjectingStore(Hasty(base: InMemoryStore()))
-    let queue = await queue("a", counted)
+    let queue = await makeQueue(named: "a", on: counted)
     try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
     #expect(try await queue.runAvailable() == 20)
     #expect(counted.calls.count { $0.kind == .claim } <= 21)

@@ -15,11 +15,11 @@ import Testing
     var succeeded: Set<TaskID> = []
     var wasTwice = false
 
-    mutating func begin(_ id: TaskID) {
+    mutating func recordBegin(of id: TaskID) {
       if !performing.insert(id).inserted || succeeded.contains(id) { wasTwice = true }
     }
 
-    mutating func end(_ id: TaskID, succeeds: Bool) {
+    mutating func recordEnd(of id: TaskID, succeeds: Bool) {
       performing.remove(id)
       if succeeds { succeeded.insert(id) }
     }
@@ -35,11 +35,11 @@ import Testing
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 16, backoff: .immediate)
     )
     await queue.register(Note.self) { note, context in
-      tally.withLock { $0.begin(context.id) }
+      tally.withLock { $0.recordBegin(of: context.id) }
       context.report(progress: 0.5)
       let fails = note.text == "fails once" && context.retryCount == 0
       let isCancelled = Task.isCancelled
-      tally.withLock { $0.end(context.id, succeeds: !fails && !isCancelled) }
+      tally.withLock { $0.recordEnd(of: context.id, succeeds: !fails && !isCancelled) }
       if fails { throw Refusal() }
       try Task.checkCancellation()
     }
@@ -47,7 +47,7 @@ import Testing
     try await withRunning(queue) {
       try await withThrowingTaskGroup(of: [TaskOutcome].self) { group in
         for number in 0..<Self.producers {
-          group.addTask { try await Self.produce(perProducer, number, queue) }
+          group.addTask { try await Self.addTasks(count: perProducer, producer: number, to: queue) }
         }
         try await withThrowingTaskGroup(of: Void.self) { others in
           for _ in 0..<Self.observers { others.addTask { for await _ in queue.events {} } }
@@ -66,10 +66,10 @@ import Testing
   }
 
   /// Adds tasks, cancels some of them, and returns all outcomes.
-  private static func produce(
-    _ count: Int,
-    _ number: Int,
-    _ queue: TaskQueue
+  private static func addTasks(
+    count: Int,
+    producer number: Int,
+    to queue: TaskQueue
   ) async throws -> [TaskOutcome] {
     var tasks: [EnqueuedTask] = []
     for index in 0..<count {

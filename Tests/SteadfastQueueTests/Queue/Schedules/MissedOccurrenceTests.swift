@@ -19,17 +19,17 @@ import Testing
     spread: Duration = .zero
   ) async throws -> [String] {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .hours, Note("a"), missed: missed, overlaps: overlaps)
     try await bench.advance(hours: hours)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 0.5) }
     return await texts
   }
 
-  @Test func `a missed date is made up for`() async throws {
+  @Test func `a date missed while no queue runs is made up for`() async throws {
     #expect(try await missedTexts(.once(), hours: 1.25) == [])
     #expect(bench.log.entries == [Occasion(text: "a", date: 1, now: 1.25, isLate: true)])
   }
@@ -47,7 +47,7 @@ import Testing
     #expect(bench.log.entries == [])
   }
 
-  @Test func `missed dates are skipped, and the next one is on time`() async throws {
+  @Test func `missed dates are skipped, and the next occurrence is on time`() async throws {
     #expect(try await missedTexts(.skip, hours: 5.75) == ["s: 5 skipped"])
     #expect(bench.log.entries == [Occasion(text: "a", date: 6, now: 6)])
   }
@@ -66,22 +66,25 @@ import Testing
     (.skip, [1, 4], ["s: 2 skipped"]),
     (.each(atMost: 12), [1, 2, 3], []),
   ])
-  func `dates during the previous occurrence are missed`(
+  func `dates that pass while the previous occurrence runs count as missed`(
     missed: MissedOccurrences,
     dates: [Double],
     expected: [String]
   ) async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 2.5"), missed: missed)
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 6.2) }
     #expect(bench.log.entries.map(\.date) == dates)
     #expect(await texts.prefix(expected.count) == expected[...])
   }
 
-  @Test func `an occurrence may overlap with the previous one`() async throws {
-    let queue = await bench.queue(InMemoryStore(), workers: 4)
+  @Test
+  func `if overlaps are allowed, an occurrence may start before the previous occurrence ends`()
+    async throws
+  {
+    let queue = await bench.makeQueue(on: InMemoryStore(), workers: 4)
     try await queue.schedule("s", .hours, Note("takes 2.5"), overlaps: true)
     try await withRunning(queue) {
       try await bench.advance(hours: 4.2)
@@ -93,7 +96,7 @@ import Testing
 
   @Test func `a retry has the date and the missed count of its occurrence`() async throws {
     let store = InMemoryStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("retries"))
     try await bench.advance(hours: 3.25)
     try await withRunning(queue) { try await bench.advance(hours: 0.5) }
@@ -103,7 +106,7 @@ import Testing
 
   @Test func `a rescheduled occurrence starts at its new date`() async throws {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .hours, Note("a"))
     let id = try #require(try await first.tasks().first?.id)
     try await first.reschedule(id, to: bench.start + 2.5 * 3_600)
@@ -111,16 +114,16 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 2, 3])
     #expect(bench.log.entries.map(\.now) == [2.5, 2.5, 3])
     // An occurrence can also be performed early.
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     let next = try #require(try await queue.tasks().first?.id)
     try await queue.performNow(next)
     try await withRunning(queue) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.last == Occasion(text: "a", date: 4, now: 3.5))
-    #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hours) == [5])
+    #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hoursFromStart) == [5])
   }
 
   @Test func `a paused queue misses dates`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("a"))
     await queue.pause()
     try await withRunning(queue) {

@@ -5,27 +5,27 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// However an occurrence ends, the next one follows.
+/// The next occurrence follows, no matter how an occurrence ends.
 @Suite(.virtualTime) struct OccurrenceEndTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  private func dates(_ queue: TaskQueue) async throws -> [Double] {
-    try await queue.tasks().map { bench.hours($0.availableDate) }
+  private func taskHours(in queue: TaskQueue) async throws -> [Double] {
+    try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the next occurrence follows a cancelled or removed one`(
+  func `the next occurrence follows a cancelled or removed occurrence`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let queue = await bench.queue(store)
+      let queue = await bench.makeQueue(on: store)
       try await queue.schedule("s", .hours, Note("a"))
       for hour in 2...4 {
         let id = try #require(try await queue.tasks().first?.id)
         #expect(try await hour.isMultiple(of: 2) ? queue.cancel(id) : queue.remove(id))
-        #expect(try await dates(queue) == [Double(hour)])
+        #expect(try await taskHours(in: queue) == [Double(hour)])
       }
       try await withRunning(queue) { try await bench.advance(hours: 4.5) }
       #expect(bench.log.entries.map(\.date) == [4])
@@ -33,76 +33,76 @@ import Testing
   }
 
   @Test func `cancelling all tasks doesn't cancel the occurrences that follow`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     for name in ["s", "t", "u"] { try await queue.schedule(name, .hours, Note(name)) }
     try await queue.schedule("yearly", .cron("@yearly", in: .gmt), Note("y"))
     try await queue.enqueue(Note("plain"), delay: .seconds(60))
     #expect(try await queue.cancelAll() == 5)
-    #expect(try await dates(queue).sorted() == [2, 2, 2, 2 * 365 * 24])
+    #expect(try await taskHours(in: queue).sorted() == [2, 2, 2, 2 * 365 * 24])
   }
 
-  @Test func `the next occurrence follows one that is cancelled while it runs`()
+  @Test func `the next occurrence follows an occurrence that is cancelled while it runs`()
     async throws
   {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 5"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.5)
       let id = try #require(try await queue.tasks().first?.id)
       try await queue.cancel(id)
       try await bench.advance(hours: 0.1)
-      #expect(try await dates(queue) == [2])
+      #expect(try await taskHours(in: queue) == [2])
     }
   }
 
-  @Test func `the next occurrence follows an abandoned one, which can be restarted`()
+  @Test func `the next occurrence follows an abandoned occurrence, which can still be restarted`()
     async throws
   {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("fails"))
     try await withRunning(queue) {
       try await bench.advance(hours: 2.5)
       #expect(bench.log.entries.map(\.date) == [1, 2])
-      #expect(try await dates(queue) == [3])
+      #expect(try await taskHours(in: queue) == [3])
       #expect(try await queue.retry(matching: .deadLetters) == 2)
       try await bench.advance(hours: 0.1)
       #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2])
       #expect(bench.log.entries.map(\.missed) == [0, 0, 0, 0])
       // The schedule isn't affected.
-      #expect(try await dates(queue) == [3])
+      #expect(try await taskHours(in: queue) == [3])
       try await bench.advance(hours: 1)
       #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2, 3])
     }
   }
 
   @Test func `restarting a waiting occurrence doesn't replace it`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("a"))
     let id = try #require(try await queue.tasks().first?.id)
     try await queue.retry(id)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.date) == [1])
     #expect(bench.log.entries.map(\.now) == [0])
-    #expect(try await dates(queue) == [2])
+    #expect(try await taskHours(in: queue) == [2])
   }
 
   @Test(arguments: [false, true])
   func `a missing occurrence is added again when the queue runs`(isPast: Bool) async throws {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .hours, Note("a"))
     let id = try #require(try await first.tasks().first?.id)
-    // Like a program that doesn't support schedules.
+    // This is how a program that doesn't support schedules ends an occurrence.
     _ = try await store.apply(
       [.cancel(.unclaimed(id), at: bench.start, retains: false)],
       durability: .durable
     )
     #expect(try await first.count == 0)
     if isPast { try await bench.advance(hours: 2.5) }
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await withRunning(queue) { try await bench.advance(hours: 1.2) }
     #expect(bench.log.entries.map(\.date) == (isPast ? [2, 3] : [1]))
-    // It is also added again when the application makes the schedule again.
+    // Making the schedule again also adds the missing occurrence.
     let next = try #require(try await queue.tasks().first?.id)
     _ = try await store.apply(
       [.cancel(.unclaimed(next), at: bench.start, retains: true)],
@@ -112,20 +112,20 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `occurrences that end in one batch and their followers are stored in the same batch`()
+  @Test func `when occurrences end in one batch, the next occurrences are added in the same batch`()
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     for index in 0..<30 { try await queue.schedule("s\(index)", .hours, Note("a")) }
     let before = store.calls.count { $0.kind == .apply }
     #expect(try await queue.cancelAll() == 30)
     #expect(store.calls.count { $0.kind == .apply } == before + 1)
-    #expect(try await dates(queue) == Array(repeating: 2, count: 30))
+    #expect(try await taskHours(in: queue) == Array(repeating: 2, count: 30))
   }
 
   @Test func `each occurrence has the schedule's tags, options and backoff`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule(
       "s",
       .hours,

@@ -14,7 +14,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     let id = try #require(try await queue.tasks().first?.id)
     let task = try #require(try await queue.task(id))
@@ -27,7 +27,7 @@ import Testing
       #expect(try await task.cancel())
       store.restore()
       #expect(try await task.outcome() == .cancelled)
-      #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+      #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
     }
     #expect(bench.log.entries.isEmpty)
   }

@@ -14,12 +14,14 @@ import Testing
   init() throws { bench = try ScheduleBench() }
 
   /// Makes a group of queues, each with a schedule of the same name.
-  private func group(
+  private func makeGroup(
     on store: some Persistence = InMemoryStore(),
-    _ names: [String]? = nil,
+    names: [String]? = nil,
     text: String? = nil
   ) async throws -> TaskQueueGroup {
-    let group = TaskQueueGroup(persistence: store, clock: bench.clock) { await bench.register($0) }
+    let group = TaskQueueGroup(persistence: store, clock: bench.clock) {
+      await bench.registerHandler(in: $0)
+    }
     for name in names ?? self.names {
       try await group.addQueue(name).schedule("s", .hours, Note(text ?? name))
     }
@@ -27,12 +29,12 @@ import Testing
   }
 
   /// Returns the hours of each queue's tasks.
-  private func dates(_ group: TaskQueueGroup) async throws -> [String: [Double]] {
+  private func taskHours(in group: TaskQueueGroup) async throws -> [String: [Double]] {
     Dictionary(grouping: try await group.tasks(), by: \.queue)
-      .mapValues { $0.map { bench.hours($0.availableDate) } }
+      .mapValues { $0.map { bench.hoursFromStart(to: $0.availableDate) } }
   }
 
-  private func withRunning(_ group: TaskQueueGroup, hours: Double) async throws {
+  private func run(_ group: TaskQueueGroup, hours: Double) async throws {
     try await withThrowingTaskGroup { tasks in
       tasks.addTask { try await group.run() }
       try await bench.advance(hours: hours)
@@ -42,34 +44,35 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the next occurrence follows in its own queue if another queue of the group ends one`(
+  func `if another queue of the group ends an occurrence, the next follows in its own queue`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let group = try await group(on: store)
+      let group = try await makeGroup(on: store)
       for (index, queue) in group.queues.enumerated() {
         #expect(try await queue.cancel(matching: all) == 3)
         let hour = Double(2 * index + 2)
-        #expect(try await dates(group) == ["": [hour], "a": [hour], "b": [hour]])
+        #expect(try await taskHours(in: group) == ["": [hour], "a": [hour], "b": [hour]])
         #expect(try await queue.remove(matching: all) == 3)
-        #expect(try await dates(group) == ["": [hour + 1], "a": [hour + 1], "b": [hour + 1]])
+        let next = try await taskHours(in: group)
+        #expect(next == ["": [hour + 1], "a": [hour + 1], "b": [hour + 1]])
       }
       for queue in group.queues {
         let task = try #require(try await queue.tasks().first)
         #expect(try await queue.schedules().map(\.occurrence) == [task.id])
         #expect(try task.payload(as: Note.self) == Note(queue.name))
       }
-      try await withRunning(group, hours: 8.5)
+      try await run(group, hours: 8.5)
       #expect(bench.log.entries.map(\.date) == [7, 7, 7, 8, 8, 8])
       #expect(bench.log.entries.prefix(3).map(\.text).sorted() == names)
     }
   }
 
-  @Test func `occurrences that end in one batch and their followers are stored in the same batch`()
+  @Test func `when occurrences end in one batch, the next occurrences are added in the same batch`()
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)
-    let group = try await group(on: store)
+    let group = try await makeGroup(on: store)
     let before = store.calls.count { $0.kind == .apply }
     #expect(try await group.queue(named: "a").cancel(matching: all) == 3)
     #expect(store.calls.count { $0.kind == .apply } == before + 1)
@@ -78,7 +81,7 @@ import Testing
   @Test func `the running queue is notified of a new occurrence, and reports missed dates`()
     async throws
   {
-    let group = try await group()
+    let group = try await makeGroup()
     let (a, b) = (try group.queue(named: "a"), try group.queue(named: "b"))
     let events = [a.events, b.events]
     async let reported = withTaskGroup { tasks in
@@ -114,12 +117,12 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a queue outside the group can end occurrences of the group`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let group = try await group(on: store)
+      let group = try await makeGroup(on: store)
       let operating = TaskQueue(persistence: store, clock: bench.clock)
       let events = operating.events
       #expect(try await operating.cancel(matching: all) == 3)
-      #expect(try await dates(group) == ["": [2], "a": [2], "b": [2]])
-      try await withRunning(group, hours: 2.5)
+      #expect(try await taskHours(in: group) == ["": [2], "a": [2], "b": [2]])
+      try await run(group, hours: 2.5)
       #expect(bench.log.entries.map(\.date) == [2, 2, 2])
       // This queue needs no handlers for the group's tasks.
       await operating.shutDown()
@@ -129,14 +132,15 @@ import Testing
     }
   }
 
-  @Test func `an occurrence ended by a process without its queue is followed by the next`()
+  @Test
+  func `if a process without the occurrence's queue ends an occurrence, the next one follows`()
     async throws
   {
     let shared = SharedStore(
       StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
     )
-    let running = try await group(on: shared.process(), ["b"])
-    let other = try await group(on: shared.process(), ["a"])
+    let running = try await makeGroup(on: shared.process(), names: ["b"])
+    let other = try await makeGroup(on: shared.process(), names: ["a"])
     try await withThrowingTaskGroup { tasks in
       tasks.addTask { try await running.run() }
       try await bench.advance(hours: 0.5)
@@ -146,14 +150,16 @@ import Testing
       try await tasks.waitForAll()
     }
     #expect(bench.log.entries.map(\.text) == ["b"] && bench.log.entries.map(\.date) == [2])
-    #expect(try await dates(other) == ["a": [2], "b": [3]])
+    #expect(try await taskHours(in: other) == ["a": [2], "b": [3]])
   }
 
-  @Test func `an occurrence that its queue claims in the meantime isn't duplicated`() async throws {
+  @Test func `an occurrence that its queue claims while another queue ends it isn't duplicated`()
+    async throws
+  {
     let shared = SharedStore(
       StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
     )
-    let running = try await group(on: shared.process(), ["b"], text: "takes 2.5")
+    let running = try await makeGroup(on: shared.process(), names: ["b"], text: "takes 2.5")
     let store = InterruptedStore(shared.process())
     let other = TaskQueueGroup(persistence: store, clock: bench.clock)
     let queue = try await other.addQueue("a")

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that one process parks, and another one continues.
+/// Schedules that one process parks, and another process continues.
 @Suite(.virtualTime) struct ParkedScheduleTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
   /// Parks a schedule, like a process that doesn't support its time zone.
-  private func park(_ store: some Persistence) async throws {
+  private func parkSchedule(in store: some Persistence) async throws {
     let key = ScheduleKey("s")
     let bytes = try #require(try await store.value(named: key.valueName))
     var schedule = try StoredSchedule(bytes, key)
@@ -30,11 +30,11 @@ import Testing
     let shared = SharedStore(
       StoreSharing(leaseDuration: .seconds(600), pollInterval: .seconds(60))
     )
-    let queue = await bench.queue(shared.process())
+    let queue = await bench.makeQueue(on: shared.process())
     try await queue.schedule("s", .hours, Note("a"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.25)
-      try await park(shared.process())
+      try await parkSchedule(in: shared.process())
       try await bench.advance(hours: 0.5)
       #expect(try await queue.schedules().map(\.parkedReason) == ["it has no zones"])
       try await bench.advance(hours: 1.5)
@@ -46,7 +46,7 @@ import Testing
 
   @Test func `each run of a queue continues parked schedules`() async throws {
     let store = InMemoryStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     for hours in [1.25, 1] {
       try await withThrowingTaskGroup { group in
@@ -55,7 +55,7 @@ import Testing
         group.cancelAll()
         _ = await group.nextResult()
       }
-      if hours == 1.25 { try await park(store) }
+      if hours == 1.25 { try await parkSchedule(in: store) }
     }
     #expect(bench.log.entries.map(\.date) == [1, 2])
   }

@@ -11,15 +11,17 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  @Test func `an overdue occurrence gets the new payload, and is performed`() async throws {
+  @Test func `an overdue occurrence gets the new schedule's payload, and is performed`()
+    async throws
+  {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .hours, Note("old"), options: TaskOptions(priority: .low))
     try await bench.advance(hours: 1.25)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("new"), options: TaskOptions(priority: .high))
     let tasks = try await queue.tasks()
-    #expect(tasks.map { $0.id.occurrenceDate.map(bench.hours) } == [1])
+    #expect(tasks.map { $0.id.occurrenceDate.map(bench.hoursFromStart) } == [1])
     #expect(tasks.map(\.priority) == [.high])
     #expect(try await queue.schedules().map(\.occurrence) == tasks.map(\.id))
     try await withRunning(queue) { try await bench.advance(hours: 0.1) }
@@ -29,23 +31,23 @@ import Testing
   }
 
   @Test func `a rescheduled occurrence retains its date when its payload changes`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("old"))
     let id = try #require(try await queue.tasks().first?.id)
     try await queue.reschedule(id, to: bench.start + 2.5 * 3_600)
     try await queue.schedule("s", .hours, Note("new"))
     let task = try #require(try await queue.tasks().first)
-    #expect(task.id != id && bench.hours(task.availableDate) == 2.5)
-    #expect(task.id.occurrenceDate.map(bench.hours) == 1)
+    #expect(task.id != id && bench.hoursFromStart(to: task.availableDate) == 2.5)
+    #expect(task.id.occurrenceDate.map(bench.hoursFromStart) == 1)
   }
 
   @Test(arguments: [(0.5, []), (1.25, ["s: 1 skipped"]), (3.25, ["s: 3 skipped"])])
   func `dates skipped by a new rule are reported`(hours: Double, expected: [String]) async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("old"))
     try await bench.advance(hours: hours)
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await queue.schedule("s", .every(.seconds(86_400)), Note("new"))
     try await withRunning(queue) { try await bench.advance(hours: 0.1) }
     #expect(await texts == expected)
@@ -54,7 +56,7 @@ import Testing
   }
 
   @Test func `texts with different bytes are different payloads`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("e\u{301}"))
     try await queue.schedule("s", .hours, Note("\u{E9}"))
     let task = try #require(try await queue.tasks().first)
@@ -67,11 +69,11 @@ import Testing
     async throws
   {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     let note = Note(String(repeating: "x", count: 64_200))
     try await first.schedule("s", .hours, note)
     try await bench.advance(hours: 30.25)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await withRunning(queue) { try await bench.advance(hours: 0.5) }
     #expect(bench.log.entries.map(\.missed) == [29])
     let name = ScheduleKey("s").valueName
@@ -80,7 +82,7 @@ import Testing
       .replacingOccurrences(of: #""zone":"GMT""#, with: #""zone":"Nowhere/Town""#)
     let change = TaskChange.setValue(named: name, from: bytes, to: Array(text.utf8))
     _ = try await store.apply([change], durability: .durable)
-    let last = await bench.queue(store)
+    let last = await bench.makeQueue(on: store)
     try await withRunning(last) { try await bench.advance(hours: 1) }
     #expect(try await last.schedules().first?.parkedReason != nil)
   }

@@ -18,10 +18,10 @@ import Testing
       ? RateLimit.atMost(1, per: .seconds(3_600), of: Note.self, key: { $0.text })
       : .atMost(1, per: .seconds(3_600), of: Note.self)
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .hours, Note("a"))
     try await bench.advance(hours: 5.25)
-    let queue = await bench.queue(store, rateLimits: [limit])
+    let queue = await bench.makeQueue(on: store, rateLimits: [limit])
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.date) == [5, 6])
     #expect(bench.log.entries.map(\.now) == [5.25, 6.25])
@@ -29,13 +29,13 @@ import Testing
 
   @Test func `an occurrence postponed by a limit is skipped if it is too late`() async throws {
     let limit = RateLimit.atMost(1, per: .seconds(600), of: Note.self, key: { $0.text })
-    let queue = await bench.queue(InMemoryStore(), rateLimits: [limit])
+    let queue = await bench.makeQueue(on: InMemoryStore(), rateLimits: [limit])
     try await queue.schedule("s", .hours, Note("a"), missed: .skip)
     try await queue.enqueue(Note("a"), delay: .seconds(3_595))
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 2.5) }
-    // The first entry is the enqueued task.
+    // The first entry is from the task that was enqueued without a schedule.
     #expect(bench.log.entries.map(\.missed) == [-1, 0])
     #expect(bench.log.entries.map(\.date).last == 2)
     #expect(bench.log.entries.map(\.now).last == 2)

@@ -30,14 +30,14 @@ struct ScheduleBench: Sendable {
     start = clock.date
   }
 
-  func hours(_ date: Date) -> Double { date.timeIntervalSince(start) / 3_600 }
+  func hoursFromStart(to date: Date) -> Double { date.timeIntervalSince(start) / 3_600 }
 
   func advance(hours: Double) async throws { try await clock.sleep(for: .seconds(hours * 3_600)) }
 
   /// Makes a queue whose notes succeed at once, unless their text starts with "fails", "retries" or
   /// "takes".
-  func queue(
-    _ store: some Persistence,
+  func makeQueue(
+    on store: some Persistence,
     name: String = "default",
     workers: Int = 2,
     retention: Retention = .none,
@@ -55,11 +55,11 @@ struct ScheduleBench: Sendable {
       ),
       clock: clock
     )
-    await register(queue)
+    await registerHandler(in: queue)
     return queue
   }
 
-  func register(_ queue: TaskQueue) async {
+  func registerHandler(in queue: TaskQueue) async {
     await queue.register(Note.self) { [clock, start, log] note, context in
       let occurrence = context.occurrence
       log.add(
@@ -81,7 +81,7 @@ struct ScheduleBench: Sendable {
   }
 
   /// Waits for the end of a queue's events, and returns those about schedules as texts.
-  func missed(_ events: TaskEvents) async -> [String] {
+  func scheduleTexts(in events: TaskEvents) async -> [String] {
     var texts: [String] = []
     for await event in events {
       switch event {

@@ -15,7 +15,7 @@ import Testing
     let base = InMemoryStore()
     let seal = TestSeal()
     let store = FaultInjectingStore(base.sealingPayloads(with: seal.payloadSeal))
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("secret"))
     try await queue.schedule("s", .hours, Note("secret"))
     let name = ScheduleKey("s").valueName
@@ -28,7 +28,7 @@ import Testing
 
   @Test func `the stored form of a schedule is compatible with earlier versions`() async throws {
     let store = InMemoryStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     let task = try #require(try await queue.tasks().first)
     let name = "steadfast.schedule.\(ScheduleKey("s").valueName.suffix(9))"
@@ -47,19 +47,19 @@ import Testing
   @Test func `a schedule that can't be decrypted doesn't affect other tasks`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
-    let first = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    let first = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await first.schedule("s", .hours, Note("a"))
     seal.use(0x77)
-    let second = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    let second = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await second.enqueue(Note("plain"))
     let events = second.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await withRunning(second) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.text) == ["plain"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
     // With the right key again, the unreadable occurrence is available, and the schedule continues.
     seal.use(0x5A)
-    let third = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    let third = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await withRunning(third) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
   }
@@ -79,7 +79,7 @@ import Testing
       case .otherKey: base.sealingPayloads(with: seal.payloadSeal)
       case .otherText: base
       }
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("old"))
     try await queue.enqueue(Note("plain"))
     if damage == .otherKey {
@@ -120,9 +120,9 @@ import Testing
   @Test func `an unreadable schedule doesn't stop a run`() async throws {
     let queue = try await queueWithUnreadableSchedule(.otherText)
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
-    // No occurrence follows this one until the schedule can be read again.
+    // The old occurrence has no successor until the schedule can be read again.
     #expect(bench.log.entries.map(\.text).sorted() == ["old", "plain", "t"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
   }
@@ -132,7 +132,7 @@ import Testing
   {
     let store = InMemoryStore()
     let key = ScheduleKey("s")
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .daily(at: .time(2, 0), in: zone("Europe/Berlin")), Note("a"))
     // Like a process that doesn't support time zones.
     let bytes = try #require(try await store.value(named: key.valueName))
@@ -140,9 +140,9 @@ import Testing
       .replacingOccurrences(of: "Europe/Berlin", with: "Nowhere/Town")
     let change = TaskChange.setValue(named: key.valueName, from: bytes, to: Array(text.utf8))
     _ = try await store.apply([change], durability: .durable)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     let events = queue.events
-    async let texts = bench.missed(events)
+    async let texts = bench.scheduleTexts(in: events)
     try await queue.enqueue(Note("plain"), delay: .seconds(30 * 3_600))
     try await withRunning(queue) { try await bench.advance(hours: 50) }
     #expect(bench.log.entries.map(\.text) == ["a", "plain"])
@@ -153,21 +153,21 @@ import Testing
     #expect(parked.parkedReason?.contains("FoundationInternationalization") == true)
     #expect(try await queue.occurrences(of: "s", count: 5) == [])
     // Each run reports the parked schedule again.
-    let again = await bench.queue(store)
+    let again = await bench.makeQueue(on: store)
     let more = again.events
-    async let reported = bench.missed(more)
+    async let reported = bench.scheduleTexts(in: more)
     try await withRunning(again) { try await bench.advance(hours: 1) }
     #expect(await reported == ["s: parked"])
     // Replacing the rule unparks the schedule.
     try await again.schedule("s", .hours, Note("b"))
     #expect(try await again.schedules().map(\.parkedReason) == [nil])
-    let last = await bench.queue(store)
+    let last = await bench.makeQueue(on: store)
     try await withRunning(last) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.text) == ["a", "plain", "b"])
   }
 
   @Test func `each queue of a group has its own schedules`() async throws {
-    let group = TaskQueueGroup(clock: bench.clock) { await bench.register($0) }
+    let group = TaskQueueGroup(clock: bench.clock) { await bench.registerHandler(in: $0) }
     let names = ["default", "x", "y"]
     for name in names {
       let queue = try await group.addQueue(name)
@@ -186,42 +186,42 @@ import Testing
     #expect(try await group.count() == 2)
   }
 
-  @Test func `a schedule is read again if another process changes it in the meantime`()
+  @Test func `a schedule is read again if another process changes it between reading and storing`()
     async throws
   {
     let base = InMemoryStore()
     let store = InterruptedStore(base)
-    let queue = await bench.queue(store)
-    let other = await bench.queue(base)
+    let queue = await bench.makeQueue(on: store)
+    let other = await bench.makeQueue(on: base)
     store.beforeNextBatch { try await other.schedule("s", .hours, Note("a")) }
     try await queue.schedule("s", .hours, Note("a"))
     #expect(try await queue.count == 1)
-    // Both queues end the same occurrence, and only one adds the next.
+    // Both queues end the same occurrence, and only one queue adds the next occurrence.
     let id = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.cancel(id) }
     #expect(try await queue.cancel(id) == false)
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
     // The definition changes while the occurrence ends.
     let next = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.schedule("s", .hourly(minute: 30), Note("b")) }
     #expect(try await queue.cancel(next) == false)
     // The new rule continues from the last date, one hour after the start.
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [1.5])
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [1.5])
     // Another process ends one of several occurrences of a batch.
     try await queue.schedule("t", .hours, Note("t"))
     store.beforeNextBatch { try await other.unschedule("s") }
     try await queue.enqueue(Note("plain"), delay: .seconds(5))
     store.beforeNextBatch { try await other.unschedule("s") }
     #expect(try await queue.cancelAll() == 2)
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `only one occurrence follows one whose end is sent again`(
+  func `if the end of an occurrence is sent again, only one occurrence follows`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     store.inject(.transientError, moment, times: 2) { $0.changes.contains("succeed") }
     let events = queue.events
@@ -230,7 +230,7 @@ import Testing
     }
     try await withRunning(queue) { try await bench.advance(hours: 3.5) }
     #expect(bench.log.entries.map(\.date) == [1, 2, 3])
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [4])
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [4])
     #expect(await enqueued == 3)
   }
 
@@ -239,7 +239,7 @@ import Testing
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await withRunning(queue) {
       store.inject(.transientError, moment, times: 1) { $0.changes.contains("insert") }
       try await queue.schedule("s", .hours, Note("a"))
@@ -259,7 +259,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     store.inject(.error(Refusal()), .afterEffect, times: 1) { $0.changes.contains("succeed") }
     try await bench.advance(hours: 1)

@@ -11,32 +11,32 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  private func times(_ hours: ClosedRange<Int>, _ text: String = "a") -> [Occasion] {
+  private func occasions(atHours hours: ClosedRange<Int>, text: String = "a") -> [Occasion] {
     hours.map { Occasion(text: text, date: Double($0), now: Double($0)) }
   }
 
   @Test(arguments: StoreKind.allCases)
   func `a task is performed at each date of its rule`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let queue = await bench.queue(store)
+      let queue = await bench.makeQueue(on: store)
       try await queue.schedule("hourly", .hours, Note("a"))
       try await withRunning(queue) { try await bench.advance(hours: 5.5) }
-      #expect(bench.log.entries == times(1...5))
+      #expect(bench.log.entries == occasions(atHours: 1...5))
       let tasks = try await queue.tasks()
-      #expect(tasks.map { bench.hours($0.availableDate) } == [6])
-      #expect(tasks.map { $0.id.occurrenceDate.map(bench.hours) } == [6])
+      #expect(tasks.map { bench.hoursFromStart(to: $0.availableDate) } == [6])
+      #expect(tasks.map { $0.id.occurrenceDate.map(bench.hoursFromStart) } == [6])
     }
   }
 
   @Test(arguments: StoreKind.allCases)
   func `a new queue on the same store continues the schedule`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let first = await bench.queue(store)
+      let first = await bench.makeQueue(on: store)
       try await first.schedule("hourly", .hours, Note("a"), options: TaskOptions(tags: ["t"]))
       try await withRunning(first) { try await bench.advance(hours: 2.5) }
-      let second = await bench.queue(store)
+      let second = await bench.makeQueue(on: store)
       try await withRunning(second) { try await bench.advance(hours: 2) }
-      #expect(bench.log.entries == times(1...4))
+      #expect(bench.log.entries == occasions(atHours: 1...4))
       #expect(try await second.tasks().map(\.tags) == [["t"]])
     }
   }
@@ -46,18 +46,18 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       for hours in 0..<3 {
         let store = JSONFileStore(at: file)
-        let queue = await bench.queue(store)
+        let queue = await bench.makeQueue(on: store)
         if hours == 0 { try await queue.schedule("hourly", .hours, Note("a")) }
         try await withRunning(queue) { try await bench.advance(hours: 1.5) }
         try await store.close()
       }
-      #expect(bench.log.entries == times(1...4))
+      #expect(bench.log.entries == occasions(atHours: 1...4))
     }
   }
 
   @Test func `making the same schedule at each launch changes nothing`() async throws {
     let store = FaultInjectingStore(appliesAtOnce: true)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     func schedule() async throws {
       try await queue.schedule(
         "s",
@@ -81,22 +81,24 @@ import Testing
     async throws
   {
     let store = InMemoryStore()
-    let first = await bench.queue(store)
+    let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .every(.seconds(7_200)), Note("old"))
     try await withRunning(first) { try await bench.advance(hours: 5) }
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     #expect(bench.log.entries.map(\.date) == [2, 4])
     // The new rule continues from the last date, 4 hours after the start.
     try await queue.schedule("s", .every(.seconds(2_400)), Note("new"))
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [16.0 / 3])
-    #expect(try await queue.occurrences(of: "s", count: 2).map(bench.hours) == [16.0 / 3, 6])
+    let hours = try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) }
+    #expect(hours == [16.0 / 3])
+    let next = try await queue.occurrences(of: "s", count: 2).map(bench.hoursFromStart)
+    #expect(next == [16.0 / 3, 6])
     try await withRunning(queue) { try await bench.advance(hours: 0.5) }
     #expect(bench.log.entries.last?.text == "new")
     #expect(bench.log.entries.count == 3)
   }
 
   @Test func `changing a schedule doesn't affect its running occurrence`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 1.5"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.2)
@@ -113,7 +115,7 @@ import Testing
   @Test func `changing a schedule doesn't affect an occurrence that waits for a retry`()
     async throws
   {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("retries"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.01)
@@ -126,7 +128,7 @@ import Testing
 
   @Test func `removing a schedule removes its waiting occurrence`() async throws {
     let store = InMemoryStore()
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     try await queue.schedule("other", .hours, Note("b"))
     #expect(try await queue.unschedule("s"))
@@ -137,12 +139,13 @@ import Testing
     #expect(try await queue.occurrences(of: "s", count: 3) == [])
     try await queue.schedule("s", .hours, Note("c"))
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
-    #expect(bench.log.entries == times(1...1, "c"))
+    #expect(bench.log.entries == occasions(atHours: 1...1, text: "c"))
   }
 
-  @Test func `no occurrence follows one that is running when its schedule is removed`() async throws
+  @Test func `after a schedule is removed, no occurrence follows the running occurrence`()
+    async throws
   {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("takes 0.5"))
     try await withRunning(queue) {
       try await bench.advance(hours: 1.2)
@@ -154,7 +157,7 @@ import Testing
   }
 
   @Test func `schedules are listed with their next dates`() async throws {
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("b", .every(.seconds(60)), Note("a"))
     let berlin = try zone("Europe/Berlin")
     try await queue.schedule("a", .daily(at: .time(2, 30), in: berlin), Note("a"))
@@ -162,14 +165,15 @@ import Testing
     #expect(list.map(\.name) == ["a", "b"])
     #expect(list.map(\.rule) == ["daily 02:30 (Europe/Berlin)", "every 60 s"])
     #expect(list.map(\.taskName) == ["Note", "Note"])
-    #expect(list.map { bench.hours($0.date) } == [1.5, 1.0 / 60])
+    #expect(list.map { bench.hoursFromStart(to: $0.date) } == [1.5, 1.0 / 60])
     #expect(Set(list.map(\.occurrence)) == Set(try await queue.tasks().map(\.id)))
     #expect(
-      try await queue.occurrences(of: "a", count: 3).map(bench.hours) == [1.5, 25.5, 49.5]
+      try await queue.occurrences(of: "a", count: 3).map(bench.hoursFromStart) == [1.5, 25.5, 49.5]
     )
   }
 
-  @Test func `the spread delay differs between installations, but is constant for each`()
+  @Test
+  func `the spread delay differs between installations, but each installation's delay is constant`()
     async throws
   {
     var delays: Set<Int> = []
@@ -183,7 +187,7 @@ import Testing
       let task = try #require(try await queue.tasks().first)
       let delay = Int(task.availableDate.timeIntervalSince(bench.start)) - 3_600
       #expect((0...600).contains(delay))
-      #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hours) == [1])
+      #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hoursFromStart) == [1])
       try await queue.schedule("s", .hourly(minute: 30), Note("a"), spread: .seconds(600))
       let next = try #require(try await queue.tasks().first)
       #expect(Int(next.availableDate.timeIntervalSince(bench.start)) - 1_800 == delay)
@@ -193,8 +197,8 @@ import Testing
   }
 
   @Test func `invalid arguments of a schedule are rejected`() async throws {
-    let queue = await bench.queue(InMemoryStore())
-    func error(_ name: String, _ options: TaskOptions) async -> TaskQueueError? {
+    let queue = await bench.makeQueue(on: InMemoryStore())
+    func errorOfScheduling(named name: String, options: TaskOptions) async -> TaskQueueError? {
       await #expect(throws: TaskQueueError.self) {
         try await queue.schedule(name, .hours, Note("a"), options: options)
       }
@@ -206,10 +210,11 @@ import Testing
       (TaskOptions(onDuplicate: .replace), "'onDuplicate'"),
       (TaskOptions(maxRetries: -1), "maxRetries"),
     ] {
-      #expect(await error("s", options)?.message.contains(text) == true)
+      #expect(await errorOfScheduling(named: "s", options: options)?.message.contains(text) == true)
     }
     for name in ["", "a\nb", String(repeating: "x", count: 256)] {
-      #expect(await error(name, TaskOptions())?.code == .invalidArgument)
+      let error = await errorOfScheduling(named: name, options: TaskOptions())
+      #expect(error?.code == .invalidArgument)
     }
     for missed in [MissedOccurrences.each(atMost: 0), .once(within: .milliseconds(999))] {
       await #expect(throws: TaskQueueError.self) {
@@ -228,7 +233,7 @@ import Testing
 
   @Test func `a schedule ignores unique keys`() async throws {
     struct Keyed: TaskPayload { var uniqueKey: String? { "key" } }
-    let queue = await bench.queue(InMemoryStore())
+    let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.enqueue(Keyed(), delay: .seconds(86_400))
     try await queue.schedule("s", .hours, Keyed())
     #expect(try await queue.tasks().map(\.uniqueKey) == ["key", nil])

@@ -22,11 +22,11 @@ import Testing
 
     let state = Mutex(State())
 
-    func performed(_ name: String, _ date: Date) {
+    func recordPerformed(_ date: Date, of name: String) {
       state.withLock { $0.performed[name, default: []].append(date) }
     }
 
-    func missed(_ name: String, _ count: Int) {
+    func recordMissed(count: Int, of name: String) {
       state.withLock { $0.missed[name, default: 0] += count }
     }
   }
@@ -45,12 +45,12 @@ import Testing
   }
 
   /// Simulates a process that repeatedly runs a queue, ends, and starts again some time later.
-  private func live(
-    _ store: SharedStore,
-    _ clock: SkewedClock<VirtualClock>,
-    _ account: Account,
+  private func simulateProcess(
+    on store: SharedStore,
+    clock: SkewedClock<VirtualClock>,
+    account: Account,
     until end: Date,
-    _ random: inout SplitMix64
+    random: inout SplitMix64
   ) async throws {
     while bench.clock.date < end {
       let queue = TaskQueue(
@@ -66,7 +66,7 @@ import Testing
         }
         let seconds = Int(date.timeIntervalSince1970 / 3_600) % 13 * 3_000
         try await clock.sleep(for: .seconds(seconds))
-        account.performed(note.text, date)
+        account.recordPerformed(date, of: note.text)
       }
       for (name, rule, missed) in try schedules() {
         try await queue.schedule(name, rule, Note(name), missed: missed)
@@ -77,7 +77,7 @@ import Testing
         group.addTask {
           for await event in events {
             if case .occurrencesMissed(let name, let count, _) = event {
-              account.missed(name, count)
+              account.recordMissed(count: count, of: name)
             }
           }
         }
@@ -106,12 +106,12 @@ import Testing
       for (index, skew) in [0.0, 60].enumerated() {
         group.addTask {
           var random = SplitMix64(seed: seed &* 2 &+ UInt64(index))
-          try await live(
-            store,
-            SkewedClock(base: bench.clock, seconds: skew),
-            account,
+          try await simulateProcess(
+            on: store,
+            clock: SkewedClock(base: bench.clock, seconds: skew),
+            account: account,
             until: end,
-            &random
+            random: &random
           )
         }
       }

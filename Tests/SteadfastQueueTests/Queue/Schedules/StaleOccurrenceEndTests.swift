@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Attempts to end an occurrence that another process already performs.
+/// Calls that try to end an occurrence that another process already performs.
 @Suite(.virtualTime) struct StaleOccurrenceEndTests {
   let bench: ScheduleBench
   let shared = SharedStore(
@@ -14,7 +14,7 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  /// A call whose reading of the store is outdated by another process.
+  /// A call that reads the store before another process changes it.
   enum Call: CaseIterable {
     case cancel
     case cancelAll
@@ -22,12 +22,12 @@ import Testing
   }
 
   @Test(arguments: Call.allCases)
-  func `an occurrence that another process claims in the meantime isn't duplicated`(
+  func `an occurrence that another process claims while this queue ends it isn't duplicated`(
     call: Call
   ) async throws {
-    let running = await bench.queue(shared.process())
+    let running = await bench.makeQueue(on: shared.process())
     let store = InterruptedStore(shared.process())
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await running.schedule("s", .hours, Note("takes 2.5"))
     let id = try #require(try await queue.tasks().first?.id)
     let events = queue.events
@@ -55,12 +55,12 @@ import Testing
   }
 
   @Test
-  func `a late result of a stopped process adds no occurrence while another process performs it`()
+  func `a late result adds no occurrence while another process performs the same occurrence`()
     async throws
   {
     let stopped = shared.process()
-    let first = await bench.queue(stopped)
-    let second = await bench.queue(shared.process())
+    let first = await bench.makeQueue(on: stopped)
+    let second = await bench.makeQueue(on: shared.process())
     try await first.schedule("s", .hours, Note("takes 2.5"))
     let id = try #require(try await first.tasks().first?.id)
     try await withRunning(first) {
@@ -80,13 +80,14 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 1, 3])
   }
 
-  @Test func `a process that dies before it corrects itself causes one overlap, but loses no date`()
+  @Test
+  func `a process that dies before it removes a duplicate causes one overlap, but loses no date`()
     async throws
   {
-    let running = await bench.queue(shared.process())
+    let running = await bench.makeQueue(on: shared.process())
     let dying = shared.process()
     let store = InterruptedStore(dying)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await running.schedule("s", .hours, Note("takes 2.5"))
     let id = try #require(try await queue.tasks().first?.id)
     try await withRunning(running) {
@@ -98,14 +99,15 @@ import Testing
         }
         tasks.addTask { _ = try await queue.cancel(id) }
         try await bench.advance(hours: 1.5)
-        #expect(try await running.tasks().map { bench.hours($0.availableDate) } == [1, 2])
+        let hours = try await running.tasks().map { bench.hoursFromStart(to: $0.availableDate) }
+        #expect(hours == [1, 2])
         try await bench.advance(hours: 4)
         tasks.cancelAll()
         await #expect(throws: CancellationError.self) { try await tasks.waitForAll() }
       }
     }
-    // The occurrence of date 2 overlaps with the first, whose end at 3.5 adds none. As usual, one
-    // occurrence makes up for the dates 3 and 4.
+    // The occurrence of date 2 overlaps with the occurrence of date 1, whose end at 3.5 adds no
+    // occurrence. As usual, one occurrence makes up for the dates 3 and 4.
     #expect(bench.log.entries.map(\.date) == [1, 2, 4])
     #expect(bench.log.entries.map(\.now) == [1, 2, 4.5])
     #expect(bench.log.entries.map(\.missed) == [0, 0, 1])
@@ -114,7 +116,7 @@ import Testing
   @Test func `a schedule continues after another program removes its occurrence`() async throws {
     let base = InMemoryStore()
     let store = InterruptedStore(base)
-    let queue = await bench.queue(store)
+    let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
     let id = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch {
@@ -122,6 +124,6 @@ import Testing
       _ = try await base.apply([change], durability: .durable)
     }
     #expect(try await queue.cancel(id) == false)
-    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+    #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
   }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls that wait for another call on an unavailable store, and can be cancelled.
+/// A call that waits for another call on an unavailable store can be cancelled.
 @Suite(.virtualTime) struct GivenUpWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -16,10 +16,10 @@ import Testing
   }
 
   /// Cancels the second call while the first one waits for the unavailable store.
-  private func cancelSecond(
+  private func cancelSecondCall(
     whileStoring kind: String,
-    _ first: @escaping @Sendable () async throws -> Void,
-    _ second: @escaping @Sendable () async throws -> Void
+    first: @escaping @Sendable () async throws -> Void,
+    second: @escaping @Sendable () async throws -> Void
   ) async throws {
     store.inject(.transientError, times: nil) { $0.changes.contains(kind) }
     async let other: Void = first()
@@ -41,9 +41,9 @@ import Testing
     }
     let events = queue.events
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
-    try await cancelSecond(whileStoring: "insert") {
+    try await cancelSecondCall(whileStoring: "insert") {
       try await replace(with: "b")
-    } _: {
+    } second: {
       try await replace(with: "c")
     }
     #expect(try await task.record()?.payload(as: Note.self) == Note("b"))
@@ -61,16 +61,16 @@ import Testing
 
   @Test func `a call that waits for another change of its task can be cancelled`() async throws {
     let task = try await queue.enqueue(Note("a"))
-    try await cancelSecond(whileStoring: "pause") { [queue] in
+    try await cancelSecondCall(whileStoring: "pause") { [queue] in
       _ = try await queue.pause(task.id)
-    } _: {
+    } second: {
       _ = try await task.cancel()
     }
     #expect(try await task.record()?.state == .paused)
     #expect(try await task.cancel())
   }
 
-  @Test func `cancelling a wait for several keys releases the keys already locked`()
+  @Test func `cancelling a call that waits for several keys unlocks the keys that it has locked`()
     async throws
   {
     let availability = StoreAvailability()
@@ -162,10 +162,10 @@ import Testing
   @Test func `an update that waits for the result of an attempt can be cancelled`() async throws {
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
     let task = try await queue.enqueue(Note("a"))
-    try await cancelSecond(whileStoring: "retry") { [queue] in
+    try await cancelSecondCall(whileStoring: "retry") { [queue] in
       let count = try await queue.runAvailable()
       #expect(count == 1)
-    } _: { [queue] in
+    } second: { [queue] in
       _ = try await queue.update(task.id, priority: .high)
     }
     #expect(try await task.record()?.priority == .normal)

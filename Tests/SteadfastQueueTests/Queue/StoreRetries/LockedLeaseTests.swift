@@ -16,7 +16,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ name: String, _ store: some Persistence) async -> TaskQueue {
+  private func makeQueue(named name: String, on store: some Persistence) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,
       persistence: store,
@@ -30,7 +30,7 @@ import Testing
     return queue
   }
 
-  @Test func `a lease that can't be extended doesn't delay extending those of later tasks`()
+  @Test func `a lease that can't be extended doesn't delay extending the leases of later tasks`()
     async throws
   {
     let locked = Mutex<TaskID?>(nil)
@@ -41,11 +41,12 @@ import Testing
         return lease.id == locked.withLock { $0 }
       }
     }
-    let (a, b) = (await queue("a", faulty), await queue("b", store.process()))
+    let a = await makeQueue(named: "a", on: faulty)
+    let b = await makeQueue(named: "b", on: store.process())
     let first = try await a.enqueue(Note("300"))
     locked.withLock { $0 = first.id }
     try await withRunning(a) {
-      // By then, a batch without the second task's lease fails repeatedly.
+      // After 30 s, batches without the second task's lease have failed repeatedly.
       try await clock.sleep(for: .seconds(30))
       let second = try await a.enqueue(Note("200"))
       try await clock.sleep(for: .seconds(1))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Commands that fail in the store, or are stored although the call fails.
+/// Commands that the store doesn't store, or that it stores although the call fails.
 @Suite(.virtualTime) struct LostRequestTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -14,7 +14,9 @@ import Testing
   /// Pauses a task whose retry is being stored, and makes the store fail to store the pause.
   ///
   /// - Returns: The queue, whose run has failed, and the task.
-  private func failedPause(_ fail: (TaskQueue) -> Void) async throws -> (TaskQueue, EnqueuedTask) {
+  private func makeFailedPause(
+    whenPaused makeFail: (TaskQueue) -> Void
+  ) async throws -> (TaskQueue, EnqueuedTask) {
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
     let task = try await queue.enqueue(Note("a"))
@@ -22,7 +24,7 @@ import Testing
     async let failure = queueError { try await queue.runAvailable() }
     try await store.waitForHeldCalls()
     #expect(try await queue.pause(task.id))
-    fail(queue)
+    makeFail(queue)
     store.letGo()
     #expect(await failure?.code == .storeFailed)
     return (queue, task)
@@ -31,7 +33,7 @@ import Testing
   @Test func `after a shutdown, a call replaces a command that no run can carry out`()
     async throws
   {
-    let (queue, task) = try await failedPause { queue in
+    let (queue, task) = try await makeFailedPause { queue in
       queue.beginShutDown()
       store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
     }
@@ -41,7 +43,7 @@ import Testing
   }
 
   @Test func `a failed call leaves an earlier command to the next run`() async throws {
-    let (queue, task) = try await failedPause { _ in
+    let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
     }
     await #expect(throws: Refusal.self) { try await queue.retry(task.id) }
@@ -50,7 +52,7 @@ import Testing
   }
 
   @Test func `a failed resume leaves the pause to the next run`() async throws {
-    let (queue, task) = try await failedPause { _ in
+    let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the line is cut"))) { $0.changes.contains("pause") }
     }
     store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
@@ -62,7 +64,7 @@ import Testing
   @Test func `a command for all tasks is carried out after an earlier command for one task`()
     async throws
   {
-    let (queue, task) = try await failedPause { _ in
+    let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
     }
     #expect(try await queue.retry(matching: TaskFilter()) == 1)
@@ -71,7 +73,7 @@ import Testing
   }
 
   @Test func `a resume ends a pause that was stored although the call failed`() async throws {
-    let (queue, task) = try await failedPause { _ in
+    let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the line is cut")), .afterEffect) {
         $0.changes.contains("pause")
       }
@@ -103,7 +105,7 @@ import Testing
       #expect(try await queue.retry(task.id))
       store.letGo()
       try await store.waitForHeldCalls()
-      // This wakes the other worker, which claims the restarted task.
+      // Resuming the queue wakes the other worker, which claims the restarted task.
       await queue.resume()
       try await clock.sleep(for: .seconds(1))
       store.letGo()

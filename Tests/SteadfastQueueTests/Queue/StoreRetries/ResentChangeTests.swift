@@ -14,7 +14,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: some Persistence) async -> TaskQueue {
+  private func makeQueue(on store: some Persistence) async -> TaskQueue {
     let configuration = TaskQueueConfiguration(
       maxConcurrentTasks: 2,
       backoff: .constant(.seconds(1)),
@@ -41,7 +41,7 @@ import Testing
     try await kind.withStore { base in
       let store = FaultInjectingStore(base)
       store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let task = try await queue.enqueue(Note("a"))
       #expect(task.isNew)
       #expect(try await queue.tasks().map(\.id) == [task.id])
@@ -55,7 +55,7 @@ import Testing
   func `a new task with a key is stored once`(moment: Moment, policy: UniquePolicy) async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k", onDuplicate: policy)
     #expect(task.isNew)
     #expect(try await queue.tasks().map(\.id) == [task.id])
@@ -67,7 +67,7 @@ import Testing
   ) async throws {
     let faulty = FaultInjectingStore()
     faulty.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
-    let queue = await queue(faulty.sealingPayloads(with: TestSeal().payloadSeal))
+    let queue = await makeQueue(on: faulty.sealingPayloads(with: TestSeal().payloadSeal))
     let tasks = try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
     #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))
     #expect(try await queue.runAvailable() == 2)
@@ -79,7 +79,7 @@ import Testing
   {
     let shared = SharedStore(StoreSharing(pollInterval: .milliseconds(10)))
     let store = FaultInjectingStore(shared.process())
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.transientError, .afterEffect) { $0.changes.contains("insert") }
     try await withRunning(queue) {
       let tasks = try await queue.enqueue(contentsOf: ["a", "takes long"].map(Note.init))
@@ -98,7 +98,7 @@ import Testing
     for base in [InMemoryStore() as any Persistence, SharedStore().process()] {
       let store = FaultInjectingStore(base)
       store.inject(.transientError, moment, times: 2) { $0.changes.contains(kind) }
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let events = queue.events
       let tasks = try await queue.enqueue(
         contentsOf: ["succeeds", "fails once", "is abandoned"].map(Note.init)
@@ -124,12 +124,12 @@ import Testing
   }
 
   @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
-  func `a dependent is notified even if the answer for its dependency's end is lost`(
+  func `a dependent's caller is notified even if the answer to the end of its dependency is lost`(
     first: String,
     outcome: TaskOutcome
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.transientError, .afterEffect) {
       $0.changes.contains("succeed") || $0.changes.contains("abandon")
     }
@@ -141,11 +141,12 @@ import Testing
     }
   }
 
-  @Test func `a dependent is notified of a cancellation even if the answer is lost`()
+  @Test
+  func `a dependent's caller is notified of its cancellation even if the store's answer is lost`()
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
     let next = try await queue.enqueue(Note("b"), options: TaskOptions(dependencies: [task.id]))
     store.inject(.transientError, .afterEffect) { $0.changes.contains("cancel") }
@@ -154,12 +155,13 @@ import Testing
     #expect(try await outcome == .cancelled)
   }
 
-  @Test func `after its lease has expired, a result is discarded, and the other queue's counts`()
+  @Test
+  func `a result stored after its lease expired is discarded, and the other queue's result counts`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
     let store = FaultInjectingStore(shared.process())
-    let (a, b) = (await queue(store), await queue(shared.process()))
+    let (a, b) = (await makeQueue(on: store), await makeQueue(on: shared.process()))
     try await a.enqueue(Note("takes long"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(30))
@@ -181,7 +183,7 @@ import Testing
   ) async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, moment, times: 3) { $0.changes.contains("cancel") }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("takes long"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
@@ -197,7 +199,7 @@ import Testing
   func `commands for a waiting task are carried out and reported once`(moment: Moment) async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let events = queue.events
     let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
     for kind in ["pause", "resume", "reschedule", "restart", "cancel"] {
@@ -222,11 +224,11 @@ import Testing
   }
 
   @Test(arguments: moments)
-  func `an unconditional value is set despite the error, and a conditional one throws it`(
+  func `after a transient error, an unconditional change is repeated, but a conditional one throws`(
     moment: Moment
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.transientError, moment, times: 2) { $0.changes.contains("setValue") }
     try await queue.setValue([1], named: "a")
     #expect(try await queue.value(named: "a") == [1])
@@ -245,7 +247,7 @@ import Testing
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
     let store = FaultInjectingStore(shared.process())
     store.inject(.transientError, .afterEffect) { $0.kind == .claim }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       let outcome = try await task.outcome()

@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a call waits for a task that has left the store until its outcome is reported`()
+  func `a call for a task that has left the store waits until the task's outcome is reported`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock
@@ -56,7 +56,7 @@ import Testing
     async let run = queue.runAvailable()
     try await store.waitForHeldCalls()
     async let outcome = twin.outcome()
-    // By the time that this test continues, the other Swift task has looked into the store.
+    // After a second, the other Swift task has looked into the store.
     try await clock.sleep(for: .seconds(1))
     #expect(try await queue.count == 0)
     store.letGo()
@@ -66,7 +66,7 @@ import Testing
 
   /// A command looks up its task, and then changes it.
   ///
-  /// If only the answer is lost, the task has changed.
+  /// If only the answer to the change is lost, the task has changed.
   @Test(
     .virtualTime,
     arguments: [
@@ -189,7 +189,7 @@ import Testing
     store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("cancel") }
     let other = try await queue.enqueue(Note("later"), delay: .seconds(3_600))
     await #expect(throws: Refusal.self) { try await other.cancel() }
-    // This call starts to wait after the failed one, while no queue runs.
+    // This call starts to wait after the failed call, while no queue runs.
     #expect(try await other.outcome() == .cancelled)
   }
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Makes call N of a store fail, or hang until the store is restored, for each N in long scenarios.
+/// For each N, makes call N of a store fail, or hang until the store is restored.
 ///
 /// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
 /// lost, no task is performed after its end was stored, and the queue runs again. This command
@@ -21,7 +21,7 @@ import Testing
   }
 
   /// A case with a single queue that exists until the end.
-  private static func scenario(_ seed: UInt64) -> ModelCase {
+  private static func makeScenario(seed: UInt64) -> ModelCase {
     var model = ModelCase(seed: seed, operations: 60)
     model.operations.insert(.run, at: 3)
     model.operations.removeAll { operation in
@@ -41,7 +41,7 @@ import Testing
     return model
   }
 
-  private static func failure(_ model: ModelCase, _ setting: Setting, call: Int) async -> (
+  private static func failure(of model: ModelCase, in setting: Setting, atCall call: Int) async -> (
     (any Error)?, wasMet: Bool
   ) {
     let plan = FaultPlan(setting.fault, atCall: call)
@@ -59,14 +59,14 @@ import Testing
   ) async {
     let runs = Soak.runs(short: 20)
     for seed in 0..<UInt64(max(1, runs / 100)) {
-      let model = Self.scenario(seed)
+      let model = Self.makeScenario(seed: seed)
       // A short run tries every thirteenth call.
       for call in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 13) {
-        let (failure, wasMet) = await Self.failure(model, setting, call: call)
+        let (failure, wasMet) = await Self.failure(of: model, in: setting, atCall: call)
         guard wasMet else { break }
         guard let failure else { continue }
         let (smallest, reason) = await model.shrunk(failing: failure) {
-          await Self.failure($0, setting, call: call).0
+          await Self.failure(of: $0, in: setting, atCall: call).0
         }
         Issue.record(
           "call \(call) \(setting.fault) over \(setting.storage), \(smallest)\n\(reason)"

@@ -13,7 +13,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// A queue whose tasks take the number of seconds in their text.
-  private func queue(_ store: some Persistence, workers: Int = 4) async -> TaskQueue {
+  private func makeQueue(on store: some Persistence, workers: Int = 4) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
@@ -33,7 +33,7 @@ import Testing
   {
     try await kind.withStore { base in
       let store = FaultInjectingStore(base)
-      let queue = await queue(store)
+      let queue = await makeQueue(on: store)
       let texts = (1...30).map { "\($0)" }
       let tasks = try await queue.enqueue(contentsOf: texts.map(Note.init))
       try await withRunning(queue) {
@@ -53,9 +53,9 @@ import Testing
     }
   }
 
-  @Test func `a pass also waits for the store`() async throws {
+  @Test func `a pass also waits for an unavailable store`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
     store.inject(.transientError, times: 5) { $0.kind == .claim }
     #expect(try await queue.runAvailable() == 20)
@@ -65,7 +65,7 @@ import Testing
 
   @Test func `each retried call is reported by an event, and counted`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.transientError, times: 3) { $0.changes.contains("insert") }
     let events = queue.events
     try await queue.enqueue(Note("0"))
@@ -91,7 +91,7 @@ import Testing
   func `each kind of call is retried`(kind: FaultInjectingStore.Call.Kind) async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, times: 2) { $0.kind == kind }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("1"))
     try await withRunning(queue) {
       let isStored = try await queue.contains(task.id)
@@ -109,7 +109,7 @@ import Testing
 
   @Test func `an error that isn't transient stops the run at once`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Note("0"))
     store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .claim }
     let error = await queueError { try await queue.runAvailable() }
@@ -138,7 +138,7 @@ import Testing
 
   @Test func `a cancelled caller gets the store's error`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.open()
     store.cutOff(throwing: TransientFault())
     await withTaskGroup { group in
@@ -156,7 +156,7 @@ import Testing
   @Test func `a cancelled caller doesn't wait until another caller's pause is stored`() async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.open()
     store.inject(.transientError, times: nil) { $0.kind == .value }
     try await withThrowingTaskGroup { group in
@@ -177,7 +177,7 @@ import Testing
 
   @Test func `an idle queue shuts down while its store is unavailable`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Note("1"))
     async let run: Void = queue.run()
     try await clock.sleep(for: .seconds(5))
@@ -191,7 +191,7 @@ import Testing
 
   @Test func `a cancelled run ends while its store is unavailable`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.open()
     await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -209,7 +209,7 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("5"))
     await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -228,7 +228,7 @@ import Testing
 
   @Test func `a shutdown without a limit waits until the results are stored`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let task = try await queue.enqueue(Note("5"))
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
@@ -243,23 +243,23 @@ import Testing
   }
 
   /// Restores the store after 10 minutes, so that a failing test doesn't wait forever.
-  private func restore(_ store: FaultInjectingStore) async {
+  private func restoreAfterTenMinutes(_ store: FaultInjectingStore) async {
     try? await clock.sleep(for: .seconds(600))
     store.restore()
   }
 
-  /// A run reads its values before the first claim, and makes the other calls during that claim.
+  /// A run reads its values before its first claim, and makes the other calls during that claim.
   @Test(arguments: ["value", "count", "rebase"])
   func `a queue that maintains its stored data shuts down while its store is unavailable`(
     kind: String
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Note("1"), delay: .seconds(3_600))
     store.inject(.transientError, times: nil) {
       $0.kind.rawValue == kind || $0.changes.contains(kind)
     }
-    async let _ = restore(store)
+    async let _ = restoreAfterTenMinutes(store)
     async let run: Void = queue.run()
     try await clock.sleep(for: .seconds(5))
     queue.beginShutDown()
@@ -271,14 +271,14 @@ import Testing
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Note("0"))
     store.inject(.error(Refusal("the disk is full"))) { $0.changes.contains("succeed") }
     let first = await queueError { try await queue.runAvailable() }
     #expect(first?.code == .storeFailed)
     // The next run stores the remaining result before it does anything else.
     store.inject(.transientError, times: nil) { $0.changes.contains("succeed") }
-    async let _ = restore(store)
+    async let _ = restoreAfterTenMinutes(store)
     async let error = queueError { try await queue.run() }
     try await clock.sleep(for: .seconds(1))
     queue.beginShutDown(within: .seconds(5))
@@ -289,7 +289,7 @@ import Testing
   @Test func `a run that starts while its store is unavailable waits for the store`() async throws {
     let store = FaultInjectingStore()
     store.cutOff(throwing: TransientFault())
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     async let run: Void = queue.run()
     try await clock.sleep(for: .seconds(30))
     store.restore()

@@ -9,13 +9,14 @@ import Testing
   private static let target = TaskTarget.unclaimed(.numbered(1))
   private static let failure = TaskFailure(reason: "no", date: .seconds(5))
 
-  private func record(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
+  private func changedRecord(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
     var record = TaskRecord.make(1)
     change(&record)
     return record
   }
 
-  @Test func `a missing task was ended by the change, unless other processes share the store`() {
+  @Test
+  func `if the task is missing, the change has ended it, unless other processes share the store`() {
     let ends: [TaskChange] = [
       .succeed(Self.lease, at: .seconds(5), retains: false),
       .abandon(Self.lease, failure: Self.failure, retains: false),
@@ -36,8 +37,8 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `an existing task shows whether the change was stored`(isAlone: Bool) {
-    let ended = record { record in
+  func `the stored task shows whether the change was stored`(isAlone: Bool) {
+    let ended = changedRecord { record in
       record.state = .succeeded
       record.finishedDate = .seconds(5)
     }
@@ -45,10 +46,10 @@ import Testing
     #expect(success.wasStored(leaving: ended, isAlone: isAlone))
     let later = TaskChange.succeed(Self.lease, at: .seconds(6), retains: true)
     #expect(!later.wasStored(leaving: ended, isAlone: isAlone))
-    #expect(!success.wasStored(leaving: record { _ in }, isAlone: isAlone))
+    #expect(!success.wasStored(leaving: changedRecord { _ in }, isAlone: isAlone))
     let cancellation = TaskChange.cancel(Self.target, at: .seconds(5), retains: true)
     #expect(!cancellation.wasStored(leaving: ended, isAlone: isAlone))
-    let retried = record { record in
+    let retried = changedRecord { record in
       record.retryCount = 2
       record.availableDate = .seconds(9)
     }
@@ -66,22 +67,22 @@ import Testing
       (.park(Self.lease, failure: Self.failure), .parked), (.release(Self.lease), .waiting),
     ] {
       for found in TaskState.allCases where !found.isFinished {
-        let record = record { $0.state = found }
+        let record = changedRecord { $0.state = found }
         #expect(change.wasStored(leaving: record, isAlone: isAlone) == (found == state))
       }
     }
     #expect(!TaskChange.remove(.numbered(1)).wasStored(leaving: ended, isAlone: isAlone))
   }
 
-  @Test func `a woken task shows that its suspension was stored`() {
-    let woken = record { $0.wake() }
+  @Test func `a woken task proves that its suspension was stored`() {
+    let woken = changedRecord { $0.wake() }
     let suspension = TaskChange.suspend(Self.lease, until: .distantFuture, awaiting: [])
     #expect(suspension.wasStored(leaving: woken, isAlone: false))
   }
 
   @Test func `a resent insertion matches a task with the same payload that isn't newer`() {
     let task = TaskRecord.make(1, created: 5)
-    #expect(task.isStored(as: record { $0.retryCount = 7 }.createdNow(5)))
+    #expect(task.isStored(as: changedRecord { $0.retryCount = 7 }.withCreationDate(seconds: 5)))
     #expect(task.isStored(as: TaskRecord.make(1, created: 5.000_000_5)))
     #expect(!task.isStored(as: TaskRecord.make(1, created: 5.001)))
     // The clock was ahead when the insertion was sent.
@@ -106,7 +107,7 @@ import Testing
 
 extension TaskRecord {
   /// The task with another creation date.
-  fileprivate func createdNow(_ seconds: Double) -> TaskRecord {
+  fileprivate func withCreationDate(seconds: Double) -> TaskRecord {
     var record = TaskRecord.make(1, created: seconds)
     record.retryCount = retryCount
     return record

@@ -10,7 +10,7 @@ private struct Mail: TaskPayload { var text: String }
 extension StoredPauseTests {
   @Test func `a pause that can't be stored has no effect`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.open()
     store.inject(.error(Refusal("full"))) { $0.kind == .apply }
     await #expect(throws: Refusal.self) { try await queue.pause(durability: .durable) }
@@ -26,7 +26,7 @@ extension StoredPauseTests {
 
   @Test func `a store that fails to read the pause stops the run`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Mail(text: "mail"))
     store.inject(.error(Refusal("no route"))) { $0.kind == .value }
     let error = await queueError { try await queue.run() }
@@ -43,7 +43,7 @@ extension StoredPauseTests {
     let store = InMemoryStore()
     let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
     _ = try await store.apply([value], durability: .durable)
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     let calls: [@Sendable () async throws -> Void] = [
       { try await queue.open() }, { try await queue.resume(durability: .durable) },
     ]
@@ -62,7 +62,7 @@ extension StoredPauseTests {
     let text = #"{"later":[1],"names":["Mail"],"queue":false}"#
     let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
     _ = try await store.apply([value], durability: .durable)
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.open()
     #expect(queue.pausedNames == ["Mail"] && !queue.isPaused)
   }
@@ -71,7 +71,7 @@ extension StoredPauseTests {
     async throws
   {
     let store = FaultInjectingStore()
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     store.inject(.hang) { $0.kind == .claim }
     try await withRunning(queue) {
       try await store.waitForHeldCalls()

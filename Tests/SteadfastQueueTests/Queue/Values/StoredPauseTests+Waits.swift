@@ -7,12 +7,12 @@ import Testing
 /// Stored pauses while a claim is under way.
 extension StoredPauseTests {
   @Test
-  func `a pause that must let an attempt start returns after that start, and no other follows`()
+  func `a pause waits for the attempt that must start, and no other attempt starts`()
     async throws
   {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     async let attempts = queue.runAvailable()
     try await store.waitForHeldCalls()
@@ -41,7 +41,7 @@ extension StoredPauseTests {
   {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.kind == .claim }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await queue.enqueue(Note("a"))
     try await withRunning(queue) {
       try await store.waitForHeldCalls()

@@ -14,7 +14,7 @@ private struct Mail: TaskPayload { var text: String }
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  func queue(workers: Int = 1, _ store: any Persistence) async -> TaskQueue {
+  func makeQueue(workers: Int = 1, on store: any Persistence) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
@@ -34,13 +34,13 @@ private struct Mail: TaskPayload { var text: String }
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
-      let first = await queue(store)
+      let first = await makeQueue(on: store)
       try await first.pause(durability: .durable)
       #expect(first.isPaused)
       try await first.enqueue(Mail(text: "mail"))
       #expect(try await first.runAvailable() == 0)
       await first.shutDown()
-      let second = await queue(store)
+      let second = await makeQueue(on: store)
       #expect(try await second.runAvailable() == 0)
       #expect(second.isPaused)
       let task = try await second.enqueue(Mail(text: "more"))
@@ -51,7 +51,7 @@ private struct Mail: TaskPayload { var text: String }
         #expect(try await task.outcome() == .succeeded)
       }
       #expect(log.entries == ["mail", "more"])
-      let third = await queue(store)
+      let third = await makeQueue(on: store)
       try await third.open()
       #expect(!third.isPaused)
     }
@@ -62,7 +62,7 @@ private struct Mail: TaskPayload { var text: String }
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
-      let first = await queue(store)
+      let first = await makeQueue(on: store)
       for name in ["Note", "Other \"é\" / \0"] {
         try await first.pause(name: name, durability: durability)
       }
@@ -70,7 +70,7 @@ private struct Mail: TaskPayload { var text: String }
       try await first.resume(durability: durability)
       try await store.close()
       let next = JSONFileStore(at: file)
-      let second = await queue(next)
+      let second = await makeQueue(on: next)
       #expect(second.pausedNames == [])
       try await second.open()
       #expect(second.pausedNames == ["Note", "Other \"é\" / \0"])
@@ -89,7 +89,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test func `a pause in memory and a stored pause must be resumed separately`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     try await queue.enqueue(Mail(text: "mail"))
     await queue.pause()
     try await queue.pause(durability: .durable)
@@ -106,7 +106,7 @@ private struct Mail: TaskPayload { var text: String }
   }
 
   @Test func `a name paused in memory and in the store must be resumed in both`() async throws {
-    let queue = await queue(InMemoryStore())
+    let queue = await makeQueue(on: InMemoryStore())
     try await queue.enqueue(Mail(text: "mail"))
     await queue.pause(name: "Mail")
     try await queue.pause(name: "Mail", durability: .durable)
@@ -122,13 +122,13 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.runAvailable() == 1)
   }
 
-  @Test func `attempts under way continue, and no other starts after the pause returns`()
+  @Test func `attempts under way continue, and no new attempt starts after the pause returns`()
     async throws
   {
     let store = FaultInjectingStore()
     // A claim takes a second, and hands out more tasks than can start at once.
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
-    let queue = await queue(workers: 2, store)
+    let queue = await makeQueue(workers: 2, on: store)
     try await queue.enqueue(contentsOf: (0..<9).map { Note("\($0)") })
     try await withRunning(queue) {
       for step in 0..<12 {
@@ -160,7 +160,8 @@ private struct Mail: TaskPayload { var text: String }
     async throws
   {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
-    let (a, b) = (await queue(store.process()), await queue(workers: 2, store.process()))
+    let a = await makeQueue(on: store.process())
+    let b = await makeQueue(workers: 2, on: store.process())
     let delay = Duration.seconds(givesHints ? 0.1 : 5)
     try await withRunning(b) {
       try await a.enqueue(Note("under way"))
@@ -184,9 +185,9 @@ private struct Mail: TaskPayload { var text: String }
     }
   }
 
-  @Test func `a queue that runs again detects changes made in the meantime`() async throws {
+  @Test func `a queue that runs again detects pauses that changed between its runs`() async throws {
     let store = SharedStore(StoreSharing())
-    let (a, b) = (await queue(store.process()), await queue(store.process()))
+    let (a, b) = (await makeQueue(on: store.process()), await makeQueue(on: store.process()))
     try await b.enqueue(Mail(text: "mail"))
     try await a.pause(name: "Mail", durability: .durable)
     #expect(b.pausedNames == [])
@@ -227,7 +228,7 @@ private struct Mail: TaskPayload { var text: String }
   @Test func `concurrent first calls of a queue read the pause only once`() async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), times: nil) { $0.kind == .value }
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await withThrowingTaskGroup { group in
       for number in 0..<20 { group.addTask { _ = try await queue.enqueue(Note("\(number)")) } }
       try await group.waitForAll()
@@ -238,10 +239,10 @@ private struct Mail: TaskPayload { var text: String }
 
   @Test func `an outdated reading doesn't undo a pause`() async throws {
     let store = FaultInjectingStore(SharedStore(StoreSharing()).process())
-    let queue = await queue(store)
+    let queue = await makeQueue(on: store)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The next poll reads the store now, but is answered after the pause was stored.
+      // The next poll reads the store before the pause is stored, but is answered afterwards.
       store.inject(.delay(.seconds(60), on: clock), .afterEffect) { $0.kind == .value }
       try await clock.sleep(for: .seconds(5))
       try await queue.pause(durability: .durable)

@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(_ store: any Persistence) -> TaskQueue {
+  private func makeQueue(on store: any Persistence) -> TaskQueue {
     TaskQueue(persistence: store, clock: clock)
   }
 
@@ -20,12 +20,12 @@ import Testing
     async throws
   {
     try await kind.withStore { store in
-      let first = queue(store)
+      let first = makeQueue(on: store)
       #expect(try await first.value(named: "cursor") == nil)
       try await first.setValue([0, 1, 255], named: "cursor")
       try await first.setValue([2], named: "relaxed", durability: .relaxed)
       #expect(try await first.value(named: "cursor") == [0, 1, 255])
-      let second = queue(store)
+      let second = makeQueue(on: store)
       #expect(try await second.value(named: "cursor") == [0, 1, 255])
       #expect(try await second.value(named: "relaxed") == [2])
       try await second.setValue([], named: "cursor")
@@ -42,22 +42,22 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = JSONFileStore(at: file)
-      try await queue(store).setValue(Array("page 7".utf8), named: "cursor")
+      try await makeQueue(on: store).setValue(Array("page 7".utf8), named: "cursor")
       try await store.close()
       let next = JSONFileStore(at: file)
-      let again = queue(next)
+      let again = makeQueue(on: next)
       #expect(try await again.value(named: "cursor") == Array("page 7".utf8))
       try await again.destroy()
       await #expect(throws: JSONFileError.self) { try await again.value(named: "cursor") }
       let last = JSONFileStore(at: file)
-      #expect(try await queue(last).value(named: "cursor") == nil)
+      #expect(try await makeQueue(on: last).value(named: "cursor") == nil)
       try await last.close()
     }
   }
 
   @Test func `a conditional change doesn't replace another caller's value`() async throws {
     let store = SharedStore(StoreSharing())
-    let (a, b) = (queue(store.process()), queue(store.process()))
+    let (a, b) = (makeQueue(on: store.process()), makeQueue(on: store.process()))
     #expect(try await a.setValue([1], named: "leader", replacing: nil))
     #expect(try await !b.setValue([2], named: "leader", replacing: nil))
     #expect(try await !b.setValue([2], named: "leader", replacing: [0]))
@@ -72,7 +72,7 @@ import Testing
     store.inject(.delay(.milliseconds(1), on: clock), .afterEffect, times: nil) {
       $0.kind == .value
     }
-    let queue = queue(store)
+    let queue = makeQueue(on: store)
     try await queue.open()
     try await withThrowingTaskGroup(of: Void.self) { group in
       for number in 0..<20 {
@@ -95,18 +95,18 @@ import Testing
         outcomes
       }
     }
-    let wrong = queue(Wrong(outcomes: [.valueDiffers]))
+    let wrong = makeQueue(on: Wrong(outcomes: [.valueDiffers]))
     let error = await queueError { try await wrong.setValue([1], named: "a") }
     #expect(error?.code == .storeFailed)
     for outcomes: [ChangeOutcome] in [[], [.stale], [.batchRefused]] {
-      let wrong = queue(Wrong(outcomes: outcomes))
+      let wrong = makeQueue(on: Wrong(outcomes: outcomes))
       await #expect(throws: UnusableAnswer.self) { try await wrong.setValue([1], named: "a") }
     }
   }
 
   @Test(arguments: ["steadfast.", "steadfast.pause", "steadfast.mine"])
   func `names reserved for the package are rejected`(name: String) async throws {
-    let queue = queue(InMemoryStore())
+    let queue = makeQueue(on: InMemoryStore())
     let calls: [@Sendable () async throws -> Void] = [
       { _ = try await queue.value(named: name) }, { try await queue.setValue([1], named: name) },
       { _ = try await queue.setValue([1], named: name, replacing: nil) },
@@ -119,7 +119,7 @@ import Testing
   }
 
   @Test func `a name or a value that can't be stored is rejected`() async throws {
-    let queue = queue(InMemoryStore())
+    let queue = makeQueue(on: InMemoryStore())
     let long = [UInt8](repeating: 0, count: 65_537)
     let names = ["", "a\0", String(repeating: "n", count: 1_025)]
     for (name, value) in names.map({ ($0, [1]) }) + [("a", long)] {

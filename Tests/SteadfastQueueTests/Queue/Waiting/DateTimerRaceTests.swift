@@ -13,7 +13,7 @@ import Foundation
 /// Races that require several threads.
 @Suite struct DateTimerRaceTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a due date fires even if an earlier date is set at that moment`() async {
+  func `a due date fires even if an earlier date is set just as its sleep ends`() async {
     let timer = DateTimer()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {
@@ -38,7 +38,7 @@ import Foundation
   }
 }
 
-/// A clock whose sleeps end at once, and that runs an action before it returns the second date.
+/// A clock whose sleeps end at once. Before it returns its second date, it runs an action.
 private final class CrossingClock: WallClock {
   private let start: Date
   private let crossing: @Sendable () -> Void

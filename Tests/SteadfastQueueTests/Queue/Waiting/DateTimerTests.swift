@@ -17,7 +17,7 @@ import Foundation
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  private func run(_ body: @Sendable () async throws -> Void) async rethrows {
+  private func withRunningTimer(_ body: @Sendable () async throws -> Void) async rethrows {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { [timer, time, rings] in
         await timer.run(on: time.clock) { rings.add(time.second) }
@@ -27,13 +27,13 @@ import Foundation
     }
   }
 
-  private func set(in seconds: Double) { timer.set(time.clock.date + seconds) }
+  private func setTimer(secondsFromNow seconds: Double) { timer.set(time.clock.date + seconds) }
 
   @Test func `the timer fires once, at the earliest of several dates`() async throws {
-    try await run {
-      set(in: 90)
-      set(in: 30)
-      set(in: 60)
+    try await withRunningTimer {
+      setTimer(secondsFromNow: 90)
+      setTimer(secondsFromNow: 30)
+      setTimer(secondsFromNow: 60)
       try await time.clock.sleep(for: .seconds(1_000))
     }
     #expect(rings.entries == [30])
@@ -43,8 +43,8 @@ import Foundation
   func `the timer fires within a minute if the clock was set back after a date was computed`(
     lookCount: Int
   ) async throws {
-    try await run {
-      if lookCount > 0 { set(in: 1) }
+    try await withRunningTimer {
+      if lookCount > 0 { setTimer(secondsFromNow: 1) }
       try await time.clock.sleep(for: .seconds(10))
       let now = time.clock.date + 86_400
       timer.set(now + 600, from: now)
@@ -54,16 +54,16 @@ import Foundation
   }
 
   @Test func `an earlier date cuts a long sleep short`() async throws {
-    try await run {
-      set(in: 86_400)
+    try await withRunningTimer {
+      setTimer(secondsFromNow: 86_400)
       try await time.clock.sleep(for: .seconds(3_600))
-      set(in: 5)
+      setTimer(secondsFromNow: 5)
       try await time.clock.sleep(for: .seconds(100))
     }
     #expect(rings.entries == [3_605])
   }
 
-  @Test func `a date set while the timer fires is retained`() async throws {
+  @Test func `a date that is set while the timer fires takes effect`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { [timer, time, rings] in
         await timer.run(on: time.clock) {
@@ -71,7 +71,7 @@ import Foundation
           if rings.entries.count < 4 { timer.set(time.clock.date + 600) }
         }
       }
-      set(in: 600)
+      setTimer(secondsFromNow: 600)
       try await time.clock.sleep(for: .seconds(86_400))
       group.cancelAll()
     }
@@ -79,8 +79,8 @@ import Foundation
   }
 
   @Test func `a forward jump of the clock is detected within a minute`() async throws {
-    try await run {
-      set(in: 86_400)
+    try await withRunningTimer {
+      setTimer(secondsFromNow: 86_400)
       try await time.clock.sleep(for: .seconds(30))
       time.clock.setDate(time.clock.date + 90_000)
       try await time.clock.sleep(for: .seconds(100))
@@ -91,8 +91,8 @@ import Foundation
   @Test func `when the clock moves back, the timer fires within a minute, and again at the date`()
     async throws
   {
-    try await run {
-      set(in: 300)
+    try await withRunningTimer {
+      setTimer(secondsFromNow: 300)
       try await time.clock.sleep(for: .seconds(30))
       time.clock.setDate(time.clock.date - 600)
       try await time.clock.sleep(for: .seconds(2_000))
@@ -101,8 +101,8 @@ import Foundation
   }
 
   @Test func `the timer fires only at the date even after a month`() async throws {
-    try await run {
-      set(in: 30 * 86_400)
+    try await withRunningTimer {
+      setTimer(secondsFromNow: 30 * 86_400)
       try await time.clock.sleep(for: .seconds(31 * 86_400))
     }
     #expect(rings.entries == [30 * 86_400])

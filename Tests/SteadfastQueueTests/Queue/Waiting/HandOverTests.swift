@@ -19,7 +19,7 @@ private final class OneThread: TaskExecutor {
 @Suite struct HandOverTests {
   /// Runs two Swift tasks, each on its own thread, that repeatedly wait for each other.
   ///
-  /// In round n, the closures must count the other's n moves, because waits may end early.
+  /// In round n, each closure must wait until it counts the other's n moves: waits may end early.
   private func playPingPong(
     _ ping: @escaping @Sendable (_ round: Int) async -> Void,
     _ pong: @escaping @Sendable (_ round: Int) async -> Void
@@ -34,7 +34,8 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test(.timeLimit(.minutes(5))) func `a signal between a check and a wait ends the wait`() async {
+  @Test(.timeLimit(.minutes(5)))
+  func `a signal sent between checking a condition and waiting ends the wait`() async {
     let (ball, answer) = (AsyncSignal(), AsyncSignal())
     let (balls, answers) = (Counter(), Counter())
     await playPingPong { round in
@@ -94,7 +95,9 @@ private final class OneThread: TaskExecutor {
     #expect(turns.count == 0)
   }
 
-  @Test func `waiting for the current lock of a key doesn't wait for later locks`() async throws {
+  @Test func `waiting until a key's current lock ends doesn't wait for later locks of the key`()
+    async throws
+  {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     try await turns.waitForPresentTurn(at: "k")
     try await turns.begin(["k", "other"])

@@ -29,7 +29,7 @@ import Foundation
         for await _ in started {}
         group.addTask { await queue.shutDown(within: .seconds(Int64.max)) }
         group.addTask { await queue.shutDown(within: Duration(attoseconds: .max)) }
-        // After a third call has slept and been cut short, the previous calls have slept, too.
+        // Once a third call has slept and been cut short, the earlier calls have slept, too.
         await withTaskGroup { waiting in
           waiting.addTask { await queue.shutDown(within: .seconds(Int64.max)) }
           for _ in 0..<1_000 { await Task.yield() }
@@ -45,7 +45,7 @@ import Foundation
     await #expect(processExitsWith: .success) {
       let store = SharedStore(
         StoreSharing(
-          // A third of it is also more seconds than 64 bits can count.
+          // A third of this duration is also more seconds than 64 bits can count.
           leaseDuration: Duration(attoseconds: .max),
           pollInterval: .seconds(Int64.max)
         )
@@ -76,11 +76,11 @@ import Foundation
     await #expect(processExitsWith: .success) {
       let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 4))
       await queue.register(Note.self) { _, _ in await Task.yield() }
-      try await enqueue(1_000, to: queue)
+      try await enqueueNotes(count: 1_000, to: queue)
       try await queue.runAvailable()
       let growth = try await memoryGrowth {
         for _ in 0..<20 {
-          try await enqueue(1_000, to: queue)
+          try await enqueueNotes(count: 1_000, to: queue)
           try await queue.runAvailable()
         }
       }
@@ -90,7 +90,7 @@ import Foundation
   #endif
 }
 
-private func enqueue(_ count: Int, to queue: TaskQueue) async throws {
+private func enqueueNotes(count: Int, to queue: TaskQueue) async throws {
   try await queue.enqueue(
     contentsOf: (0..<count).map { Note("\($0)") },
     options: TaskOptions(timeLimit: .seconds(3_600))

@@ -14,8 +14,8 @@ import Testing
   /// Runs a queue with one attempt of 10 s, and shuts it down after 1 s.
   ///
   /// - Returns: When the run ended, and how many tasks remain.
-  private func run(
-    shuttingDown: @escaping @Sendable (TaskQueue) -> Void
+  private func runQueue(
+    shuttingDownWith shutDown: @escaping @Sendable (TaskQueue) -> Void
   ) async throws -> (end: Duration, left: Int) {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log, clock] note, _ in
@@ -26,14 +26,14 @@ import Testing
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
       try await clock.sleep(for: .seconds(1))
-      shuttingDown(queue)
+      shutDown(queue)
       try await group.waitForAll()
     }
     return (clock.now.offset, try await queue.count)
   }
 
-  @Test func `attempts may end within the limit`() async throws {
-    let (end, left) = try await run { $0.beginShutDown(within: .seconds(20)) }
+  @Test func `attempts that end within the limit aren't cut short`() async throws {
+    let (end, left) = try await runQueue { $0.beginShutDown(within: .seconds(20)) }
     #expect(end == .seconds(10))
     #expect(left == 0)
     #expect(log.entries == ["slow"])
@@ -43,19 +43,19 @@ import Testing
   func `attempts are cut short after the limit, and their tasks are released unchanged`(
     _ limit: Duration
   ) async throws {
-    let (end, left) = try await run { $0.beginShutDown(within: limit) }
+    let (end, left) = try await runQueue { $0.beginShutDown(within: limit) }
     #expect(end == .seconds(1) + max(.zero, limit))
     #expect(left == 1)
     #expect(log.entries.isEmpty)
   }
 
   @Test func `the longest possible limit is no limit`() async throws {
-    let (end, _) = try await run { $0.beginShutDown(within: .seconds(Int64.max)) }
+    let (end, _) = try await runQueue { $0.beginShutDown(within: .seconds(Int64.max)) }
     #expect(end == .seconds(10))
   }
 
-  @Test func `the limit that ends first applies`() async throws {
-    let (shortened, _) = try await run { queue in
+  @Test func `of several shutdown limits, the limit that ends first applies`() async throws {
+    let (shortened, _) = try await runQueue { queue in
       queue.beginShutDown(within: .seconds(4))
       queue.beginShutDown(within: .seconds(2))
     }
@@ -63,7 +63,7 @@ import Testing
   }
 
   @Test func `a later, longer limit has no effect`() async throws {
-    let (end, _) = try await run { queue in
+    let (end, _) = try await runQueue { queue in
       queue.beginShutDown(within: .seconds(2))
       queue.beginShutDown(within: .seconds(4))
     }

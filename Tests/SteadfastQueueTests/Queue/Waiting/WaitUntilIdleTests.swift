@@ -12,7 +12,7 @@ import Testing
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   /// Makes a queue on a store that either stores results at once, or answers later.
-  private func queue(appliesAtOnce: Bool = true) async -> TaskQueue {
+  private func makeQueue(appliesAtOnce: Bool = true) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
@@ -31,7 +31,7 @@ import Testing
   func `a queue is idle after available tasks, immediate retries and tasks that handlers add`(
     appliesAtOnce: Bool
   ) async throws {
-    let queue = await queue(appliesAtOnce: appliesAtOnce)
+    let queue = await makeQueue(appliesAtOnce: appliesAtOnce)
     let left = try await withRunning(queue) {
       try await queue.enqueue(Note("fails"), usesBackoff: false)
       try await queue.enqueue(Note("parent"))
@@ -45,8 +45,8 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a queue with nothing to do is idle at once`(appliesAtOnce: Bool) async throws {
-    let queue = await queue(appliesAtOnce: appliesAtOnce)
+  func `waiting for a queue with nothing to do returns at once`(appliesAtOnce: Bool) async throws {
+    let queue = await makeQueue(appliesAtOnce: appliesAtOnce)
     try await queue.enqueue(name: "without a handler")
     try await queue.enqueue(Note("paused"))
     await queue.pause(name: Note.taskName)
@@ -58,7 +58,7 @@ import Testing
 
   @Test(arguments: [true, false])
   func `a paused queue is idle after its attempts have ended`(appliesAtOnce: Bool) async throws {
-    let queue = await queue(appliesAtOnce: appliesAtOnce)
+    let queue = await makeQueue(appliesAtOnce: appliesAtOnce)
     try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
@@ -72,8 +72,11 @@ import Testing
     }
   }
 
-  @Test func `a call waits for a queue that isn't running yet`() async throws {
-    let queue = await queue()
+  @Test
+  func `a call that waits until the queue is idle also waits for a queue that isn't running yet`()
+    async throws
+  {
+    let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     async let idle: Void = queue.waitUntilIdle()
     try await clock.sleep(for: .seconds(60))
@@ -83,7 +86,7 @@ import Testing
   }
 
   @Test func `a waiter returns after a pass that finds no tasks`() async throws {
-    let queue = await queue(appliesAtOnce: false)
+    let queue = await makeQueue(appliesAtOnce: false)
     async let idle: Void = queue.waitUntilIdle()
     try await clock.sleep(for: .seconds(1))
     #expect(try await queue.runAvailable() == 0)
@@ -92,7 +95,7 @@ import Testing
   }
 
   @Test func `a shutdown or a cancellation ends the wait`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     try await withThrowingTaskGroup { group in
       group.addTask {
@@ -149,7 +152,7 @@ import Testing
     #expect(error?.code == .shutDown)
   }
 
-  /// The claim reads the store before the retry is stored, but is answered afterwards.
+  /// The claim reads the store before the retry is stored, but is answered after that.
   @Test func `a claim that started too early doesn't make the queue idle`() async throws {
     let store = FaultInjectingStore()
     for kind in [FaultInjectingStore.Call.Kind.claim, .tasks] {
@@ -171,7 +174,7 @@ import Testing
   @Test func `a pass that started before a task was added doesn't make the queue idle`()
     async throws
   {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     async let pass = queue.runAvailable()
     try await clock.sleep(for: .seconds(5))
@@ -185,7 +188,7 @@ import Testing
   }
 
   @Test func `a queue is idle after a pause ends its pass`() async throws {
-    let queue = await queue(appliesAtOnce: false)
+    let queue = await makeQueue(appliesAtOnce: false)
     try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
     async let pass = queue.runAvailable()
     try await clock.sleep(for: .seconds(1))
@@ -195,7 +198,7 @@ import Testing
     #expect(clock.now.offset == .seconds(10))
   }
 
-  /// When a call returns, all tasks that were added before it are done.
+  /// When a call returns, all tasks that were added before the call are done.
   @Test(arguments: [true, false])
   func `each of many concurrent waiters returns after its own tasks are done`(appliesAtOnce: Bool)
     async throws

@@ -3,14 +3,14 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct WaiterListTests {
-  private func list(_ keys: some Sequence<UInt64>) -> WaiterList<UInt64> {
+  private func makeList(keys: some Sequence<UInt64>) -> WaiterList<UInt64> {
     var list = WaiterList<UInt64>()
     for key in keys { list.add(key, key: key) }
     return list
   }
 
   @Test func `each waiter is removed once, by key or from the end`() {
-    var list = list(1...6)
+    var list = makeList(keys: 1...6)
     #expect(list.remove(key: 2) == 2)
     #expect(list.remove(key: 2) == nil)
     #expect(list.remove(key: 6) == 6)
@@ -23,14 +23,14 @@ import Testing
   }
 
   @Test func `a key that is added late is sorted into the order`() {
-    var list = list([1, 2, 5, 3, 4])
+    var list = makeList(keys: [1, 2, 5, 3, 4])
     #expect(list.remove(key: 5) == 5)
     #expect(list.remove(key: 3) == 3)
     #expect(list.takeAll() == [1, 2, 4])
   }
 
   @Test func `waiters are removed from the start in order, even if others leave in between`() {
-    var list = list(1...6)
+    var list = makeList(keys: 1...6)
     #expect(list.popFirst() == 1)
     #expect(list.remove(key: 2) == 2)
     #expect(list.popFirst() == 3)
@@ -46,9 +46,9 @@ import Testing
     #expect(list.isEmpty)
   }
 
-  @Test func `removing the first waiter takes few steps even if others join and leave`() {
+  @Test func `removing the first waiter takes few steps even if other waiters join and leave`() {
     let count: UInt64 = 40_000
-    var list = list(0..<count)
+    var list = makeList(keys: 0..<count)
     for index in 0..<count {
       #expect(list.popFirst() == index)
       list.add(count + index, key: count + index)
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test func `the list is empty after all waiters left`() {
-    var list = list(1...3)
+    var list = makeList(keys: 1...3)
     for key in UInt64(1)...3 { _ = list.remove(key: key) }
     #expect(list.isEmpty)
     list.add(4, key: 4)
@@ -67,8 +67,8 @@ import Testing
     #expect(list.popLast() == 4)
   }
 
-  @Test func `a waiter before a removed gap still counts`() {
-    var list = list(1...3)
+  @Test func `the list isn't empty while a waiter precedes removed waiters`() {
+    var list = makeList(keys: 1...3)
     #expect(list.remove(key: 3) == 3)
     #expect(list.popLast() == 2)
     #expect(!list.isEmpty)
@@ -77,9 +77,9 @@ import Testing
   }
 
   @Test(arguments: [Order.forwards, .backwards, .mixed])
-  func `each removal takes few steps when all leave one by one`(order: Order) {
+  func `each removal takes few steps when all waiters leave one by one`(order: Order) {
     let count: UInt64 = 40_000
-    var list = list(0..<count)
+    var list = makeList(keys: 0..<count)
     for index in 0..<count {
       let key =
         switch order {

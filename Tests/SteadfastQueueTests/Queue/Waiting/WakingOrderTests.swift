@@ -12,10 +12,10 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Makes a caller wait for each key while another caller has locked all of them.
-  private func waitAtAllKeys(
-    _ turns: KeyedMutex,
-    _ end: (inout TaskGroup<Void>) async throws -> Void
+  /// Locks all keys, makes one caller wait for each key, and then ends the waits with the closure.
+  private func waitForAllKeys(
+    of turns: KeyedMutex,
+    thenEndWaits end: (inout TaskGroup<Void>) async throws -> Void
   ) async throws {
     try await turns.begin(Set(keys))
     await withTaskGroup { group in
@@ -37,14 +37,14 @@ import Testing
     async throws
   {
     let turns = KeyedMutex(StoreAvailability())
-    try await waitAtAllKeys(turns) { _ in turns.end(Set(keys)) }
+    try await waitForAllKeys(of: turns) { _ in turns.end(Set(keys)) }
     #expect(log.entries == keys)
   }
 
   @Test func `cancelled callers stop waiting in the order of their arrival`() async throws {
     let availability = StoreAvailability()
     let turns = KeyedMutex(availability)
-    try await waitAtAllKeys(turns) { group in
+    try await waitForAllKeys(of: turns) { group in
       group.cancelAll()
       await availability.last { try? await clock.sleep(for: .seconds(1)) }
     }
