@@ -10,16 +10,20 @@ struct Crew: Sendable {
   /// Whether handlers fail only if their task can never succeed.
   var isCalm = false
 
-  func register(with queue: TaskQueue) async {
+  func registerHandler(on queue: TaskQueue) async {
     await queue.register(Chore.self, maxConcurrentTasks: dice.pick([nil, nil, 3])) {
       [weak queue] chore, context in
-      ledger.begins(chore.number, context.id)
-      try await perform(chore, context, queue)
-      ledger.returns(chore.number)
+      ledger.recordStart(of: chore.number, id: context.id)
+      try await perform(chore, in: context, on: queue)
+      ledger.recordReturn(of: chore.number)
     }
   }
 
-  private func perform(_ chore: Chore, _ context: TaskContext, _ queue: TaskQueue?) async throws {
+  private func perform(
+    _ chore: Chore,
+    in context: TaskContext,
+    on queue: TaskQueue?
+  ) async throws {
     if isCalm {
       if chore.kind == .failsAlways || chore.kind == .isSlow { throw Failure() }
       return
@@ -33,7 +37,8 @@ struct Crew: Sendable {
     case .snoozes:
       if dice.happens(2, in: 3) { throw TaskSnoozed(for: .microseconds(dice.number(0...500))) }
     case .isSlow:
-      // Waits forever. The runtime would retain a cancelled sleep of an hour.
+      // Waits for a stream that never ends, because the runtime retains a long sleep even after its
+      // cancellation.
       let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
       for await _ in stream {}
       continuation.finish()
@@ -42,12 +47,12 @@ struct Crew: Sendable {
     case .ignoresCancellation:
       for _ in 0..<dice.number(1...20) { try? await clock.sleep(for: .microseconds(20)) }
     case .sleeps: try await clock.sleep(for: .microseconds(dice.number(0...2000)))
-    case .hasChild: try await addChild(context)
+    case .hasChild: try await addChild(from: context)
     case .pausesQueue:
       await queue?.pause()
       await queue?.resume()
     case .cancelsItself:
-      ledger.cancels(chore.number)
+      ledger.recordCancelRequest(for: chore.number)
       try await queue?.cancel(context.id)
       try Task.checkCancellation()
     case .reportsProgress:
@@ -55,10 +60,10 @@ struct Crew: Sendable {
     }
   }
 
-  private func addChild(_ context: TaskContext) async throws {
-    let number = ledger.submit()
+  private func addChild(from context: TaskContext) async throws {
+    let number = ledger.recordSubmission()
     let child = try await context.enqueue(Chore(number: number, kind: .easy))
-    ledger.note(child.id, of: number)
+    ledger.recordID(child.id, of: number)
   }
 }
 

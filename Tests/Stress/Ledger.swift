@@ -1,7 +1,7 @@
 import SteadfastQueue
 import Synchronization
 
-/// The facts about each task of a round, which all parts of the round record.
+/// The facts about each task of a round, which all parts of the round record here.
 final class Ledger: Sendable {
   /// What happened to one task.
   struct Entry {
@@ -33,7 +33,7 @@ final class Ledger: Sendable {
   private let state = Mutex(State())
 
   /// Records that a task is about to be added, and returns its number.
-  func submit() -> Int {
+  func recordSubmission() -> Int {
     state.withLock { state in
       state.entries.append(Entry(mayBeCancelled: state.cancellations > 0))
       return state.entries.count - 1
@@ -41,14 +41,14 @@ final class Ledger: Sendable {
   }
 
   /// Records that a task expired before it could be added.
-  func refused(_ number: Int) { state.withLock { $0.entries[number].isRefused = true } }
+  func recordRefusal(of number: Int) { state.withLock { $0.entries[number].isRefused = true } }
 
   /// Records a task's ID.
-  func note(_ id: TaskID, of number: Int) { state.withLock { $0.note(id, of: number) } }
+  func recordID(_ id: TaskID, of number: Int) { state.withLock { $0.recordID(id, of: number) } }
 
   /// Records the start of an attempt.
-  func begins(_ number: Int, _ id: TaskID) {
-    note(id, of: number)
+  func recordStart(of number: Int, id: TaskID) {
+    recordID(id, of: number)
     state.withLock { state in
       state.entries[number].attempts += 1
       if state.entries[number].returns > 0 {
@@ -58,14 +58,20 @@ final class Ledger: Sendable {
   }
 
   /// Records that a handler is about to return, so that its task succeeds.
-  func returns(_ number: Int) { state.withLock { $0.entries[number].returns += 1 } }
+  func recordReturn(of number: Int) { state.withLock { $0.entries[number].returns += 1 } }
 
-  /// Records that a call tries to cancel a task.
-  func cancels(_ number: Int) { state.withLock { $0.entries[number].mayBeCancelled = true } }
-  /// Records that a call tries to remove a task.
-  func removes(_ number: Int) { state.withLock { $0.entries[number].mayBeRemoved = true } }
-  /// Makes a call that can cancel any task, including tasks that are added during the call.
-  func cancelsAny(_ call: () async throws -> Void) async throws {
+  /// Records that a call is about to try to cancel a task.
+  func recordCancelRequest(for number: Int) {
+    state.withLock { $0.entries[number].mayBeCancelled = true }
+  }
+
+  /// Records that a call is about to try to remove a task.
+  func recordRemoveRequest(for number: Int) {
+    state.withLock { $0.entries[number].mayBeRemoved = true }
+  }
+
+  /// Makes a call that can cancel any task, including the tasks that are added during the call.
+  func makeCallThatCancelsAny(_ call: () async throws -> Void) async throws {
     state.withLock { state in
       state.cancellations += 1
       for index in state.entries.indices { state.entries[index].mayBeCancelled = true }
@@ -78,7 +84,7 @@ final class Ledger: Sendable {
   func countControl() { state.withLock { $0.controls += 1 } }
 
   /// Returns one of the added tasks, chosen by a random number.
-  func task(_ random: UInt64) -> (number: Int, id: TaskID)? {
+  func randomTask(_ random: UInt64) -> (number: Int, id: TaskID)? {
     state.withLock { state in
       guard !state.entries.isEmpty else { return nil }
       let number = Int(random % UInt64(state.entries.count))
@@ -86,26 +92,27 @@ final class Ledger: Sendable {
     }
   }
 
-  func violate(_ text: String) { state.withLock { $0.violations.append(text) } }
+  /// Records a broken promise.
+  func recordViolation(_ text: String) { state.withLock { $0.violations.append(text) } }
 
-  /// Records the outcome that a waiting caller got.
-  func told(_ outcome: TaskOutcome, of number: Int) {
+  /// Records the outcome of a task that a waiting caller got.
+  func recordOutcome(_ outcome: TaskOutcome, of number: Int) {
     state.withLock { $0.entries[number].outcomes.append(outcome) }
   }
 
   /// Records an event that an observer got.
-  func observe(_ event: TaskEvent) {
+  func recordEvent(_ event: TaskEvent) {
     state.withLock { state in
       switch event {
       case .enqueued(let record):
         // Another call can end a task before the caller that added it knows its ID.
         if let chore = try? record.payload(as: Chore.self) {
-          state.note(record.id, of: chore.number)
+          state.recordID(record.id, of: chore.number)
         }
-      case .succeeded(let record, _): state.change(record.id) { $0.succeeded += 1 }
-      case .abandoned(let record, _, _): state.change(record.id) { $0.abandoned += 1 }
-      case .cancelled(let id): state.change(id) { $0.cancelled += 1 }
-      case .retried(let id): state.change(id) { $0.restarted += 1 }
+      case .succeeded(let record, _): state.editEntry(of: record.id) { $0.succeeded += 1 }
+      case .abandoned(let record, _, _): state.editEntry(of: record.id) { $0.abandoned += 1 }
+      case .cancelled(let id): state.editEntry(of: id) { $0.cancelled += 1 }
+      case .retried(let id): state.editEntry(of: id) { $0.restarted += 1 }
       case .missed(let count): state.violations.append("an observer missed \(count) events")
       case .unhandled(let record, let reason):
         state.violations.append("\(record.id) is not performed: \(reason)")
@@ -114,14 +121,15 @@ final class Ledger: Sendable {
     }
   }
 
-  /// Checks a finished round, in which only these dead letters remain, and returns its counts.
+  /// Checks a finished round, in which only these dead letters remain, and returns the counts of
+  /// the round.
   ///
   /// - Throws: A ``Violation`` that lists all inconsistencies.
-  func check(deadLetters: Set<TaskID>, queues: Int) throws -> Tally {
+  func checkRound(deadLetters: Set<TaskID>, queues: Int) throws -> Tally {
     try state.withLock { state in
       for (number, entry) in state.entries.enumerated() {
         let isDead = entry.id.map(deadLetters.contains) ?? false
-        if let problem = entry.problem(isDead: isDead) {
+        if let problem = entry.inconsistency(isDeadLetter: isDead) {
           state.violations.append("task \(number): \(problem): \(entry)")
         }
       }
@@ -139,29 +147,33 @@ final class Ledger: Sendable {
 }
 
 extension Ledger.State {
-  fileprivate mutating func note(_ id: TaskID, of number: Int) {
+  fileprivate mutating func recordID(_ id: TaskID, of number: Int) {
     entries[number].id = id
     numbers[id] = number
   }
 
-  fileprivate mutating func change(_ id: TaskID, _ change: (inout Ledger.Entry) -> Void) {
+  fileprivate mutating func editEntry(of id: TaskID, _ change: (inout Ledger.Entry) -> Void) {
     guard let number = numbers[id] else { return }
     change(&entries[number])
   }
 }
 
 extension Ledger.Entry {
-  /// Returns an inconsistency in the entry; `nil` if there is none.
-  fileprivate func problem(isDead: Bool) -> String? {
+  /// Returns an inconsistency in the facts of the entry; `nil` if they are consistent.
+  fileprivate func inconsistency(isDeadLetter: Bool) -> String? {
     if isRefused { return id == nil ? nil : "it was rejected, but exists" }
     if id == nil { return "it was added, but no part of the round knows its ID" }
     if returns > 1 { return "its handler has returned more than once" }
-    if succeeded != returns { return "its handler's return and its success differ" }
+    if succeeded != returns {
+      return "its handler returned \(returns) times, but it succeeded \(succeeded) times"
+    }
     if succeeded + cancelled > 1 { return "it has ended more than once" }
     if cancelled > 0, !mayBeCancelled { return "it was cancelled without a request" }
-    if succeeded + cancelled == 0, !isDead, !mayBeRemoved { return "it is lost" }
-    if isDead, succeeded + cancelled > 0 { return "it is a dead letter, but has ended" }
-    if isDead, abandoned == 0 { return "it is a dead letter, but no observer was notified" }
+    if succeeded + cancelled == 0, !isDeadLetter, !mayBeRemoved {
+      return "it has neither ended nor become a dead letter"
+    }
+    if isDeadLetter, succeeded + cancelled > 0 { return "it is a dead letter, but has ended" }
+    if isDeadLetter, abandoned == 0 { return "it is a dead letter, but no observer was notified" }
     for outcome in outcomes {
       switch outcome {
       case .succeeded where succeeded == 0: return "a caller got a success that did not happen"

@@ -8,10 +8,10 @@ import SteadfastRetry
 import SteadfastTesting
 import TestSupport
 
-/// A store, and several queues that use it one after another.
+/// A store, and several queues that use the store one after another.
 ///
-/// All queues but the last have random handlers, runs and controls. The last one is calm: it
-/// performs the remaining tasks, so that every task has an end that can be checked.
+/// All queues except the last have random handlers, runs and controls. The last queue performs the
+/// remaining tasks without any faults, so that every task has an end that can be checked.
 struct Round: Sendable {
   private let dice: Dice
   private let clock: any WallClock
@@ -27,10 +27,10 @@ struct Round: Sendable {
   func run() async throws -> Tally {
     let queueCount = dice.number(1...3)
     for _ in 0..<queueCount {
-      try await withQueue { queue in try await rage(queue) }
+      try await withQueue { queue in try await useRandomly(queue) }
     }
-    let deadLetters = try await withQueue { queue in try await calmDown(queue) }
-    return try ledger.check(deadLetters: deadLetters, queues: queueCount + 1)
+    let deadLetters = try await withQueue { queue in try await performRemainingTasks(of: queue) }
+    return try ledger.checkRound(deadLetters: deadLetters, queues: queueCount + 1)
   }
 
   /// Calls `body` with a new queue on the store, and checks that the queue is freed afterwards.
@@ -44,19 +44,19 @@ struct Round: Sendable {
       let queue = TaskQueue(
         name: "stress",
         persistence: store,
-        configuration: configuration(),
+        configuration: randomConfiguration(),
         clock: clock
       )
       freed = queue
       result = try await body(queue)
     }
-    if freed != nil { throw Violation("a queue that has ended is not freed") }
+    if freed != nil { throw Violation("a queue that was shut down is still retained") }
     // The next queue uses the same store in memory.
     if !(store is InMemoryStore) { try await store.close() }
     return result
   }
 
-  private func configuration() -> TaskQueueConfiguration {
+  private func randomConfiguration() -> TaskQueueConfiguration {
     TaskQueueConfiguration(
       maxConcurrentTasks: dice.pick([1, 2, 4, 16]),
       backoff: .constant(.milliseconds(1)).jittered(.full),
@@ -69,24 +69,24 @@ struct Round: Sendable {
 
   // MARK: The queues with random load
 
-  private func rage(_ queue: TaskQueue) async throws {
-    await Crew(ledger: ledger, clock: clock, dice: dice.split()).register(with: queue)
+  private func useRandomly(_ queue: TaskQueue) async throws {
+    await Crew(ledger: ledger, clock: clock, dice: dice.split()).registerHandler(on: queue)
     let events = queue.events
     let (waits, continuation) = AsyncStream.makeStream(of: Wait.self)
     try await withThrowingTaskGroup { group in
-      group.addTask { for await event in events { ledger.observe(event) } }
-      group.addTask { try await runAgainAndAgain(queue, dice.split()) }
-      group.addTask { try await wait(for: waits, dice.split()) }
+      group.addTask { for await event in events { ledger.recordEvent(event) } }
+      group.addTask { try await runRepeatedly(queue, dice.split()) }
+      group.addTask { try await awaitOutcomes(of: waits, dice.split()) }
       try await withThrowingTaskGroup { load in
         for _ in 0..<dice.number(1...4) {
-          load.addTask { try await produce(on: queue, dice.split(), continuation) }
+          load.addTask { try await addTasks(to: queue, dice.split(), waits: continuation) }
         }
         for _ in 0..<dice.number(0...2) {
-          load.addTask { try await control(queue, dice.split()) }
+          load.addTask { try await callRandomControls(of: queue, dice.split()) }
         }
         try await load.waitForAll()
       }
-      // The end of the queue also ends the remaining waits.
+      // Shutting the queue down also ends the remaining waits.
       continuation.finish()
       await queue.resume()
       await shutDown(queue)
@@ -94,8 +94,8 @@ struct Round: Sendable {
     }
   }
 
-  /// Runs the queue until it is shut down, in single passes and in runs that are cancelled.
-  private func runAgainAndAgain(_ queue: TaskQueue, _ dice: Dice) async throws {
+  /// Runs the queue until the queue is shut down, in single passes and in runs that are cancelled.
+  private func runRepeatedly(_ queue: TaskQueue, _ dice: Dice) async throws {
     while true {
       do {
         switch dice.number(0...3) {
@@ -106,12 +106,12 @@ struct Round: Sendable {
         default:
           await withTaskGroup { group in
             group.addTask { try? await queue.run() }
-            group.addTask { try? await pause(dice, upTo: .milliseconds(5)) }
+            group.addTask { try? await sleepRandomly(dice, upTo: .milliseconds(5)) }
             await group.next()
             group.cancelAll()
           }
         }
-        try await pause(dice, upTo: .microseconds(200))
+        try await sleepRandomly(dice, upTo: .microseconds(200))
       } catch let error as TaskQueueError where error.code == .shutDown {
         return
       }
@@ -127,41 +127,41 @@ struct Round: Sendable {
     }
   }
 
-  /// Adds tasks, and passes some of them on to be waited for.
-  private func produce(
-    on queue: TaskQueue,
+  /// Adds tasks, and sends some of them to the stream of tasks whose outcomes are awaited.
+  private func addTasks(
+    to queue: TaskQueue,
     _ dice: Dice,
-    _ waits: AsyncStream<Wait>.Continuation
+    waits: AsyncStream<Wait>.Continuation
   ) async throws {
     for _ in 0..<dice.number(1...40) {
-      let number = ledger.submit()
+      let number = ledger.recordSubmission()
       let chore = Chore(number: number, kind: dice.pick(Chore.Kind.allCases))
       let task: EnqueuedTask
       do {
-        task = try await queue.enqueue(chore, options: chore.options(dice, clock))
+        task = try await queue.enqueue(chore, options: chore.randomOptions(dice, clock))
       } catch let error as TaskQueueError
         where error.code == .invalidArgument && chore.kind == .expires
       {
-        ledger.refused(number)
+        ledger.recordRefusal(of: number)
         continue
       }
-      ledger.note(task.id, of: number)
+      ledger.recordID(task.id, of: number)
       if dice.happens(1, in: 3) { waits.yield(Wait(task: task, number: number)) }
-      if dice.happens(1, in: 4) { try await pause(dice, upTo: .microseconds(100)) }
+      if dice.happens(1, in: 4) { try await sleepRandomly(dice, upTo: .microseconds(100)) }
     }
   }
 
-  /// Waits for the ends of tasks; some of the waits are cancelled.
-  private func wait(for waits: AsyncStream<Wait>, _ dice: Dice) async throws {
+  /// Waits for the outcomes of tasks, and cancels some of these waits.
+  private func awaitOutcomes(of waits: AsyncStream<Wait>, _ dice: Dice) async throws {
     try await withThrowingDiscardingTaskGroup { group in
       for await wait in waits {
         let (isWatched, givesUp) = (dice.happens(1, in: 3), dice.happens(1, in: 4))
         if isWatched { group.addTask { for await _ in wait.task.progress {} } }
         group.addTask {
-          guard givesUp else { return try await self.wait(wait) }
+          guard givesUp else { return try await awaitOutcome(of: wait) }
           try await withThrowingTaskGroup { race in
-            race.addTask { try await self.wait(wait) }
-            race.addTask { try? await pause(dice, upTo: .milliseconds(1)) }
+            race.addTask { try await awaitOutcome(of: wait) }
+            race.addTask { try? await sleepRandomly(dice, upTo: .milliseconds(1)) }
             try await race.next()
             race.cancelAll()
           }
@@ -170,9 +170,9 @@ struct Round: Sendable {
     }
   }
 
-  private func wait(_ wait: Wait) async throws {
+  private func awaitOutcome(of wait: Wait) async throws {
     do {
-      ledger.told(try await wait.task.outcome(), of: wait.number)
+      ledger.recordOutcome(try await wait.task.outcome(), of: wait.number)
     } catch is CancellationError {
     } catch let error as TaskQueueError
       where error.code == .shutDown || error.code == .unknownTask
@@ -180,58 +180,59 @@ struct Round: Sendable {
     }
   }
 
-  /// Calls every control of tasks and of the queue.
-  private func control(_ queue: TaskQueue, _ dice: Dice) async throws {
+  /// Calls randomly chosen controls of tasks and of the queue.
+  private func callRandomControls(of queue: TaskQueue, _ dice: Dice) async throws {
     for _ in 0..<dice.number(1...30) {
-      try await pause(dice, upTo: .microseconds(300))
+      try await sleepRandomly(dice, upTo: .microseconds(300))
       ledger.countControl()
-      guard let (number, id) = ledger.task(dice.next()) else { continue }
+      guard let (number, id) = ledger.randomTask(dice.next()) else { continue }
       switch dice.number(0...13) {
       case 0:
-        ledger.cancels(number)
+        ledger.recordCancelRequest(for: number)
         try await queue.cancel(id)
       case 1: try await queue.pause(id)
       case 2: try await queue.resume(id)
       case 3: try await queue.retry(id)
       case 4: try await queue.performNow(id)
       case 5:
-        ledger.removes(number)
-        ledger.cancels(number)
+        ledger.recordRemoveRequest(for: number)
+        ledger.recordCancelRequest(for: number)
         try await queue.remove(id)
       case 6: try await queue.retry(matching: .deadLetters)
       case 7: try await queue.performNow(matching: TaskFilter(names: [Chore.taskName]))
       case 8:
         await queue.pause()
-        try await pause(dice, upTo: .milliseconds(2))
+        try await sleepRandomly(dice, upTo: .milliseconds(2))
         await queue.resume()
       case 9:
         guard dice.happens(1, in: 10) else { continue }
-        try await ledger.cancelsAny {
+        try await ledger.makeCallThatCancelsAny {
           _ = try await queue.cancel(matching: TaskFilter(tags: ["red"]))
         }
       case 10: _ = try await queue.tasks(limit: 20)
       case 11: _ = try await queue.statistics
       case 12:
         await queue.pause(name: Chore.taskName)
-        try await pause(dice, upTo: .milliseconds(2))
+        try await sleepRandomly(dice, upTo: .milliseconds(2))
         await queue.resume(name: Chore.taskName)
       default: _ = try await queue.count
       }
     }
   }
 
-  private func pause(_ dice: Dice, upTo limit: Duration) async throws {
+  private func sleepRandomly(_ dice: Dice, upTo limit: Duration) async throws {
     try await clock.sleep(for: limit * Double(dice.number(0...100)) / 100)
   }
 
   // MARK: The last queue
 
   /// Performs all remaining tasks, and returns the dead letters.
-  private func calmDown(_ queue: TaskQueue) async throws -> Set<TaskID> {
-    await Crew(ledger: ledger, clock: clock, dice: dice.split(), isCalm: true).register(with: queue)
+  private func performRemainingTasks(of queue: TaskQueue) async throws -> Set<TaskID> {
+    await Crew(ledger: ledger, clock: clock, dice: dice.split(), isCalm: true)
+      .registerHandler(on: queue)
     let events = queue.events
     return try await withThrowingTaskGroup { group in
-      group.addTask { for await event in events { ledger.observe(event) } }
+      group.addTask { for await event in events { ledger.recordEvent(event) } }
       for record in try await queue.tasks(matching: TaskFilter(states: [.paused]), limit: .max) {
         try await queue.resume(record.id)
       }
@@ -241,7 +242,7 @@ struct Round: Sendable {
         try await queue.runAvailable()
         passes += 1
         guard passes < 100 else {
-          throw Violation("tasks remain: \(try await queue.tasks(limit: 5))")
+          throw Violation("tasks remain after 100 passes: \(try await queue.tasks(limit: 5))")
         }
       }
       let dead = try await queue.tasks(matching: .deadLetters, limit: .max)
@@ -259,7 +260,7 @@ private struct Wait: Sendable {
 }
 
 extension Chore {
-  fileprivate func options(_ dice: Dice, _ clock: any WallClock) -> TaskOptions {
+  fileprivate func randomOptions(_ dice: Dice, _ clock: any WallClock) -> TaskOptions {
     var options = TaskOptions(
       maxRetries: kind == .failsAlways ? 2 : .alwaysRetry,
       priority: dice.pick([.low, .normal, .high]),

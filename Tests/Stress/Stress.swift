@@ -16,8 +16,8 @@ import Foundation
 ///
 /// In each round, several queues use one store one after another, with handlers of all kinds, and
 /// with every control of tasks and queues called at random moments. The number of tasks applies to
-/// each place. The program ends, and prints the seed, when a round breaks a promise or makes no
-/// progress for two minutes.
+/// each place. The program ends, and prints the seed, when a round breaks a promise or takes
+/// longer than two minutes.
 @main enum Stress {
   static func main() async throws {
     let arguments = CommandLine.arguments.dropFirst()
@@ -25,16 +25,16 @@ import Foundation
     let places = named.isEmpty ? Place.allCases : named
     let taskCount = try number("tasks", in: arguments) ?? 1_000_000
     let seed = try number("seed", in: arguments) ?? 1
-    try await Watchdog.watching { watchdog in
+    try await Watchdog.whileWatching { watchdog in
       for place in places {
-        try await stress(place, taskCount: taskCount, firstSeed: seed, watchdog)
+        try await runRounds(in: place, taskCount: taskCount, firstSeed: seed, watchdog)
       }
     }
   }
 
-  /// Repeats rounds until this many tasks were added.
-  private static func stress(
-    _ place: Place,
+  /// Repeats rounds until they have added this number of tasks.
+  private static func runRounds(
+    in place: Place,
     taskCount: Int,
     firstSeed: Int,
     _ watchdog: Watchdog
@@ -44,8 +44,8 @@ import Foundation
     var sizeAtTenth: Int?
     let start = ContinuousClock.now
     while total.tasks < taskCount {
-      watchdog.begin("\(place) seed=\(seed)")
-      total.add(try await place.round(seed: UInt64(seed)))
+      watchdog.startRound("\(place) seed=\(seed)")
+      total.add(try await place.runRound(seed: UInt64(seed)))
       seed += 1
       if sizeAtTenth == nil, total.tasks >= taskCount / 10 { sizeAtTenth = residentBytes() }
     }
@@ -78,13 +78,13 @@ enum Place: String, CaseIterable {
     self = place
   }
 
-  func round(seed: UInt64) async throws -> Tally {
+  func runRound(seed: UInt64) async throws -> Tally {
     switch self {
     case .memory:
       let store = InMemoryStore()
       return try await Round(seed: seed, clock: ContinuousClock()) { store }.run()
     case .file:
-      return try await Self.inTemporaryFile { url in
+      return try await Self.withTemporaryFile { url in
         try await Round(seed: seed, clock: ContinuousClock()) { JSONFileStore(at: url) }.run()
       }
     case .virtual:
@@ -95,14 +95,14 @@ enum Place: String, CaseIterable {
           let store = InMemoryStore()
           return try await Round(seed: seed, clock: time.clock) { store }.run()
         }
-        return try await Self.inTemporaryFile { url in
+        return try await Self.withTemporaryFile { url in
           try await Round(seed: seed, clock: time.clock) { JSONFileStore(at: url) }.run()
         }
       }
     }
   }
 
-  private static func inTemporaryFile<Result>(
+  private static func withTemporaryFile<Result>(
     _ body: (URL) async throws -> Result
   ) async throws -> Result {
     let folder = FileManager.default.temporaryDirectory

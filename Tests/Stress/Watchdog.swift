@@ -11,7 +11,7 @@ import Musl
 import Android
 #endif
 
-/// Ends the program when a round makes no progress, and prints the round's seed.
+/// Ends the program, and prints the seed, when a round takes longer than the limit.
 final class Watchdog: Sendable {
   private struct State {
     var round = ""
@@ -21,20 +21,21 @@ final class Watchdog: Sendable {
   private static let limit: Duration = .seconds(120)
   private let state = Mutex(State())
 
-  /// Checks on a separate thread, since a hang can block all of Swift's threads.
-  static func watching(_ body: (Watchdog) async throws -> Void) async throws {
+  /// Calls `body`, and checks the rounds on a separate thread, since a hang can block all of
+  /// Swift's threads.
+  static func whileWatching(_ body: (Watchdog) async throws -> Void) async throws {
     let watchdog = Watchdog()
     let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "watchdog"))
     timer.schedule(deadline: .now() + 5, repeating: 5)
-    timer.setEventHandler { [weak watchdog] in watchdog?.look() }
+    timer.setEventHandler { [weak watchdog] in watchdog?.exitIfStuck() }
     timer.activate()
     defer { timer.cancel() }
     try await body(watchdog)
   }
 
-  func begin(_ round: String) { state.withLock { $0 = State(round: round) } }
+  func startRound(_ round: String) { state.withLock { $0 = State(round: round) } }
 
-  private func look() {
+  private func exitIfStuck() {
     let (round, begin) = state.withLock { ($0.round, $0.begin) }
     guard begin.duration(to: .now) > Self.limit else { return }
     print("\(round): still running after \(Self.limit)")

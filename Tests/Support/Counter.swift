@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A number that any task can change.
+/// A number that several tasks can change concurrently.
 public final class Counter: Sendable {
   private let number = Mutex(0)
 

@@ -5,9 +5,7 @@ import Synchronization
 public final class Dice: Sendable {
   private let generator: Mutex<SplitMix64>
 
-  /// Creates dice.
-  ///
-  /// Equal seeds give equal numbers.
+  /// Creates dice; equal seeds give equal numbers.
   public init(seed: UInt64) { generator = Mutex(SplitMix64(seed: seed)) }
 
   /// Returns a random number.
@@ -24,6 +22,6 @@ public final class Dice: Sendable {
   /// Returns a random element of a nonempty array.
   public func pick<Choice>(_ choices: [Choice]) -> Choice { choices[number(0...choices.count - 1)] }
 
-  /// Returns separate dice, so that one task's numbers do not depend on another task's speed.
+  /// Returns separate dice, so that the numbers of a task don't depend on the speed of other tasks.
   public func split() -> Dice { Dice(seed: next()) }
 }

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A database into which either a store or a program's statements insert tasks.
+/// A database into which a store or the statements of another program insert tasks.
 package protocol InsertionSide {
   /// Applies a change as the store does.
   func apply(_ change: PreparedChange) throws -> ChangeOutcome
@@ -22,7 +22,7 @@ package protocol InsertionSide {
 
 /// The result of a statement that inserts a task.
 package enum StatementResult {
-  /// Whether the task exists, because it was added now or earlier.
+  /// Whether the task exists now, because this statement or an earlier statement has added it.
   case isThere(Bool)
   /// The statement failed with this text.
   case failed(String)
@@ -31,7 +31,8 @@ package enum StatementResult {
 /// A difference between two databases.
 private struct Difference: Error { let text: String }
 
-/// Two databases with the same tasks: a store inserts into one, and statements into the other.
+/// Two databases with the same tasks: a store inserts the tasks of one database, and statements
+/// insert the tasks of the other.
 package final class InsertionPair<Side: InsertionSide> {
   private let own: Side
   private let other: Side
@@ -49,16 +50,18 @@ package final class InsertionPair<Side: InsertionSide> {
     self.dice = dice
   }
 
-  /// Applies one random change to both sides, and compares their rows.
+  /// Applies one random change to both sides, and compares the rows of the two sides.
   ///
-  /// - Throws: The difference, if there is one.
+  /// - Throws: The difference between the rows, if they differ.
   package func step() throws {
     now += Double(dice.number(0...2))
     switch dice.number(1...10) {
-    case 1...6: try insert(dice.happens(1, in: 12) ? records.last ?? record() : record())
-    case 7: try claim()
-    case 8...9: try finish()
-    default: try change()
+    case 1...6:
+      let repeated = dice.happens(1, in: 12) ? records.last : nil
+      try insertIntoBoth(repeated ?? randomRecord())
+    case 7: try claimFromBoth()
+    case 8...9: try endRandomClaim()
+    default: try changeRandomTask()
     }
     let rows = try (own: own.rows(), other: other.rows())
     let differences = Set(rows.own).symmetricDifference(rows.other).sorted()
@@ -71,7 +74,7 @@ package final class InsertionPair<Side: InsertionSide> {
     TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | number)
   }
 
-  private func record() -> TaskRecord {
+  private func randomRecord() -> TaskRecord {
     let number = UInt64(dice.number(max(1, records.count - 20)...records.count + 20))
     let id = Self.id(number)
     var named = Set(
@@ -112,7 +115,7 @@ package final class InsertionPair<Side: InsertionSide> {
     )
   }
 
-  private func insert(_ record: TaskRecord) throws {
+  private func insertIntoBoth(_ record: TaskRecord) throws {
     let replacing = record.dependencies.tasks.isEmpty ? [UniquePolicy.replace] : []
     let policy = dice.pick([UniquePolicy.keep, .reject, .join] + replacing + replacing)
     let change = try PreparedChange(.insert(record, onDuplicate: policy))
@@ -147,14 +150,14 @@ package final class InsertionPair<Side: InsertionSide> {
 
   // MARK: Other changes
 
-  private func apply(_ change: (own: TaskChange, other: TaskChange)) throws {
+  private func applyToBoth(_ change: (own: TaskChange, other: TaskChange)) throws {
     let outcomes = try (
       own.apply(PreparedChange(change.own)), other.apply(PreparedChange(change.other))
     )
     #expect(outcomes.0 == outcomes.1)
   }
 
-  private func claim() throws {
+  private func claimFromBoth() throws {
     let request = ClaimRequest(
       limit: dice.number(1...3),
       queue: dice.pick(["", "", "q"]),
@@ -168,7 +171,7 @@ package final class InsertionPair<Side: InsertionSide> {
     leases += zip(claims.0, claims.1).map { ($0.lease, $1.lease) }
   }
 
-  private func finish() throws {
+  private func endRandomClaim() throws {
     guard !leases.isEmpty else { return }
     let leases = leases.remove(at: dice.number(0...leases.count - 1))
     let failure = TaskFailure(reason: "no", date: now)
@@ -186,14 +189,14 @@ package final class InsertionPair<Side: InsertionSide> {
       }
     if dice.happens(1, in: 3) {
       let (own, other) = (leases.own, leases.other)
-      try apply(
+      try applyToBoth(
         (.remember(own, named: "a", value: [1]), .remember(other, named: "a", value: [1]))
       )
     }
-    try apply((make(leases.own), make(leases.other)))
+    try applyToBoth((make(leases.own), make(leases.other)))
   }
 
-  private func change() throws {
+  private func changeRandomTask() throws {
     guard !records.isEmpty else { return }
     let id = dice.pick(records).id
     let change: TaskChange =
@@ -203,12 +206,12 @@ package final class InsertionPair<Side: InsertionSide> {
       case 3: .resume(id)
       default: .restart(.unclaimed(id), availableDate: now)
       }
-    try apply((change, change))
+    try applyToBoth((change, change))
   }
 }
 
 extension InsertionPair {
-  /// Returns the outcomes of random changes to pairs, one pair for each seed.
+  /// Applies random changes to one pair for each seed, and returns the number of each outcome.
   ///
   /// Records an issue at the first difference.
   package static func outcomes(
@@ -234,7 +237,7 @@ extension InsertionPair {
     return outcomes
   }
 
-  /// Outcomes that include rare ones.
+  /// The outcomes that a test expects at least once, including rare outcomes.
   package static var rareOutcomes: [String] {
     [
       "keep done", "keep duplicate", "join duplicate", "reject duplicate", "replace done",

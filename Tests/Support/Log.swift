@@ -1,13 +1,13 @@
 import Synchronization
 
-/// Entries that any task can add, in order.
+/// A list of entries that several tasks can extend concurrently.
 public final class Log<Entry: Sendable>: Sendable {
   private let list = Mutex<[Entry]>([])
 
   /// Creates an empty log.
   public init() {}
 
-  /// All entries.
+  /// All entries, in the order in which tasks added them.
   public var entries: [Entry] { list.withLock { $0 } }
 
   /// The number of entries.

@@ -16,8 +16,8 @@ public nonisolated(nonsending) func memoryGrowth(
 
 /// Returns the smallest growth of the process's resident memory in any of several rounds, in bytes.
 ///
-/// Retained memory grows with every round. The allocator's own memory grows only in the first
-/// rounds, or in more of them if threads get little processor time.
+/// Memory that `body` retains grows with every round. The memory of the allocator itself grows only
+/// in the first rounds, or in more rounds if threads get little processor time.
 public nonisolated(nonsending) func leastMemoryGrowth(
   inRounds rounds: Int,
   during body: nonisolated(nonsending) () async throws -> Void

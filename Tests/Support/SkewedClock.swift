@@ -6,7 +6,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A clock as on another machine, whose dates differ from those of a base clock.
+/// A clock whose dates differ from the dates of a base clock, like a clock on another machine.
 public struct SkewedClock<Base: WallClock>: WallClock {
   private let base: Base
   private let seconds: Double
@@ -21,7 +21,7 @@ public struct SkewedClock<Base: WallClock>: WallClock {
     self.seconds = seconds
   }
 
-  /// The base clock's date plus the seconds.
+  /// The date of the base clock plus the seconds.
   public var date: Date { base.date + seconds }
   /// The base clock's instant.
   public var now: Base.Instant { base.now }

@@ -6,7 +6,7 @@ import Foundation
 
 /// The number of repetitions of randomised tests: few by default, many on request.
 public enum Soak {
-  /// Returns `STEADFAST_RUNS`, or else the lesser of `short` and `STEADFAST_MOST_RUNS`.
+  /// Returns `STEADFAST_RUNS` if it is set, or else `short`, but at most `STEADFAST_MOST_RUNS`.
   public static func runs(short: Int) -> Int {
     number("STEADFAST_RUNS") ?? number("STEADFAST_MOST_RUNS").map { min(short, $0) } ?? short
   }
@@ -17,13 +17,13 @@ public enum Soak {
 
   /// The first seeds of two series of cases, far enough apart not to overlap.
   ///
-  /// `STEADFAST_SEED` sets the first of them.
+  /// `STEADFAST_SEED` sets the first seed of the first series.
   public static var firstSeeds: [UInt64] {
     let first = seed ?? 1
     return [first, first + 1_000_000]
   }
 
-  /// The value of `STEADFAST_SEED`: the only case to repeat.
+  /// The value of `STEADFAST_SEED`, which is the seed of the only case to repeat.
   public static var seed: UInt64? {
     ProcessInfo.processInfo.environment["STEADFAST_SEED"].flatMap { UInt64($0) }
   }

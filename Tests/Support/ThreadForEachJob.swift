@@ -3,8 +3,8 @@ public import Synchronization
 
 /// An executor that runs each job on its own thread.
 ///
-/// Jobs that block their threads, or never end, must run here. The concurrent executor has only as
-/// many threads as there are cores, and all other tests need them.
+/// Jobs that block their threads, or never end, must run on this executor. The concurrent executor
+/// has only as many threads as the machine has cores, and all other tests need these threads.
 public final class ThreadForEachJob: TaskExecutor {
   /// Whether the thread that adds a job waits until the job is done.
   public let isAwaited: Atomic<Bool>

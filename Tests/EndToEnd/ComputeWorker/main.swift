@@ -20,14 +20,14 @@ enum Limits {
   static let shutDown = Duration.seconds(5)
 }
 
-func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+func writeLine(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
-func fail(_ text: String) -> Never {
+func exitWithError(_ text: String) -> Never {
   FileHandle.standardError.write(Data("\(text)\n".utf8))
   exit(2)
 }
 
-func store(_ kind: String, _ place: String) -> any Persistence {
+func makeStore(ofKind kind: String, at place: String) -> any Persistence {
   let sharing = StoreSharing(leaseDuration: Limits.lease, pollInterval: .milliseconds(300))
   switch kind {
   #if SQLite
@@ -38,16 +38,16 @@ func store(_ kind: String, _ place: String) -> any Persistence {
     let server = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
     return PostgreSQLStore(server ?? "", prefix: place, sharing: sharing)
   #endif
-  default: fail("'\(kind)' with \(sharing) is not a store of this build")
+  default: exitWithError("no store '\(kind)' with \(sharing) in this build; check its traits")
   }
 }
 
-func work(_ queue: TaskQueue) async throws {
+func performTasksUntilSIGTERM(of queue: TaskQueue) async throws {
   await queue.register(Film.self) { film, _ in
-    write("begins \(film.number)")
+    writeLine("begins \(film.number)")
     let end = ContinuousClock.now + Limits.computing
     while ContinuousClock.now < end {}
-    write("ends \(film.number)")
+    writeLine("ends \(film.number)")
   }
   signal(SIGTERM, SIG_IGN)
   let source = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
@@ -57,29 +57,31 @@ func work(_ queue: TaskQueue) async throws {
 }
 
 let arguments = CommandLine.arguments
-guard arguments.count > 3 else { fail("give a store, its place, and what to do") }
-let persistence = store(arguments[1], arguments[2])
-func makeQueue(_ store: some Persistence) -> TaskQueue {
+guard arguments.count > 3 else {
+  exitWithError("give sqlite or postgresql, the place of the store, and fill, work or list")
+}
+let persistence = makeStore(ofKind: arguments[1], at: arguments[2])
+func makeQueue(on store: some Persistence) -> TaskQueue {
   TaskQueue(
     persistence: store,
     configuration: TaskQueueConfiguration(maxConcurrentTasks: 4)
   )
 }
-let queue = makeQueue(persistence)
+let queue = makeQueue(on: persistence)
 
 do {
   switch arguments[3] {
   case "fill":
     let count = arguments.count > 4 ? Int(arguments[4]) ?? 0 : 0
     try await queue.enqueue(contentsOf: (0..<count).map { Film(number: $0) })
-  case "work": try await work(queue)
+  case "work": try await performTasksUntilSIGTERM(of: queue)
   case "list":
     for task in try await queue.tasks(matching: TaskFilter()) {
-      write("\(task.state) \(task.interruptionCount)")
+      writeLine("\(task.state) \(task.interruptionCount)")
     }
-  default: fail("'\(arguments[3])' is neither fill, work nor list")
+  default: exitWithError("'\(arguments[3])' is neither fill, work nor list")
   }
   try await persistence.close()
 } catch {
-  fail("\(error)")
+  exitWithError("\(error)")
 }

@@ -5,7 +5,7 @@ import SteadfastTesting
 /// One of several processes whose histories are checked.
 ///
 ///     HistoryWorker work STORE PLACE HISTORY COUNT OFFSET  adds and performs tasks
-///     HistoryWorker finish STORE PLACE HISTORY  performs the rest, and records what remains
+///     HistoryWorker finish STORE PLACE HISTORY  performs what remains, then records the tasks left
 ///     HistoryWorker check LIMITS HISTORY …  checks the histories
 ///
 /// STORE is the kind of store, and PLACE its location. The process adds COUNT tasks, by a clock
@@ -23,16 +23,28 @@ struct HistoryWorker {
       switch arguments.first {
       case "work" where arguments.count == 6:
         guard let count = Int(arguments[4]), let offset = Double(arguments[5]) else {
-          throw Mistake("the count and the offset must be numbers")
+          throw Mistake("COUNT and OFFSET must be numbers")
         }
-        try await Worker(arguments[1], arguments[2], arguments[3], offset: offset).work(count)
+        let worker = try Worker(
+          storeKind: arguments[1],
+          place: arguments[2],
+          history: arguments[3],
+          offset: offset
+        )
+        try await worker.work(addingTasks: count)
       case "finish" where arguments.count == 4:
-        try await Worker(arguments[1], arguments[2], arguments[3], offset: 0).finish()
+        let worker = try Worker(
+          storeKind: arguments[1],
+          place: arguments[2],
+          history: arguments[3],
+          offset: 0
+        )
+        try await worker.performRemainingTasks()
       case "check" where arguments.count > 2:
-        let report = try check(arguments[2...], hasLimits: arguments[1] == "limits")
+        let report = try checkHistories(in: arguments[2...], hasLimits: arguments[1] == "limits")
         print(report)
         exit(report.passes ? 0 : 1)
-      default: throw Mistake("give work, finish or check, and their arguments")
+      default: throw Mistake("give work, finish or check, and the arguments of that command")
       }
     } catch {
       FileHandle.standardError.write(Data("\(error)\n".utf8))
@@ -40,7 +52,10 @@ struct HistoryWorker {
     }
   }
 
-  static func check(_ files: ArraySlice<String>, hasLimits: Bool) throws -> History.Report {
+  static func checkHistories(
+    in files: ArraySlice<String>,
+    hasLimits: Bool
+  ) throws -> History.Report {
     let limit = History.Expectations.StartLimit(
       limit,
       per: .seconds(1),

@@ -11,8 +11,8 @@ struct Worker {
   let recorder: HistoryRecorder
   let queue: TaskQueue
 
-  init(_ kind: String, _ place: String, _ history: String, offset: Double) throws {
-    store = try Self.store(kind, place)
+  init(storeKind kind: String, place: String, history: String, offset: Double) throws {
+    store = try Self.makeStore(ofKind: kind, at: place)
     recorder = try HistoryRecorder(store, to: URL(filePath: history))
     let clock = SkewedClock(base: ContinuousClock(), seconds: offset)
     queue = TaskQueue(
@@ -27,8 +27,8 @@ struct Worker {
     )
   }
 
-  /// Creates a store; no other code here knows the kinds of stores.
-  private static func store(_ kind: String, _ place: String) throws -> any Persistence {
+  /// Creates the store; only this function depends on the kind of the store.
+  private static func makeStore(ofKind kind: String, at place: String) throws -> any Persistence {
     let sharing = StoreSharing(leaseDuration: HistoryWorker.lease, pollInterval: .seconds(1))
     switch kind {
     #if SQLite
@@ -38,15 +38,15 @@ struct Worker {
     // The place is the prefix of the tables.
     case "postgresql":
       guard let server = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"] else {
-        throw Mistake("STEADFAST_POSTGRESQL names no server")
+        throw Mistake("set STEADFAST_POSTGRESQL to the connection string of a server")
       }
       return PostgreSQLStore(server, prefix: place, sharing: sharing)
     #endif
-    default: throw Mistake("'\(kind)' with \(sharing) is not a store of this build")
+    default: throw Mistake("no store '\(kind)' with \(sharing) in this build; check its traits")
     }
   }
 
-  private func register() async {
+  private func registerHandlers() async {
     let recorder = recorder
     await queue.register(Job.self) { job, context in
       try await recorder.recordAttempt(of: context.id) {
@@ -60,43 +60,43 @@ struct Worker {
   }
 
   /// Adds and performs tasks until the process is killed, or until standard input ends.
-  func work(_ count: Int) async throws {
-    await register()
+  func work(addingTasks count: Int) async throws {
+    await registerHandlers()
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
-      group.addTask { try await enqueue(count) }
-      endWithStandardInput()
+      group.addTask { try await enqueueTasks(count: count) }
+      shutDownAtEndOfInput()
       try await group.waitForAll()
     }
     try await store.close()
   }
 
   /// Shuts the queue down at the end of standard input.
-  private func endWithStandardInput() {
+  private func shutDownAtEndOfInput() {
     let queue = queue
     // Reading blocks its thread.
     Thread.detachNewThread {
       while readLine() != nil {}
-      // A thread can't await. `work` waits for the run that this ends.
+      // A thread can't await the shut-down; `work(addingTasks:)` waits until the run has ended.
       Task { await queue.shutDown() }
     }
   }
 
-  private func enqueue(_ count: Int) async throws {
+  private func enqueueTasks(count: Int) async throws {
     var left = count
     var number = 0
     while left > 0 {
       number += 1
-      left -= try await enqueueSome(number)
+      left -= try await enqueueGroup(number)
     }
   }
 
-  /// Adds some tasks of one kind, and returns their number.
-  private func enqueueSome(_ number: Int) async throws -> Int {
+  /// Adds a group of tasks, whose kind depends on the number of the group, and returns their count.
+  private func enqueueGroup(_ number: Int) async throws -> Int {
     let job = Job(number: number, milliseconds: number % 7, failures: number % 10 / 9)
     switch number % 8 {
     case 0, 1:
-      // Two last tasks of a batch that end together.
+      // The last two tasks of the batch end together.
       let jobs = Array(repeating: Job(number: number, milliseconds: 5), count: 4)
       try await queue.enqueue(contentsOf: jobs, then: Job(number: number, milliseconds: 0))
       return 5
@@ -117,11 +117,11 @@ struct Worker {
     }
   }
 
-  /// Performs the remaining tasks without faults, and records the tasks that remain after that.
-  func finish() async throws {
+  /// Performs the remaining tasks without faults, and records the tasks that still remain.
+  func performRemainingTasks() async throws {
     try await store.open()
     try recorder.recordEndOfFaults()
-    await register()
+    await registerHandlers()
     let end = ContinuousClock.now.advanced(by: .seconds(60))
     while ContinuousClock.now < end, try await queue.count(matching: .unfinished) > 0 {
       try await queue.runAvailable()

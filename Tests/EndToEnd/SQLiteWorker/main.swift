@@ -3,9 +3,9 @@ import Foundation
 import SteadfastQueue
 import SteadfastSQLite
 
-/// One of several processes that work on one database.
+/// One of several processes that use the same database.
 ///
-///     SQLiteWorker open DATABASE        opens and closes it
+///     SQLiteWorker open DATABASE        opens and closes the database
 ///     SQLiteWorker fill DATABASE COUNT  adds tasks, and writes their IDs
 ///     SQLiteWorker work DATABASE        performs tasks, and writes their IDs when they start
 ///
@@ -23,12 +23,13 @@ struct Chore: TaskPayload {
   }
 }
 
-func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+func writeLine(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
 do {
   let arguments = CommandLine.arguments
   guard arguments.count > 2 else {
-    FileHandle.standardError.write(Data("give a command and a database\n".utf8))
+    let message = "give a command (open, fill or work) and the path of a database\n"
+    FileHandle.standardError.write(Data(message.utf8))
     exit(1)
   }
   let sharing = StoreSharing(leaseDuration: .seconds(4), pollInterval: .seconds(1))
@@ -42,10 +43,10 @@ do {
   case "open": try await store.open()
   case "fill":
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Chore($0) })
-    write(tasks.map(\.id.description).joined(separator: "\n"))
+    writeLine(tasks.map(\.id.description).joined(separator: "\n"))
   default:
     await queue.register(Chore.self) { chore, context in
-      write(context.id.description)
+      writeLine(context.id.description)
       if chore.isLarge { _ = try await context.step("once") { _ in chore.number } }
     }
     try await queue.run()
@@ -56,5 +57,5 @@ do {
   exit(2)
 }
 #else
-print("build it with the trait SQLite")
+print("this program needs the trait SQLite; build it with --traits SQLite")
 #endif

@@ -3,7 +3,7 @@ import SteadfastPostgreSQL
 import SteadfastQueue
 import SteadfastSQLite
 
-/// A process that writes statements that add tasks, or performs these tasks.
+/// A process that writes statements that add tasks, or that performs the added tasks.
 ///
 ///     StatementWorker insert STORE PLACE COUNT  writes a statement, and parameters for some orders
 ///     StatementWorker ship STORE PLACE          writes the numbers of orders, and performs them
@@ -12,7 +12,7 @@ import SteadfastSQLite
 /// An error is one line on standard error, with the exit code 2.
 struct Order: TaskPayload {
   let number: Int
-  /// Some texts are so long that the payload is in a separate row.
+  /// The text; some texts are so long that the store keeps the payload in a separate row.
   let text: String
 
   init(_ number: Int) {
@@ -21,7 +21,7 @@ struct Order: TaskPayload {
   }
 }
 
-/// A parameter as JSON: a number, a text, null, or an object with the digits of bytes.
+/// A parameter as JSON: a number, a text, null, or an object with bytes as hexadecimal digits.
 struct Parameter: Encodable {
   let value: SQLParameter
 
@@ -42,9 +42,9 @@ struct Mistake: Error, CustomStringConvertible {
   let description: String
 }
 
-func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+func writeLine(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
-func store(_ kind: String, _ place: String) throws -> any Persistence {
+func makeStore(ofKind kind: String, at place: String) throws -> any Persistence {
   let sharing = StoreSharing(leaseDuration: .seconds(2), pollInterval: .seconds(1))
   switch kind {
   #if SQLite
@@ -54,16 +54,18 @@ func store(_ kind: String, _ place: String) throws -> any Persistence {
   case "postgresql": return PostgreSQLStore(place, sharing: sharing)
   #endif
   default:
-    throw Mistake(description: "'\(kind)' with \(sharing) is not a store of this build")
+    throw Mistake(description: "no store '\(kind)' with \(sharing) in this build; check its traits")
   }
 }
 
 do {
   let arguments = CommandLine.arguments
   guard arguments.count > 3 else {
-    throw Mistake(description: "give a command, the kind of store, and its place")
+    throw Mistake(
+      description: "give insert or ship, sqlite or postgresql, and the place of the store"
+    )
   }
-  let store = try store(arguments[2], arguments[3])
+  let store = try makeStore(ofKind: arguments[2], at: arguments[3])
   let queue = TaskQueue(
     persistence: store,
     configuration: TaskQueueConfiguration(maxConcurrentTasks: 4)
@@ -71,17 +73,17 @@ do {
   switch arguments[1] {
   case "insert":
     guard arguments.count > 4, let count = Int(arguments[4]), count > 0 else {
-      throw Mistake(description: "give a number of orders")
+      throw Mistake(description: "give the number of orders, which must be greater than 0")
     }
     try await queue.open()
     for number in 1...count {
       let statement = try queue.insertStatement(for: Order(number), uniqueKey: "\(number)")
-      if number == 1 { write(statement.text) }
+      if number == 1 { writeLine(statement.text) }
       let parameters = try JSONEncoder().encode(statement.parameters.map(Parameter.init))
-      write(String(decoding: parameters, as: UTF8.self))
+      writeLine(String(decoding: parameters, as: UTF8.self))
     }
   case "ship":
-    await queue.register(Order.self) { order, _ in write("\(order.number)") }
+    await queue.register(Order.self) { order, _ in writeLine("\(order.number)") }
     try await queue.run()
   default: throw Mistake(description: "'\(arguments[1])' is neither insert nor ship")
   }

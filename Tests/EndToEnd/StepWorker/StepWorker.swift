@@ -5,16 +5,16 @@ import SteadfastQueue
 import FoundationNetworking
 #endif
 
-/// An order, whose checkout has ten steps, a sleep and a completion.
+/// An order; its checkout has ten steps, a sleep and a completion.
 struct Order: TaskPayload {
   var number: Int
 
   var uniqueKey: String? { "order \(number)" }
-  /// Whether the server can report whether it has made the order's transfer.
+  /// Whether the worker can ask the server if the transfer of this order was made.
   var isAsked: Bool { !number.isMultiple(of: 10) }
 }
 
-/// Performs orders until all have ended, however often the process is killed.
+/// Performs orders until all orders have ended, however often the process is killed.
 ///
 /// `StepWorker FILE URL COUNT`: the queue's file, the server that records effects, and the number
 /// of orders. The file `FILE.steps` gets a line for each step that has returned, before anything
@@ -46,11 +46,11 @@ struct Order: TaskPayload {
         )
       )
     )
-    try await worker.run(count)
+    try await worker.performOrders(count: count)
   }
 
-  private func run(_ count: Int) async throws {
-    await queue.register(Order.self) { order, context in try await checkOut(order, context) }
+  private func performOrders(count: Int) async throws {
+    await queue.register(Order.self) { order, context in try await checkOut(order, in: context) }
     try await queue.open()
     if try await queue.value(named: "enqueued") == nil {
       // Orders that a killed process enqueued are not added again, thanks to their unique keys.
@@ -63,11 +63,11 @@ struct Order: TaskPayload {
     async let running: Void = queue.run()
     while try await queue.count(matching: .unfinished) > 0 {
       // On a busy machine, URLSession occasionally loses a connection or a body.
-      let tokens = try await withRetry { try await server.approvals() }
+      let tokens = try await withRetry { try await server.tokensAwaitingApproval() }
       for token in tokens {
         try await queue.complete(token, with: "Ada")
         let fields = ["token": token.description]
-        _ = try await withRetry { try await server.post("approved", fields) }
+        _ = try await withRetry { try await server.post(fields, to: "approved") }
       }
     }
     await queue.shutDown()
@@ -82,53 +82,60 @@ struct Order: TaskPayload {
     print("done")
   }
 
-  private func checkOut(_ order: Order, _ context: TaskContext) async throws {
-    try log.add("begun \(order.number) \(context.id)")
-    let receipt = try await step("charge", context)
-    try await wire(order, receipt, context)
-    async let label = step("label", context)
-    async let mail = step("mail", context)
+  private func checkOut(_ order: Order, in context: TaskContext) async throws {
+    try log.append("begun \(order.number) \(context.id)")
+    let receipt = try await performStep("charge", in: context)
+    try await makeTransfer(for: order, receipt: receipt, in: context)
+    async let label = performStep("label", in: context)
+    async let mail = performStep("mail", in: context)
     _ = try await (label, mail)
-    for item in 1...3 { _ = try await step("pick", for: item, context) }
+    for item in 1...3 { _ = try await performStep("pick", for: item, in: context) }
     let approver = try await context.completion("approval", of: String.self) { token in
-      _ = try await server.post("approve", ["token": token.description])
+      _ = try await server.post(["token": token.description], to: "approve")
     }
-    guard approver == "Ada" else { throw TaskAbandoned("'\(approver)' has approved it") }
-    _ = try await step("ship", context)
+    guard approver == "Ada" else {
+      throw TaskAbandoned("'\(approver)' has approved the order, not Ada")
+    }
+    _ = try await performStep("ship", in: context)
     try await context.sleep("before the reminder", for: .milliseconds(200))
-    _ = try await step("remind", context)
-    _ = try await step("close", context)
-    try log.add("ended \(order.number)")
+    _ = try await performStep("remind", in: context)
+    _ = try await performStep("close", in: context)
+    try log.append("ended \(order.number)")
   }
 
-  /// Performs a step at the server, and logs that it has returned.
-  private func step(
+  /// Performs a step on the server, and logs that the step has returned.
+  private func performStep(
     _ name: String,
     for item: Int? = nil,
-    _ context: TaskContext
+    in context: TaskContext
   ) async throws -> String {
     let receipt = try await context.step(name, for: item) { step in
-      try await server.post("perform", ["key": step.key])
+      try await server.post(["key": step.key], to: "perform")
     }
-    try log.add("returned \(context.id)/\(item.map { "\(name)[\($0)]" } ?? name)")
+    try log.append("returned \(context.id)/\(item.map { "\(name)[\($0)]" } ?? name)")
     return receipt
   }
 
-  private func wire(_ order: Order, _ receipt: String, _ context: TaskContext) async throws {
+  /// Performs the step that may not be repeated.
+  private func makeTransfer(
+    for order: Order,
+    receipt: String,
+    in context: TaskContext
+  ) async throws {
     if order.isAsked {
       try await context.step("wire", repeats: .never) { step in
-        _ = try await server.post("perform", ["key": step.key])
+        _ = try await server.post(["key": step.key], to: "perform")
       } ifInterrupted: { step in
-        try log.add("asked \(step.key)")
-        guard try await server.post("performed", ["key": step.key]).isEmpty else { return }
-        _ = try await server.post("perform", ["key": step.key])
+        try log.append("asked \(step.key)")
+        guard try await server.post(["key": step.key], to: "performed").isEmpty else { return }
+        _ = try await server.post(["key": step.key], to: "perform")
       }
     } else {
       try await context.step("wire", repeats: .never) { step in
-        _ = try await server.post("perform", ["key": step.key])
+        _ = try await server.post(["key": step.key], to: "perform")
       }
     }
-    try log.add("returned \(context.id)/wire")
+    try log.append("returned \(context.id)/wire")
   }
 }
 
@@ -136,7 +143,7 @@ struct Order: TaskPayload {
 struct Server: Sendable {
   let url: URL
 
-  func post(_ path: String, _ fields: [String: String]) async throws -> String {
+  func post(_ fields: [String: String], to path: String) async throws -> String {
     var request = URLRequest(url: url.appending(path: path), timeoutInterval: 10)
     request.httpMethod = "POST"
     request.httpBody = try JSONEncoder().encode(fields)
@@ -149,18 +156,18 @@ struct Server: Sendable {
 
   /// Returns the tokens that wait for completion.
   ///
-  /// The server responds when there are some, or after a while.
-  func approvals() async throws -> [TaskToken] {
-    try await post("approvals", [:]).split(separator: "\n").compactMap { TaskToken(String($0)) }
+  /// The server responds when such tokens exist, or after a while.
+  func tokensAwaitingApproval() async throws -> [TaskToken] {
+    try await post([:], to: "approvals").split(separator: "\n").compactMap { TaskToken(String($0)) }
   }
 }
 
-/// A file with a line for each event, which outlasts the process.
+/// A file with a line for each event; the file outlasts the process.
 struct StepLog: Sendable {
   let path: String
 
   /// Appends a line to the file in one write.
-  func add(_ line: String) throws {
+  func append(_ line: String) throws {
     let descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT, 0o600)
     guard descriptor >= 0 else { throw CocoaError(.fileWriteUnknown) }
     defer { close(descriptor) }

@@ -1,7 +1,7 @@
 import SteadfastQueue
 
 /// Uses a queue file as commands on standard input request, and prints each fact to standard output
-/// as soon as it is true.
+/// as soon as the fact is true.
 ///
 /// The process can be killed at any moment, and every printed fact must hold.
 ///
@@ -17,49 +17,52 @@ struct CrashWorker {
       let words = line.split(separator: " ").map(String.init)
       guard let command = words.first else { continue }
       do {
-        try await worker.carryOut(command, Array(words.dropFirst()))
-        say("done \(command)")
+        try await worker.execute(command, with: Array(words.dropFirst()))
+        printLine("done \(command)")
       } catch {
-        say("error \(command) \(Fact.code(of: error)) \(error)")
+        printLine("error \(command) \(Fact.word(for: error)) \(error)")
       }
     }
   }
 
-  private mutating func carryOut(_ command: String, _ arguments: [String]) async throws {
+  private mutating func execute(_ command: String, with arguments: [String]) async throws {
     switch (command, arguments.count) {
     case ("open", 1...2):
       // The previous store must be released first.
       session = nil
       session = Session(path: arguments[0], isFlushed: arguments.last != "unflushed")
-      try await opened().open()
+      try await requiredSession().open()
     case ("work", 2):
-      try await opened().work(arguments[0], count: try number(arguments[1]))
+      try await requiredSession().addAndPerformJobs(
+        prefix: arguments[0],
+        count: try parseNumber(arguments[1])
+      )
     case ("enqueue", 2):
-      try await opened().enqueue(
-        Job(title: arguments[0], plan: .succeed, size: try number(arguments[1]))
+      try await requiredSession().enqueue(
+        Job(title: arguments[0], plan: .succeed, size: try parseNumber(arguments[1]))
       )
     case ("fill", 3):
-      try await opened().fill(
-        arguments[0],
-        count: try number(arguments[1]),
-        size: try number(arguments[2])
+      try await requiredSession().enqueueJobs(
+        prefix: arguments[0],
+        count: try parseNumber(arguments[1]),
+        size: try parseNumber(arguments[2])
       )
-    case ("perform", 0): try await opened().perform()
-    case ("list", 0): try await opened().list()
-    case ("close", 0): try await opened().close()
-    case ("destroy", 0): try await opened().destroy()
-    case ("fork", 0): try Fork.check(try opened())
-    case ("fork", 1): try Fork.leaveChild()
+    case ("perform", 0): try await requiredSession().performAvailable()
+    case ("list", 0): try await requiredSession().printTasks()
+    case ("close", 0): try await requiredSession().close()
+    case ("destroy", 0): try await requiredSession().destroy()
+    case ("fork", 0): try Fork.useInChild(try requiredSession())
+    case ("fork", 1): try Fork.startWaitingChild()
     default: throw Misuse("there is no command '\(command)' with \(arguments.count) arguments")
     }
   }
 
-  private func opened() throws -> Session {
-    guard let session else { throw Misuse("no file is open") }
+  private func requiredSession() throws -> Session {
+    guard let session else { throw Misuse("no file is open; give the command open first") }
     return session
   }
 
-  private func number(_ text: String) throws -> Int {
+  private func parseNumber(_ text: String) throws -> Int {
     guard let number = Int(text) else { throw Misuse("'\(text)' is not a number") }
     return number
   }

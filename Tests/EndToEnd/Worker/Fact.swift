@@ -11,17 +11,17 @@ import Android
 #endif
 
 /// Prints a line in one write, so that the whole line is written before anything else happens.
-func say(_ line: String) {
+func printLine(_ line: String) {
   let bytes = Array((line.split(whereSeparator: \.isNewline).joined(separator: " ") + "\n").utf8)
   let count = unsafe bytes.withUnsafeBytes { unsafe write(1, $0.baseAddress, $0.count) }
-  // The reader has exited, or only part of the line was written. No later output may depend on a
-  // line that may be missing.
+  // The reader has exited, or only a part of the line was written. The process exits, so that no
+  // later output can depend on a line that may be missing.
   if count != bytes.count { exit(3) }
 }
 
 enum Fact {
-  /// Returns a word for an error.
-  static func code(of error: any Error) -> String {
+  /// Returns the word that stands for an error in a printed fact.
+  static func word(for error: any Error) -> String {
     let codes: [(JSONFileError.Code, String)] = [
       (.inUse, "inUse"), (.notAQueueFile, "notAQueueFile"), (.newerVersion, "newerVersion"),
       (.damaged, "damaged"), (.unsafeFile, "unsafeFile"), (.systemCall, "systemCall"),

@@ -14,17 +14,17 @@ import Android
 
 /// A forked child, which continues with the parent's queue.
 enum Fork {
-  /// Uses the parent's queue in a child, and prints the result of each call.
-  static func check(_ session: Session) throws {
-    let child = try fork { use(session) }
+  /// Starts a child that uses the parent's queue, and prints the result of each of its calls.
+  static func useInChild(_ session: Session) throws {
+    let child = try fork { makeCalls(on: session) }
     var status: Int32 = 0
     guard unsafe waitpid(child, &status, 0) == child, status == 0 else {
       throw Misuse("the child has exited with the status \(status)")
     }
   }
 
-  /// Starts a child that keeps a copy of all descriptors until this process ends.
-  static func leaveChild() throws {
+  /// Starts a child that holds a copy of all descriptors, and exits when this process ends.
+  static func startWaitingChild() throws {
     var ends: [Int32] = [-1, -1]
     guard unsafe pipe(&ends) == 0 else { throw Misuse("can't create a pipe") }
     let (reading, writing) = (ends[0], ends[1])
@@ -37,7 +37,7 @@ enum Fork {
     close(reading)
   }
 
-  /// Calls `fork`, which Swift does not offer because the child gets only the calling thread.
+  /// Calls the system's `fork`, which Swift hides because the child has only the calling thread.
   private static func fork(_ body: () -> Void) throws -> Int32 {
     guard let symbol = unsafe dlsym(dlopen(nil, RTLD_NOW), "fork") else {
       throw Misuse("fork is unavailable")
@@ -52,22 +52,23 @@ enum Fork {
     return child
   }
 
-  private static func use(_ session: Session) {
+  private static func makeCalls(on session: Session) {
     let calls: [(name: String, call: @Sendable () async throws -> Void)] = [
       ("enqueue", { try await session.enqueue(Job(title: "child", plan: .succeed, size: 9)) }),
-      ("perform", { try await session.perform() }),
-      ("list", { try await session.list() }),
+      ("perform", { try await session.performAvailable() }),
+      ("list", { try await session.printTasks() }),
       ("open", { try await Session(path: session.path, isFlushed: true).open() }),
       ("destroy", { try await session.destroy() }),
       ("close", { try await session.close() }),
     ]
     for (name, call) in calls {
-      say("child \(name) \(InlineExecutor.result(of: call) ?? "hangs")")
+      printLine("child \(name) \(InlineExecutor.result(ofRunning: call) ?? "hangs")")
     }
   }
 }
 
-/// An executor that runs Swift tasks on the waiting thread, since a child has no other thread.
+/// An executor that runs Swift tasks on the thread that waits for the tasks, since a forked child
+/// has no other thread.
 private final class InlineExecutor: TaskExecutor {
   private let jobs = Mutex<[UnownedJob]>([])
   private let changed = DispatchSemaphore(value: 0)
@@ -79,7 +80,7 @@ private final class InlineExecutor: TaskExecutor {
   }
 
   /// Returns the result of a call; `nil` if the call hangs.
-  static func result(of call: @escaping @Sendable () async throws -> Void) -> String? {
+  static func result(ofRunning call: @escaping @Sendable () async throws -> Void) -> String? {
     let executor = InlineExecutor()
     let result = Log()
     let task = Task(executorPreference: executor) {
@@ -87,7 +88,7 @@ private final class InlineExecutor: TaskExecutor {
         try await call()
         result.text.withLock { $0 = "succeeds" }
       } catch {
-        result.text.withLock { $0 = "\(Fact.code(of: error)) \(error)" }
+        result.text.withLock { $0 = "\(Fact.word(for: error)) \(error)" }
       }
     }
     // A store that the child opens has its own thread, which can resume the call.

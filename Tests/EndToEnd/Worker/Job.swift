@@ -13,19 +13,20 @@ struct Job: TaskPayload {
   init(title: String, plan: Plan, size: Int) {
     self.title = title
     self.plan = plan
-    padding = Self.padding(title, size)
+    padding = Self.padding(for: title, size: size)
   }
 
-  /// Whether the job is unchanged.
-  var isIntact: Bool { padding == Self.padding(title, padding.utf8.count) }
+  /// Whether the job's padding is the padding that the job was created with.
+  var isIntact: Bool { padding == Self.padding(for: title, size: padding.utf8.count) }
 
-  private static func padding(_ title: String, _ size: Int) -> String {
+  private static func padding(for title: String, size: Int) -> String {
     String(String(repeating: title + ",", count: size / (title.utf8.count + 1) + 1).prefix(size))
   }
 
   /// Creates the job with a number.
   ///
-  /// Most jobs succeed, some only at the second attempt, and some never; most are small.
+  /// Most jobs succeed, some of them only at the second attempt, and some jobs never do. Most jobs
+  /// are small.
   init(_ prefix: String, number: Int) {
     let plan: Plan = number % 7 == 3 ? .fail : number % 5 == 2 ? .failOnce : .succeed
     self.init(
@@ -35,9 +36,9 @@ struct Job: TaskPayload {
     )
   }
 
-  /// Returns a key that several jobs share.
+  /// Returns the unique key of this job, which it shares with other jobs; `nil` for most jobs.
   ///
-  /// These jobs all succeed, so that the key becomes free.
+  /// All jobs with such a key succeed, so that the key becomes free.
   func uniqueKey(number: Int) -> String? {
     plan == .succeed && number % 6 == 1 ? "key\(number % 4)" : nil
   }

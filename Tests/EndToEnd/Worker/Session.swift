@@ -31,13 +31,13 @@ struct Session: Sendable {
 
   func open() async throws {
     await queue.register(Job.self) { job, context in
-      say("began \(job.title) \(context.id) \(job.isIntact ? "intact" : "broken")")
+      printLine("began \(job.title) \(context.id) \(job.isIntact ? "intact" : "broken")")
       switch job.plan {
       case .succeed: break
       case .failOnce: if context.retryCount == 0 { throw Refusal() }
       case .fail: throw Refusal()
       }
-      say("performed \(job.title)")
+      printLine("performed \(job.title)")
     }
     try await queue.open()
   }
@@ -48,50 +48,50 @@ struct Session: Sendable {
   /// Adds a job, and prints the result.
   @discardableResult
   func enqueue(_ job: Job, uniqueKey: String? = nil) async throws -> EnqueuedTask {
-    say("submitted \(job.title) \(uniqueKey ?? "-")")
+    printLine("submitted \(job.title) \(uniqueKey ?? "-")")
     do {
       let task = try await queue.enqueue(job, uniqueKey: uniqueKey)
-      say("enqueued \(job.title) \(task.id) \(task.isNew ? "new" : "kept")")
+      printLine("enqueued \(job.title) \(task.id) \(task.isNew ? "new" : "kept")")
       return task
     } catch {
-      say("refused \(job.title) \(Fact.code(of: error))")
+      printLine("refused \(job.title) \(Fact.word(for: error))")
       throw error
     }
   }
 
-  /// Adds jobs as one batch: either all are stored, or none.
+  /// Adds jobs as one batch, of which the store keeps either all jobs or no job.
   private func enqueue(batch jobs: [Job]) async throws -> [EnqueuedTask] {
-    say("batch \(jobs.map(\.title).joined(separator: " "))")
-    for job in jobs { say("submitted \(job.title) -") }
+    printLine("batch \(jobs.map(\.title).joined(separator: " "))")
+    for job in jobs { printLine("submitted \(job.title) -") }
     do {
       let tasks = try await queue.enqueue(contentsOf: jobs)
-      for (job, task) in zip(jobs, tasks) { say("enqueued \(job.title) \(task.id) new") }
+      for (job, task) in zip(jobs, tasks) { printLine("enqueued \(job.title) \(task.id) new") }
       return tasks
     } catch {
-      for job in jobs { say("refused \(job.title) \(Fact.code(of: error))") }
+      for job in jobs { printLine("refused \(job.title) \(Fact.word(for: error))") }
       throw error
     }
   }
 
   /// Adds jobs until an insertion fails.
-  func fill(_ prefix: String, count: Int, size: Int) async throws {
+  func enqueueJobs(prefix: String, count: Int, size: Int) async throws {
     for number in 0..<count {
       try await enqueue(Job(title: "\(prefix).\(number)", plan: .succeed, size: size))
     }
   }
 
   /// Performs the available tasks.
-  func perform() async throws { try await queue.runAvailable() }
+  func performAvailable() async throws { try await queue.runAvailable() }
 
   /// Prints all tasks.
-  func list() async throws {
+  func printTasks() async throws {
     var last: TaskID?
     var count = 0
     while true {
       let page = try await queue.tasks(matching: TaskFilter(), after: last)
       for task in page {
         let job = try JSONDecoder().decode(Job.self, from: Data(task.payload.bytes()))
-        say(
+        printLine(
           "task \(task.id) \(job.title) \(task.state.rawValue) \(task.uniqueKey ?? "-") "
             + "\(task.keyRole?.rawValue ?? "-") \(job.isIntact ? "intact" : "broken")"
         )
@@ -101,21 +101,21 @@ struct Session: Sendable {
       last = end.id
     }
     let statistics = try await store.statistics()
-    say(
+    printLine(
       "listed \(count) \(statistics.byteCount) \(statistics.lastCompaction == nil ? "-" : "compacted")"
     )
   }
 
   // MARK: Work
 
-  /// Adds jobs concurrently while others are performed, and waits for their ends.
-  func work(_ prefix: String, count: Int) async throws {
+  /// Adds jobs concurrently while the queue performs jobs, and waits for the outcomes of the jobs.
+  func addAndPerformJobs(prefix: String, count: Int) async throws {
     try await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
       group.addTask {
         try await withThrowingTaskGroup { producers in
           for producer in 0..<4 {
-            producers.addTask { try await produce(prefix, producer, of: count) }
+            producers.addTask { try await addJobs(prefix: prefix, producer: producer, of: count) }
           }
           for try await _ in producers {}
         }
@@ -126,29 +126,31 @@ struct Session: Sendable {
     }
   }
 
-  private func produce(_ prefix: String, _ producer: Int, of count: Int) async throws {
+  private func addJobs(prefix: String, producer: Int, of count: Int) async throws {
     var number = producer
     while number < count {
       let job = Job(prefix, number: number)
       if number % 8 == 0 {
         let parts = ["a", "b", "c"].map { Job("\(job.title)\($0)", number: number) }
         for (part, task) in zip(parts, try await enqueue(batch: parts)) {
-          try await settle(part, task)
+          try await printOutcome(of: part, task)
         }
       } else {
-        try await settle(job, try await enqueue(job, uniqueKey: job.uniqueKey(number: number)))
+        let task = try await enqueue(job, uniqueKey: job.uniqueKey(number: number))
+        try await printOutcome(of: job, task)
       }
       number += 4
     }
   }
 
-  private func settle(_ job: Job, _ task: EnqueuedTask) async throws {
-    // If the task existed before, this caller can be too late for its outcome.
+  /// Waits for the outcome of a job that this call has added, and prints that outcome.
+  private func printOutcome(of job: Job, _ task: EnqueuedTask) async throws {
+    // If the task existed before this call, the call can be too late to learn the outcome.
     guard task.isNew else { return }
     switch try await task.outcome() {
-    case .succeeded: say("settled \(job.title) succeeded")
-    case .abandoned: say("settled \(job.title) abandoned")
-    case .cancelled: say("settled \(job.title) cancelled")
+    case .succeeded: printLine("settled \(job.title) succeeded")
+    case .abandoned: printLine("settled \(job.title) abandoned")
+    case .cancelled: printLine("settled \(job.title) cancelled")
     }
   }
 }

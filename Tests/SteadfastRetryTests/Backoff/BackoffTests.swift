@@ -25,7 +25,7 @@ import Testing
     (.constant(.seconds(9)).capped(at: .seconds(-1)), [0, 0, 0, 0, 0]),
     (.constant(.seconds(9)).capped(at: .seconds(2)).capped(at: .seconds(4)), [4, 4, 4, 4, 4]),
   ])
-  func `each shape produces its delays`(backoff: Backoff, seconds: [Double]) {
+  func `each shape of backoff produces the expected delays`(backoff: Backoff, seconds: [Double]) {
     #expect(backoff.delays(first: 5) == seconds.map { .nanoseconds(Int64(($0 * 1e9).rounded())) })
   }
 
@@ -34,7 +34,7 @@ import Testing
     #expect(backoff.delays(first: 6) == [1, 2, 2, 3, 5, 8].map { .nanoseconds($0) })
   }
 
-  @Test func `powers of two stay exact up to the longest duration`() {
+  @Test func `delays that double are exact up to the longest duration`() {
     var generator = SplitMix64(seed: 1)
     for number in 1...96 {
       let delay = Backoff.exponential(from: .nanoseconds(1), multiplier: 2)
@@ -43,7 +43,7 @@ import Testing
     }
   }
 
-  @Test func `a custom shape gets the attempt's number`() {
+  @Test func `a custom shape gets the attempt, with its number, delay and elapsed time`() {
     let attempt = RetryAttempt(number: 7, delay: .seconds(2), elapsed: .seconds(30))
     let backoff = Backoff.custom { attempt in
       .seconds(attempt.number) + attempt.delay + attempt.elapsed
@@ -63,11 +63,11 @@ import Testing
   }
 
   @Test(arguments: [-1, 0, 1, 3])
-  func `the list of delays has the requested length`(count: Int) {
+  func `a list of delays has the requested length, or is empty for a negative length`(count: Int) {
     #expect(Backoff.default.delays(first: count).count == max(count, 0))
   }
 
-  @Test func `equal seeds give equal delays, and different seeds different ones`() {
+  @Test func `equal seeds give equal delays, and different seeds give different delays`() {
     let jitters: [Jitter] = [.full, .equal, .proportional(0.5), .decorrelated]
     for jitter in jitters {
       let backoff = Backoff.exponential(from: .seconds(1), multiplier: 2).jittered(jitter)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastRetry
 
-/// A backoff returns a valid delay for every attempt and all parameters.
+/// Tests that a backoff returns a valid delay for every attempt, with any parameters.
 @Suite struct BackoffTotalityTests {
   private static let attempts = [1, 2, 3, 10, 64, 93, 200, 1024, 1_000_000_000, .max]
   private static let bases: [Duration] = [
@@ -20,7 +20,7 @@ import Testing
     nil, .zero, .nanoseconds(1), .seconds(60), Duration(attoseconds: .max), .seconds(-1),
   ]
 
-  private static func shapes(_ base: Duration, _ multiplier: Double) -> [Backoff] {
+  private static func shapes(base: Duration, multiplier: Double) -> [Backoff] {
     [
       .constant(base), .linear(from: base, by: base), .linear(from: .seconds(1), by: base),
       .exponential(from: base, multiplier: multiplier), .fibonacci(from: base),
@@ -28,7 +28,8 @@ import Testing
     ]
   }
 
-  private static func spread(_ shape: Backoff) -> [Backoff] {
+  /// Returns the shape with each jitter and each cap.
+  private static func withJittersAndCaps(_ shape: Backoff) -> [Backoff] {
     jitters.flatMap { jitter in
       let jittered = jitter.map(shape.jittered) ?? shape
       return caps.map { cap in cap.map(jittered.capped) ?? jittered }
@@ -36,9 +37,13 @@ import Testing
   }
 
   @Test(arguments: bases, multipliers)
-  func `no delay traps, is negative or exceeds the cap`(base: Duration, multiplier: Double) {
+  func `computing a delay never traps, and no delay is negative or exceeds the cap`(
+    base: Duration,
+    multiplier: Double
+  ) {
     var generator = SplitMix64(seed: 7)
-    for backoff in Self.shapes(base, multiplier).flatMap(Self.spread) {
+    let shapes = Self.shapes(base: base, multiplier: multiplier)
+    for backoff in shapes.flatMap(Self.withJittersAndCaps) {
       for number in Self.attempts {
         for previous in [Duration.zero, base] {
           let attempt = RetryAttempt(number: number, delay: previous)
@@ -93,7 +98,9 @@ import Testing
     .exponential(from: .nanoseconds(1), multiplier: 1.5), .constant(Duration(attoseconds: .max)),
     .exponential(from: Duration(attoseconds: .max), multiplier: 1.5),
   ])
-  func `a growing delay stops growing near the longest duration`(backoff: Backoff) {
+  func `delays that grow reach a value near the longest duration without overflow`(
+    backoff: Backoff
+  ) {
     var generator = SplitMix64(seed: 1)
     let attempt = RetryAttempt(number: .max)
     #expect(backoff.delay(after: attempt, using: &generator) > .seconds(1 << 62))

@@ -31,7 +31,10 @@ import Testing
     (Jitter.full, 0.0), (.equal, 30), (.proportional(0.5), 30), (.proportional(0.1), 54),
     (.decorrelated, 1),
   ])
-  func `delays at the cap still spread evenly below it`(jitter: Jitter, lower: Double) {
+  func `with jitter, delays that reach the cap spread evenly below the cap`(
+    jitter: Jitter,
+    lower: Double
+  ) {
     let spread = Spread(
       of: .exponential(from: .seconds(1)).jittered(jitter).capped(at: .seconds(60)),
       after: RetryAttempt(number: 1000, delay: .seconds(60)),
@@ -44,7 +47,7 @@ import Testing
   }
 
   @Test(arguments: [Jitter.proportional(0), .proportional(.nan), .proportional(-1)])
-  func `a factor of zero adds no jitter`(jitter: Jitter) {
+  func `proportional jitter with a factor of zero or less adds no jitter`(jitter: Jitter) {
     let backoff = Backoff.constant(.seconds(10)).jittered(jitter)
     #expect(Set(backoff.delays(first: 100)) == [.seconds(10)])
   }
@@ -54,7 +57,7 @@ import Testing
     #expect(lower == 10 && upper == 30)
   }
 
-  @Test func `the order of jitter and cap does not matter`() {
+  @Test func `adding jitter before or after a cap gives the same delays`() {
     let shape = Backoff.exponential(from: .seconds(1))
     #expect(
       shape.jittered(.full).capped(at: .seconds(9)).delays(first: 20, randomness: .seeded(1))
@@ -62,13 +65,13 @@ import Testing
     )
   }
 
-  @Test func `each decorrelated delay derives from the previous capped one`() {
+  @Test func `each decorrelated delay derives from the previous delay after the cap`() {
     let backoff = Backoff.constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(20))
     let delays = backoff.delays(first: 5_000, randomness: .seeded(5)).map { $0 / .seconds(1) }
     let isInBounds = zip([1] + delays, delays).map { $1 >= 1 && $1 <= min($0 * 3, 20) }
     #expect(!isInBounds.contains(false))
-    // If the uncapped delay were fed back, it would soon be so long that every next one spreads up
-    // to the cap. With the capped delay, those after a short delay are short themselves.
+    // If each delay derived from the uncapped delay, delays would soon be so long that all later
+    // delays spread up to the cap. With the capped delay, a short delay follows a short delay.
     let afterShort = zip(delays, delays.dropFirst()).filter { $0.0 < 2 }.map(\.1)
     #expect(afterShort.count > 100 && afterShort.allSatisfy { $0 <= 6 })
   }
@@ -76,7 +79,9 @@ import Testing
   // The older class and Google's client: next_interval = interval × (random value in
   // [1 − r, 1 + r]), where the interval grows by half each time, up to 60 s.
   @Test(arguments: 1...20)
-  func `the default has the mean and the bounds of the older class's formula`(number: Int) {
+  func `the delays of the default have the mean and the bounds of the older class's formula`(
+    number: Int
+  ) {
     let interval = (1..<number).reduce(0.5) { interval, _ in min(interval * 1.5, 60) }
     let (lower, upper) = (interval * 0.5, min(interval * 1.5, 60))
     let spread = Spread(

@@ -15,7 +15,7 @@ import Testing
     #expect((0..<4).map { _ in first.next() } != (0..<4).map { _ in second.next() })
   }
 
-  @Test func `the generator matches the reference code of its paper`() {
+  @Test func `the generator gives the numbers of the reference code in the SplitMix64 paper`() {
     var generator = SplitMix64(seed: 1_234_567)
     #expect(generator.next() == 6_457_827_717_110_365_317)
     #expect(generator.next() == 3_203_168_211_198_807_973)

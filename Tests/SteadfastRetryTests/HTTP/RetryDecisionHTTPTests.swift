@@ -6,12 +6,17 @@ import Testing
   private static let others = ["POST", "PATCH", "CONNECT", "get", ""]
 
   @Test(arguments: [408, 425, 429], idempotent + others)
-  func `a request that the server has not processed is retried`(status: Int, method: String) {
+  func `a request is retried if the server has certainly not processed it`(
+    status: Int,
+    method: String
+  ) {
     #expect(RetryDecision.http(status: status, method: method) == .retry)
   }
 
   @Test(arguments: [500, 502, 503, 504, 520, 599])
-  func `a request that the server may have processed is retried only if idempotent`(status: Int) {
+  func `a request that the server may have processed is retried only if idempotent`(
+    status: Int
+  ) {
     for method in Self.idempotent {
       #expect(RetryDecision.http(status: status, method: method) == .retry)
     }
@@ -34,7 +39,7 @@ import Testing
     )
   }
 
-  @Test func `a busy server with Retry-After has not processed the request`() {
+  @Test func `a status 503 with Retry-After means that the server has not processed the request`() {
     #expect(
       RetryDecision.http(status: 503, method: "POST", retryAfter: "7")
         == .retry(after: .seconds(7))

@@ -6,7 +6,9 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct BackoffSequenceTests {
   private let clock = VirtualClock()
 
-  @Test func `the first attempt comes at once, the others after their delays`() async throws {
+  @Test func `the first attempt comes at once, and each later attempt comes after a delay`()
+    async throws
+  {
     let clock = clock
     let policy = RetryPolicy.attempts(3, backoff: .exponential(from: .seconds(1), multiplier: 2))
     async let attempts = {
@@ -27,7 +29,7 @@ import Testing
     )
   }
 
-  @Test func `each iterator starts over, and so does reset`() async {
+  @Test func `a new iterator starts over, and so does an iterator that is reset`() async {
     let sequence = BackoffSequence(.attempts(2, backoff: .immediate), clock: clock)
     for _ in 0..<2 {
       var iterator = sequence.makeAsyncIterator()
@@ -68,7 +70,7 @@ import Testing
     #expect(clock.now == VirtualClock.Instant(offset: .zero))
   }
 
-  @Test func `a cancelled task gets no attempt`() async throws {
+  @Test func `in a cancelled task, the sequence has no attempts`() async throws {
     let outcome = try await outcome {
       cancelThisTask()
       var count = 0
@@ -79,7 +81,7 @@ import Testing
     #expect(outcome == .success(0))
   }
 
-  @Test func `cancelling the task ends a sequence without delays too`() async throws {
+  @Test func `cancelling the task also ends a sequence without delays`() async throws {
     let outcome = try await outcome {
       var count = 0
       for await _ in BackoffSequence(.attempts(10, backoff: .immediate)) {
@@ -101,7 +103,7 @@ import Testing
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
-  @Test func `the sequence ends if a delay overran the time limit`() async {
+  @Test func `the sequence ends after a delay that has overrun the time limit`() async {
     let clock = InstantClock(oversleep: .seconds(10_800))
     let policy = RetryPolicy.within(.seconds(60), backoff: .constant(.seconds(30)))
     var numbers: [Int] = []
@@ -109,12 +111,12 @@ import Testing
     #expect(numbers == [1] && clock.sleeps == [.seconds(30)])
   }
 
-  @Test func `the first attempt reads no clock unless the time is limited`() async {
+  @Test func `without a time limit, the first attempt does not read the clock`() async {
     let clock = InstantClock()
     for await _ in BackoffSequence(.attempts(1), clock: clock) {}
     var iterator = BackoffSequence(.attempts(2), clock: clock).makeAsyncIterator()
     _ = await iterator.next()
-    #expect(clock.readings == 1)  // After the only attempt, for the elapsed time.
+    #expect(clock.readings == 1)  // The sequence of one attempt reads the elapsed time at its end.
   }
 
   @Test func `a sequence that has ended stays ended until it is reset`() async {
@@ -126,7 +128,7 @@ import Testing
     #expect(await iterator.next() == RetryAttempt(number: 1))
   }
 
-  @Test func `reset restarts the delays and the time limit, but not the random numbers`()
+  @Test func `reset restarts the delays and the time limit, but not the series of random numbers`()
     async
   {
     let clock = InstantClock()
@@ -149,7 +151,7 @@ import Testing
     #expect(series[0] != series[1])
   }
 
-  @Test func `a reconnect loop backs off, and starts over after a healthy connection`()
+  @Test func `the delays of a reconnect loop grow, and start over after a healthy connection`()
     async
   {
     let clock = InstantClock()

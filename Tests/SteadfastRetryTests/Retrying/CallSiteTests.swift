@@ -38,7 +38,7 @@ private actor Account {
   }
 }
 
-/// The documented ways of calling the functions compile, and behave as documented.
+/// Tests that the documented ways of calling the functions compile, and behave as documented.
 @Suite(.timeLimit(.minutes(5))) struct CallSiteTests {
   private let clock = InstantClock()
 
@@ -46,7 +46,7 @@ private actor Account {
 
   private func send() async throws(Offline) -> Int { 42 }
 
-  @Test func `a closure alone is enough`() async throws {
+  @Test func `withRetry needs no argument but the operation`() async throws {
     let value = try await withRetry { try await fetch() }
     #expect(value == 42)
   }
@@ -81,12 +81,12 @@ private actor Account {
     #expect(value == 42)
   }
 
-  @Test func `a budget can be an argument`() async throws {
+  @Test func `withRetry accepts a budget`() async throws {
     let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
     #expect(try await withRetry(.attempts(3), budget: budget) { try await fetch() } == 42)
   }
 
-  @Test func `a typed error is caught without a cast`() async {
+  @Test func `a typed error can be caught without a cast`() async {
     do {
       try await withRetry(.attempts(2, backoff: .immediate)) { () async throws(Offline) in
         throw Offline(attempt: 7)
@@ -97,7 +97,7 @@ private actor Account {
     }
   }
 
-  @Test func `a function keeps its typed error`() async {
+  @Test func `withRetry passes on the typed error of a function`() async {
     do throws(Offline) {
       #expect(try await withRetry(.attempts(3), operation: send) == 42)
     } catch {
@@ -110,7 +110,7 @@ private actor Account {
     #expect(value == 42)
   }
 
-  @Test func `an operation can use the number of its attempt`() async throws {
+  @Test func `an operation can use the number of the attempt`() async throws {
     var attempts: [RetryAttempt] = []
     let number = try await withRetry(.attempts(3, backoff: .constant(.seconds(2))), clock: clock) {
       attempt in
@@ -129,7 +129,7 @@ private actor Account {
     #expect(await withRetry { $0.number } == 1)
   }
 
-  @Test func `the result can be noncopyable`() async throws {
+  @Test func `the result of an operation can be noncopyable`() async throws {
     var attempts = 0
     let token = try await withRetry(.attempts(2, backoff: .immediate)) {
       attempts += 1
@@ -150,7 +150,7 @@ private actor Account {
     #expect(model.titles == ["loading", "loading", "loaded"])
   }
 
-  @Test func `a loop over attempts can break`() async {
+  @Test func `a loop over a BackoffSequence can break`() async {
     var numbers: [Int] = []
     for await attempt in BackoffSequence(.attempts(5), clock: clock) {
       numbers.append(attempt.number)
@@ -159,7 +159,7 @@ private actor Account {
     #expect(numbers == [1, 2])
   }
 
-  @Test func `withTimeout limits each attempt`() async throws {
+  @Test func `withTimeout inside withRetry limits each attempt`() async throws {
     let clock = VirtualClock()
     let outcome = try await outcome {
       try await withRetry(.attempts(2, backoff: .immediate), clock: clock) { attempt in

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastRetry
 
 @Suite struct RetryBudgetTests {
-  @Test func `each retry costs a token, until none remains`() {
+  @Test func `each retry costs a token, until no token remains`() {
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0.25)
     #expect(budget.tokens == 2)
     #expect(budget.withdraw())
@@ -29,7 +29,7 @@ import Testing
   }
 
   @Test(arguments: [Int.min, -1, 0])
-  func `without capacity there is no retry`(capacity: Int) {
+  func `a budget without capacity permits no retry`(capacity: Int) {
     let budget = RetryBudget(capacity: capacity, retriesPerSuccess: 0.1)
     #expect(budget.capacity == 0)
     budget.recordSuccess()
@@ -37,7 +37,9 @@ import Testing
   }
 
   @Test(arguments: [-1, -.infinity, .nan, 0, 0.0001, 0.1, 1, 1e300, .infinity])
-  func `no fraction takes the budget out of its bounds`(retriesPerSuccess: Double) {
+  func `with any retriesPerSuccess, the tokens stay between zero and the capacity`(
+    retriesPerSuccess: Double
+  ) {
     for capacity in [0, 1, 100, Int.max] {
       let budget = RetryBudget(capacity: capacity, retriesPerSuccess: retriesPerSuccess)
       let full = budget.tokens
@@ -50,15 +52,15 @@ import Testing
   }
 
   @Test(arguments: [(0.0004, 0), (0.0006, 0.001), (1.0 / 3, 0.333), (2.5, 2.5)])
-  func `retriesPerSuccess is the rounded value`(given: Double, told: Double) {
+  func `retriesPerSuccess is rounded to thousandths`(given: Double, rounded: Double) {
     let budget = RetryBudget(capacity: 10, retriesPerSuccess: given)
-    #expect(budget.retriesPerSuccess == told)
+    #expect(budget.retriesPerSuccess == rounded)
     while budget.withdraw() {}
     budget.recordSuccess()
-    #expect(budget.tokens == told)
+    #expect(budget.tokens == rounded)
   }
 
-  @Test func `concurrent threads take each token once`() async {
+  @Test func `concurrent threads take each token only once`() async {
     // Enough for threads to collide, even on a machine where a call takes only 20 ns.
     let count = Soak.runs(short: 2_000_000)
     let budget = RetryBudget(capacity: count, retriesPerSuccess: 0.1)
@@ -75,7 +77,7 @@ import Testing
     #expect(taken == count)
   }
 
-  @Test func `a thousand callers share one budget and never exceed its bounds`()
+  @Test func `the tokens of a budget that a thousand callers share stay within the capacity`()
     async
   {
     let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
@@ -100,7 +102,7 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `a thousand callers of a service that fails half the time stay within the budget`()
+  @Test func `the retries of a thousand callers stay within the budget if half of all attempts fail`()
     async
   {
     let budget = RetryBudget(capacity: 10, retriesPerSuccess: 0.3)

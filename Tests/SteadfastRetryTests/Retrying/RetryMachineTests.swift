@@ -3,7 +3,8 @@ import Testing
 @testable import SteadfastRetry
 
 @Suite struct RetryMachineTests {
-  private func machine(_ policy: RetryPolicy, failedAfter elapsed: Duration = .zero)
+  /// Returns a machine whose first attempt has failed.
+  private func failedMachine(_ policy: RetryPolicy, after elapsed: Duration = .zero)
     -> RetryMachine
   {
     var machine = RetryMachine(policy)
@@ -11,7 +12,7 @@ import Testing
     return machine
   }
 
-  @Test func `attempts are numbered, with their delays and times`() {
+  @Test func `each attempt has a number, a delay and an elapsed time`() {
     var machine = RetryMachine(.attempts(3, backoff: .constant(.seconds(2))))
     #expect(machine.attempt == RetryAttempt(number: 1))
     machine.fail(elapsed: .seconds(1))
@@ -22,8 +23,8 @@ import Testing
   }
 
   @Test(arguments: [Int.min, -1, 0, 1])
-  func `fewer than one attempt means one`(maxAttempts: Int) {
-    var machine = machine(.attempts(maxAttempts, backoff: .immediate))
+  func `a policy with fewer than one attempt means one attempt`(maxAttempts: Int) {
+    var machine = failedMachine(.attempts(maxAttempts, backoff: .immediate))
     #expect(machine.step(after: .retry) == .stop)
   }
 
@@ -43,38 +44,38 @@ import Testing
   func `a delay that would exceed the time limit ends the attempts`(
     elapsed: Duration,
     delay: Duration,
-    goesOn: Bool
+    isRetried: Bool
   ) {
     let policy = RetryPolicy.within(.seconds(10), backoff: .constant(delay))
-    var backedOff = machine(policy, failedAfter: elapsed)
-    var asked = machine(policy, failedAfter: elapsed)
+    var backedOff = failedMachine(policy, after: elapsed)
+    var asked = failedMachine(policy, after: elapsed)
     let decision = RetryDecision.retry(after: delay)
-    #expect(asked.step(after: decision) == (goesOn ? .retry(after: max(delay, .zero)) : .stop))
-    #expect((backedOff.step(after: .retry) != .stop) == goesOn)
+    #expect(asked.step(after: decision) == (isRetried ? .retry(after: max(delay, .zero)) : .stop))
+    #expect((backedOff.step(after: .retry) != .stop) == isRetried)
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
   func `a time limit of zero or less means one attempt`(limit: Duration) {
-    var machine = machine(.within(limit, backoff: .immediate))
+    var machine = failedMachine(.within(limit, backoff: .immediate))
     #expect(machine.step(after: .retry) == .stop)
   }
 
-  @Test func `the limit that is reached first applies`() {
+  @Test func `of two limits, the limit that is reached first applies`() {
     let policy = RetryPolicy(
       maxAttempts: 2,
       maxElapsedTime: .seconds(10),
       backoff: .constant(.seconds(1))
     )
-    var early = machine(policy)
+    var early = failedMachine(policy)
     #expect(early.step(after: .retry) == .retry(after: .seconds(1)))
     _ = early.begin(delay: .seconds(1), elapsed: .seconds(1))
     #expect(early.step(after: .retry) == .stop)
-    var late = machine(policy, failedAfter: .seconds(10))
+    var late = failedMachine(policy, after: .seconds(10))
     #expect(late.step(after: .retry) == .stop)
   }
 
   @Test func `without limits the attempts never end`() {
-    var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
+    var machine = failedMachine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     for _ in 0..<10_000 {
       #expect(machine.step(after: .retry) == .retry(after: .zero))
       _ = machine.begin(delay: .zero, elapsed: .zero)
@@ -82,14 +83,14 @@ import Testing
     #expect(machine.attempt.number == 10_001)
   }
 
-  @Test func `the decision to stop ends the attempts`() {
-    var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
+  @Test func `a decision to stop ends the attempts`() {
+    var machine = failedMachine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     #expect(machine.step(after: .stop) == .stop)
   }
 
-  @Test func `a requested delay is exact, can exceed the cap, and counts as an attempt`() {
+  @Test func `a requested delay is exact, even beyond the cap, and the retry counts as an attempt`() {
     let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
-    var machine = machine(policy)
+    var machine = failedMachine(policy)
     #expect(machine.step(after: .retry(after: .seconds(7))) == .retry(after: .seconds(7)))
     _ = machine.begin(delay: .seconds(7), elapsed: .seconds(7))
     #expect(machine.step(after: .retry(after: .seconds(7))) == .stop)
@@ -100,13 +101,13 @@ import Testing
     #expect(last.number == .max)
   }
 
-  @Test func `starting over restarts the attempts, but not the random numbers`() {
+  @Test func `resetting restarts the attempts, but not the series of random numbers`() {
     let policy = RetryPolicy(
       maxAttempts: nil,
       backoff: .constant(.seconds(1)).jittered(.full),
       randomness: .seeded(1)
     )
-    var machine = machine(policy)
+    var machine = failedMachine(policy)
     let before = machine.step(after: .retry)
     _ = machine.begin(delay: .seconds(1), elapsed: .seconds(1))
     machine.reset()

@@ -2,12 +2,12 @@ import SteadfastRetry
 import Testing
 
 @Suite struct RetryPolicyTests {
-  @Test func `the default is five attempts without a time limit`() {
+  @Test func `the default policy makes up to five attempts, without a time limit`() {
     #expect(RetryPolicy.default.maxAttempts == 5)
     #expect(RetryPolicy.default.maxElapsedTime == nil)
   }
 
-  @Test func `a policy without a number of attempts has no limits and the default backoff`() {
+  @Test func `a policy without maxAttempts has no limits, and the default backoff`() {
     let policy = RetryPolicy(maxAttempts: nil)
     #expect(policy.maxAttempts == nil)
     #expect(policy.maxElapsedTime == nil)

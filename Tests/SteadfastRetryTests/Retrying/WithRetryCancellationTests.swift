@@ -9,7 +9,7 @@ import Testing
   private let attempts = Log<Int>()
   private let policy = RetryPolicy.attempts(5, backoff: .constant(.seconds(60)))
 
-  @Test func `cancellation ends a sleep of 60 s at once, and no attempt follows`() async throws {
+  @Test func `cancellation ends a delay of 60 s at once, and no attempt follows`() async throws {
     let outcome = try await outcome { [policy, clock, attempts] in
       try await withRetry(policy, clock: clock) {
         attempts.add(1)
@@ -25,7 +25,8 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `a typed error that can't be a CancellationError is the last attempt's`() async throws
+  @Test func `if the typed error can't be a CancellationError, the last attempt's error is thrown`()
+    async throws
   {
     let outcome = try await outcome { [policy, clock, attempts] () async throws(Offline) in
       try await withRetry(policy, clock: clock) { () async throws(Offline) in
@@ -41,7 +42,7 @@ import Testing
     #expect(clock.now == VirtualClock.Instant())
   }
 
-  @Test func `a cancelled retry returns its token`() async throws {
+  @Test func `a retry that is cancelled during its delay returns its token`() async throws {
     let budget = RetryBudget(capacity: 3, retriesPerSuccess: 0)
     let outcome = try await outcome { [policy, clock] in
       try await withRetry(policy, clock: clock, budget: budget) { throw Offline() }
@@ -72,7 +73,7 @@ import Testing
     #expect(attempts.count == 1)
   }
 
-  @Test func `a success counts even in a cancelled task`() async throws {
+  @Test func `a success is returned even in a cancelled task`() async throws {
     let outcome = try await outcome {
       cancelThisTask()
       return await withRetry { 42 }
@@ -81,7 +82,7 @@ import Testing
     #expect(outcome == .success(42))
   }
 
-  @Test func `no attempt follows a sleep that ignored the cancellation`() async throws {
+  @Test func `no attempt follows a delay whose clock has ignored the cancellation`() async throws {
     let outcome = try await outcome { [attempts] in
       try await withRetry(.attempts(5), clock: InstantClock()) {
         attempts.add(1)
@@ -97,7 +98,7 @@ import Testing
   }
 
   @Test(arguments: [Duration(attoseconds: .max), .seconds(Int64.max), .seconds(Int64(1) << 40)])
-  func `a sleep too long for the system's clock does not trap`(
+  func `a delay that is too long for the system's clock does not trap`(
     delay: Duration
   ) async throws {
     let outcome = try await outcome {

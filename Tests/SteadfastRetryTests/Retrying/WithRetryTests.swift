@@ -7,7 +7,7 @@ import Testing
 @Suite struct WithRetryTests {
   private let clock = InstantClock()
 
-  /// Fails all attempts but the last, and returns the seconds at which the attempts started.
+  /// Fails this number of attempts, and returns the time at which each attempt started, in seconds.
   private func secondsOfAttempts(
     _ policy: RetryPolicy,
     error: any Error = Offline(),
@@ -34,7 +34,7 @@ import Testing
   }
 
   @Test(arguments: [(-3, 1), (0, 1), (1, 1), (2, 2), (5, 5)])
-  func `after the policy's number of attempts, the last error is thrown`(
+  func `after the maximum number of attempts, the last error is thrown`(
     maxAttempts: Int,
     attempts: Int
   ) async {
@@ -56,12 +56,12 @@ import Testing
     #expect(clock.sleeps.isEmpty)
   }
 
-  @Test func `no delay means no sleep`() async throws {
+  @Test func `a delay of zero does not sleep`() async throws {
     _ = try await secondsOfAttempts(.attempts(3, backoff: .immediate))
     #expect(clock.sleeps.isEmpty)
   }
 
-  @Test func `delays follow the seed`() async throws {
+  @Test func `the delays are those that the backoff gives for the seed`() async throws {
     let backoff = Backoff.exponential(from: .seconds(1)).jittered(.full)
     let policy = RetryPolicy(maxAttempts: 6, backoff: backoff, randomness: .seeded(42))
     _ = try await secondsOfAttempts(policy)
@@ -77,7 +77,7 @@ import Testing
 
   // MARK: Decisions
 
-  @Test func `shouldRetry can stop, and gets the failed attempt`() async {
+  @Test func `shouldRetry can stop the attempts, and gets the failed attempt`() async {
     var seen: [RetryAttempt] = []
     await #expect(throws: Offline.self) {
       try await withRetry(.attempts(9, backoff: .constant(.seconds(1))), clock: clock) {
@@ -125,13 +125,13 @@ import Testing
     #expect(history.map(\.attempt) == [1, 2, 3])
   }
 
-  @Test func `an error's requested delay applies even beyond the cap`() async throws {
+  @Test func `a delay that an error requests applies even if it exceeds the cap`() async throws {
     let policy = RetryPolicy.attempts(3, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
     #expect(try await secondsOfAttempts(policy, error: Throttled()) == [0, 7, 14])
   }
 
   @Test(arguments: [(Offline() as any Error, 3), (Forbidden(), 1), (CancellationError(), 1)])
-  func `an error can decide about its retry, and any other error is retried`(
+  func `an error can decide whether it is retried, and an error that can't decide is retried`(
     error: any Error,
     attempts: Int
   ) async {
@@ -145,7 +145,7 @@ import Testing
     #expect(count == attempts)
   }
 
-  @Test func `an operation can poll until its result is ready`() async throws {
+  @Test func `an operation can poll until a result is ready`() async throws {
     var progress = 0
     let policy = RetryPolicy.attempts(10, backoff: .constant(.seconds(1)))
     let done = try await withRetry(policy, clock: clock) {
@@ -157,7 +157,7 @@ import Testing
     #expect(clock.sleeps == [.seconds(40), .seconds(80)])
   }
 
-  @Test func `after the last attempt of polling, the last result is available`()
+  @Test func `if polling ends without success, the error has the last result`()
     async
   {
     var progress = 0
@@ -173,13 +173,15 @@ import Testing
 
   // MARK: Time limits
 
-  @Test func `a delay that would exceed the limit is not slept`() async throws {
+  @Test func `a delay that would exceed the limit is skipped, and the error is thrown at once`()
+    async throws
+  {
     let policy = RetryPolicy.within(.seconds(5), backoff: .constant(.seconds(2)))
     #expect(try await secondsOfAttempts(policy) == [0, 2, 4])
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
-  @Test func `no attempt starts after a delay that overran the limit`() async throws {
+  @Test func `no attempt starts after a delay that has overrun the limit`() async throws {
     let clock = InstantClock(oversleep: .seconds(10_800))
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0)
     var attempts = 0
@@ -218,7 +220,7 @@ import Testing
 
   // MARK: Budget
 
-  @Test func `without a token the error is thrown at once`() async {
+  @Test func `if the budget has no token, the error is thrown at once`() async {
     let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0.1)
     var attempts = 0
     await #expect(throws: Offline.self) {
@@ -236,7 +238,7 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `a retry beyond the limits costs no token`() async {
+  @Test func `a retry that the limits forbid costs no token`() async {
     let budget = RetryBudget(capacity: 5, retriesPerSuccess: 0)
     for policy in [RetryPolicy.attempts(1), .within(.zero)] {
       await #expect(throws: Offline.self) {
@@ -246,7 +248,9 @@ import Testing
     #expect(budget.tokens == 5)
   }
 
-  @Test func `a success returns tokens after the first attempt and after retries`() async throws {
+  @Test func `a success returns tokens to the budget, after the first attempt or after retries`()
+    async throws
+  {
     let budget = RetryBudget(capacity: 5, retriesPerSuccess: 0.5)
     try await withRetry(.attempts(3), clock: clock, budget: budget) {
       if $0.number < 3 { throw Offline() }

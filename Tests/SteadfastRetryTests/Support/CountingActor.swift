@@ -6,11 +6,12 @@ final class UnsharedCount {
   var count = 0
 }
 
-/// An actor whose operations have a time limit and use its state.
+/// An actor whose operations have a time limit, and use the state of the actor.
 actor CountingActor {
   private(set) var count = 0
 
-  func count(_ clock: VirtualClock) async throws -> UnsharedCount {
+  /// Increments the count, and returns a copy of the count that is not sendable.
+  func incrementCount(on clock: VirtualClock) async throws -> UnsharedCount {
     try await withTimeout(.seconds(5), clock: clock) {
       count += 1
       let result = UnsharedCount()
@@ -19,12 +20,15 @@ actor CountingActor {
     }
   }
 
-  func countTooSlowly(_ clock: VirtualClock) async throws {
+  /// Exceeds the time limit.
+  func incrementTooSlowly(on clock: VirtualClock) async throws {
     try await withTimeout(.seconds(5), clock: clock) {
       defer { count += 1 }
       try await clock.sleep(for: .seconds(60))
     }
   }
 
-  func result(_ clock: VirtualClock) async throws -> Int { try await count(clock).count }
+  func incrementedCount(on clock: VirtualClock) async throws -> Int {
+    try await incrementCount(on: clock).count
+  }
 }

@@ -1,9 +1,9 @@
 import SteadfastTesting
 import Synchronization
 
-/// A clock on which every sleep ends at once and advances the time to its deadline.
+/// A clock on which every sleep ends at once, and advances the time to the deadline of the sleep.
 ///
-/// It records its sleeps and readings, and ignores cancellation.
+/// The clock records sleeps and readings, and ignores cancellation.
 ///
 /// With an `oversleep`, sleeps last longer than requested, as when a computer sleeps.
 final class InstantClock: Clock {

@@ -1,6 +1,6 @@
-/// Returns how `operation` ends, in its own task, while `body` runs.
+/// Runs `operation` in a task while `body` runs, and returns how `operation` has ended.
 ///
-/// The body gets a function that cancels that task.
+/// The body gets a function that cancels the task of `operation`.
 func outcome<Value: Sendable, Failure: Error>(
   of operation: @escaping @Sendable () async throws(Failure) -> Value,
   while body: (_ cancel: () -> Void) async throws -> Void
@@ -19,7 +19,7 @@ func outcome<Value: Sendable, Failure: Error>(
   }
 }
 
-/// Cancels the task that calls it.
+/// Cancels the current task.
 func cancelThisTask() {
   unsafe withUnsafeCurrentTask { task in unsafe task?.cancel() }
 }

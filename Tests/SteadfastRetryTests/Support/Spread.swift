@@ -39,7 +39,7 @@ struct Spread {
 
   /// Pearson's statistic for an even distribution over the boxes.
   ///
-  /// An even one exceeds 27.9 once in a thousand times.
+  /// The statistic of an even distribution exceeds 27.9 only once in a thousand times.
   var unevenness: Double {
     boxes.reduce(0) { $0 + ($1 - count / 10) * ($1 - count / 10) / (count / 10) }
   }

@@ -5,7 +5,7 @@ import Testing
 @Suite struct DeadlineHeapTests {
   private func seconds(_ seconds: Int) -> Duration { .seconds(seconds) }
 
-  @Test func `elements are removed by deadline, then by arrival`() {
+  @Test func `elements are removed in the order of their deadlines, and then of their insertion`() {
     var heap = DeadlineHeap<String, Duration>()
     _ = heap.insert("c", deadline: seconds(2))
     _ = heap.insert("a", deadline: seconds(1))
@@ -28,7 +28,7 @@ import Testing
     #expect(heap.slots.count == 3)
   }
 
-  @Test func `an element with a deadline after the limit is not removed`() {
+  @Test func `popFirst removes no element with a deadline after the limit`() {
     var heap = DeadlineHeap<String, Duration>()
     _ = heap.insert("a", deadline: seconds(2))
     #expect(heap.popFirst(through: seconds(1)) == nil)
@@ -36,7 +36,7 @@ import Testing
     #expect(heap.popFirst(through: seconds(100)) == nil)
   }
 
-  @Test func `a ticket removes only its own element, even if the slot is reused`() {
+  @Test func `a ticket removes only the element of its insertion, even if the slot is reused`() {
     var heap = DeadlineHeap<String, Duration>()
     let first = heap.insert("a", deadline: seconds(1))
     #expect(heap.remove(first) == "a")
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)
-  func `random operations give the same results as on a sorted array`(seed: UInt64) {
+  func `random operations have the same results on a heap and on a sorted array`(seed: UInt64) {
     var random = Randomness.seeded(seed).makeGenerator()
     var heap = DeadlineHeap<Int, Duration>()
     var model: [(deadline: Int, element: Int, ticket: DeadlineHeap<Int, Duration>.Ticket)] = []

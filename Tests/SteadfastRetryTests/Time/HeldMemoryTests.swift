@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastRetry
 
-/// The memory that limits and delays on the system's clock retain after they end early.
+/// The memory that limits and delays on the system's clock retain after an early end.
 ///
-/// Each test measures it in a separate process.
+/// Each test measures the memory in a separate process.
 @Suite(.timeLimit(.minutes(5))) struct HeldMemoryTests {
   @Test func `100,000 unreached limits of an hour retain less than 5 MB`() async {
     await #expect(processExitsWith: .success) {
@@ -20,10 +20,10 @@ import Testing
 
   @Test func `20,000 cancelled delays of an hour retain less than 5 MB`() async {
     await #expect(processExitsWith: .success) {
-      // Warms up, so that one-time allocations do not count.
-      try await cutDelaysShort(1_000)
+      // Warms up, so that the measurement does not include one-time allocations.
+      try await startAndCancelDelays(count: 1_000)
       let growth = try await leastMemoryGrowth(inRounds: 4) {
-        try await cutDelaysShort(20_000)
+        try await startAndCancelDelays(count: 20_000)
       }
       #expect(growth < 5_000_000)
     }
@@ -48,8 +48,8 @@ import Testing
   }
 }
 
-/// Starts delays of an hour, and cancels them.
-private func cutDelaysShort(_ count: Int) async throws {
+/// Starts delays of an hour, and cancels each of them.
+private func startAndCancelDelays(count: Int) async throws {
   let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(3_600)))
   for _ in 0..<count {
     try await withThrowingTaskGroup(of: Void.self) { group in

@@ -16,8 +16,8 @@ import Testing
 
   private var seconds: Double { time.clock.now.offset / .seconds(1) }
 
-  /// Waits until the timer is idle, and expects that within a minute.
-  private func expectTheEnd() async throws {
+  /// Waits until the timer is idle, and expects this within about a minute.
+  private func expectTimerToBecomeIdle() async throws {
     let start = time.clock.now
     while timer.sleepCount > 0 { try await time.clock.sleep(for: .seconds(1)) }
     #expect(start.duration(to: time.clock.now) <= .seconds(61))
@@ -25,7 +25,9 @@ import Testing
     #expect(time.clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `one sleep of the clock ends all sleeps at their deadlines, in order`() async throws {
+  @Test func `all sleeps share one sleep of the clock, and end at their deadlines in order`()
+    async throws
+  {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for delay in [10, 20, 10, 30] {
         group.addTask { [timer, log] in
@@ -39,10 +41,10 @@ import Testing
       try await group.waitForAll()
     }
     #expect(log.entries == ["10 at 10.0", "10 at 10.0", "20 at 20.0", "30 at 30.0"])
-    try await expectTheEnd()
+    try await expectTimerToBecomeIdle()
   }
 
-  @Test func `a cancelled sleep is removed at once`() async throws {
+  @Test func `a cancelled sleep is removed from the timer at once`() async throws {
     for _ in 0..<100 {
       await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { [timer] in try await timer.sleep(for: .seconds(3_600)) }
@@ -55,7 +57,7 @@ import Testing
     }
     #expect(timer.sleepCount == 1)
     #expect(seconds < 1)
-    try await expectTheEnd()
+    try await expectTimerToBecomeIdle()
   }
 
   @Test(arguments: [Duration.seconds(60), .zero])
@@ -75,9 +77,10 @@ import Testing
     #expect(timer.sleepCount == 0)
   }
 
-  /// Returns whether an operation that sleeps this long ends within a limit of the shared timer.
-  private func isInTime(
-    _ seconds: Double,
+  /// Returns whether an operation that sleeps for these seconds ends within a limit, which uses the
+  /// shared timer.
+  private func isOperationInTime(
+    sleepingFor seconds: Double,
     within limit: Duration,
     cancellingAfter cancellation: Duration? = nil
   ) async throws -> Bool {
@@ -111,17 +114,19 @@ import Testing
     }
   }
 
-  @Test func `an unreached limit is removed at once`() async throws {
+  @Test func `a limit that is not reached is removed from the timer at once`() async throws {
     for _ in 0..<100 {
-      #expect(try await isInTime(1, within: .seconds(3_600)))
+      #expect(try await isOperationInTime(sleepingFor: 1, within: .seconds(3_600)))
       #expect(timer.count == 0)
       #expect(timer.sleepCount <= 1)
     }
-    try await expectTheEnd()
+    try await expectTimerToBecomeIdle()
   }
 
-  @Test func `an operation is cancelled when its limit expires, and awaited`() async throws {
-    #expect(try await !isInTime(3_600, within: .seconds(20)))
+  @Test func `an operation is cancelled when its limit expires, and is still awaited`()
+    async throws
+  {
+    #expect(try await !isOperationInTime(sleepingFor: 3_600, within: .seconds(20)))
     #expect(log.entries == ["cut short at 20.0"])
     #expect(seconds == 30)
     #expect(timer.count == 0)
@@ -144,7 +149,13 @@ import Testing
   }
 
   @Test func `the operation of a cancelled task has no limit`() async throws {
-    #expect(try await isInTime(3_600, within: .seconds(20), cancellingAfter: .seconds(15)))
+    #expect(
+      try await isOperationInTime(
+        sleepingFor: 3_600,
+        within: .seconds(20),
+        cancellingAfter: .seconds(15)
+      )
+    )
     #expect(log.entries == ["cut short at 15.0"])
     #expect(seconds == 25)
     #expect(timer.count == 0)

@@ -7,87 +7,88 @@ import Testing
 @Suite struct TimerScheduleTests {
   private let timer = Timer()
 
-  /// Adds a waiter, and returns the end of the sleep that this starts, in seconds; `nil` for none.
-  private func add(_ name: String, until moment: Double, at now: Double = 0) -> Double? {
+  /// Adds a waiter, and returns the end of the sleep that starts for this waiter, in seconds; `nil`
+  /// if no sleep starts.
+  private func addWaiter(_ name: String, until moment: Double, at now: Double = 0) -> Double? {
     timer.schedule.add(name, until: .seconds(moment), now: .seconds(now)).sleep.map {
       $0 / .seconds(1)
     }
   }
 
-  /// Ends a sleep, and returns the waiters that are due and the end of the next sleep, in seconds.
-  private func endSleep(_ end: Double, at now: Double? = nil) -> End {
+  /// Ends a sleep; returns the waiters that are due, and the end of the next sleep, in seconds.
+  private func finishSleep(scheduledFor end: Double, at now: Double? = nil) -> End {
     let (due, next) = timer.schedule.endSleep(.seconds(end), now: .seconds(now ?? end))
     return End(due: due, next: next.map { $0 / .seconds(1) })
   }
 
   @Test func `the first waiter starts a sleep, which later waiters share`() {
-    #expect(add("a", until: 5) == 5)
-    #expect(add("b", until: 5) == nil)
-    #expect(add("c", until: 7) == nil)
-    #expect(endSleep(5) == End(due: ["a", "b"], next: 7))
-    #expect(endSleep(7) == End(due: ["c"], next: nil))
+    #expect(addWaiter("a", until: 5) == 5)
+    #expect(addWaiter("b", until: 5) == nil)
+    #expect(addWaiter("c", until: 7) == nil)
+    #expect(finishSleep(scheduledFor: 5) == End(due: ["a", "b"], next: 7))
+    #expect(finishSleep(scheduledFor: 7) == End(due: ["c"], next: nil))
     #expect(timer.schedule.count == 0)
     #expect(timer.schedule.sleepCount == 0)
   }
 
   @Test func `an earlier deadline starts another sleep`() {
-    #expect(add("late", until: 60) == 60)
-    #expect(add("early", until: 5) == 5)
-    #expect(add("between", until: 30) == nil)
+    #expect(addWaiter("late", until: 60) == 60)
+    #expect(addWaiter("early", until: 5) == 5)
+    #expect(addWaiter("between", until: 30) == nil)
     // The sleep until 60 is too long for the waiter at 30.
-    #expect(endSleep(5) == End(due: ["early"], next: 30))
+    #expect(finishSleep(scheduledFor: 5) == End(due: ["early"], next: 30))
     // The sleep until 60 covers the remaining waiter, so no other sleep follows.
-    #expect(endSleep(30) == End(due: ["between"], next: nil))
-    #expect(endSleep(60) == End(due: ["late"], next: nil))
+    #expect(finishSleep(scheduledFor: 30) == End(due: ["between"], next: nil))
+    #expect(finishSleep(scheduledFor: 60) == End(due: ["late"], next: nil))
   }
 
-  @Test func `an additional sleep lasts at most half the time of the other one`() {
-    #expect(add("late", until: 60) == 60)
-    #expect(add("a moment earlier", until: 59) == 30)
-    #expect(endSleep(30) == End(due: [], next: 59))
-    #expect(endSleep(59) == End(due: ["a moment earlier"], next: nil))
+  @Test func `an additional sleep lasts at most half as long as the sleep that is under way`() {
+    #expect(addWaiter("late", until: 60) == 60)
+    #expect(addWaiter("a moment earlier", until: 59) == 30)
+    #expect(finishSleep(scheduledFor: 30) == End(due: [], next: 59))
+    #expect(finishSleep(scheduledFor: 59) == End(due: ["a moment earlier"], next: nil))
   }
 
   @Test func `a sleep lasts at most a minute`() {
-    #expect(add("in an hour", until: 3_600) == 60)
+    #expect(addWaiter("in an hour", until: 3_600) == 60)
     var end = 60.0
     while end < 3_600 {
-      #expect(endSleep(end) == End(due: [], next: end + 60))
+      #expect(finishSleep(scheduledFor: end) == End(due: [], next: end + 60))
       end += 60
     }
-    #expect(endSleep(end) == End(due: ["in an hour"], next: nil))
+    #expect(finishSleep(scheduledFor: end) == End(due: ["in an hour"], next: nil))
   }
 
-  @Test func `removing a waiter leaves its sleep to end without effect`() {
+  @Test func `after its waiter is removed, a sleep still ends, but without effect`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     #expect(timer.schedule.remove(ticket) == "a")
     #expect(timer.schedule.remove(ticket) == nil)
     #expect(timer.schedule.count == 0)
-    #expect(endSleep(5) == End(due: [], next: nil))
+    #expect(finishSleep(scheduledFor: 5) == End(due: [], next: nil))
     #expect(timer.schedule.sleepCount == 0)
   }
 
-  @Test func `a new waiter shares the sleep of a removed one`() {
+  @Test func `a new waiter shares the sleep that a removed waiter has started`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     _ = timer.schedule.remove(ticket)
-    #expect(add("b", until: 9, at: 4) == nil)
-    #expect(endSleep(5) == End(due: [], next: 9))
+    #expect(addWaiter("b", until: 9, at: 4) == nil)
+    #expect(finishSleep(scheduledFor: 5) == End(due: [], next: 9))
   }
 
-  @Test func `a clock that wakes early counts as having reached its deadline`() {
-    #expect(add("a", until: 5) == 5)
-    #expect(endSleep(5, at: 4.999) == End(due: ["a"], next: nil))
+  @Test func `a sleep that ends early counts as having reached its deadline`() {
+    #expect(addWaiter("a", until: 5) == 5)
+    #expect(finishSleep(scheduledFor: 5, at: 4.999) == End(due: ["a"], next: nil))
   }
 
-  @Test func `a clock that wakes late returns all due waiters in order`() {
-    #expect(add("a", until: 5) == 5)
-    #expect(add("c", until: 8) == nil)
-    #expect(add("b", until: 7) == nil)
-    #expect(add("d", until: 9) == nil)
-    #expect(endSleep(5, at: 8) == End(due: ["a", "b", "c"], next: 9))
+  @Test func `a sleep that ends late returns all due waiters in order`() {
+    #expect(addWaiter("a", until: 5) == 5)
+    #expect(addWaiter("c", until: 8) == nil)
+    #expect(addWaiter("b", until: 7) == nil)
+    #expect(addWaiter("d", until: 9) == nil)
+    #expect(finishSleep(scheduledFor: 5, at: 8) == End(due: ["a", "b", "c"], next: 9))
   }
 
-  @Test func `ever earlier deadlines start at most a few dozen sleeps`() {
+  @Test func `waiters with earlier and earlier deadlines start at most 64 sleeps`() {
     for count in 0..<100_000 {
       _ = timer.schedule.add("", until: .seconds(50) - .microseconds(500 * count), now: .zero)
     }
@@ -128,14 +129,14 @@ import Testing
       }
       #expect(schedule.count == waiting.count)
       #expect(schedule.sleepCount == ends.count)
-      // Some sleep ends by the earliest deadline, and no two sleeps end at the same time.
+      // A sleep ends by the earliest deadline, and no two sleeps end at the same time.
       if let first = waiting.map(\.moment).min() { #expect(try #require(ends.min()) <= first) }
       #expect(Set(ends).count == ends.count)
     }
   }
 }
 
-/// A schedule in a class, so that a test can change it within an expectation.
+/// A schedule in a class, so that a test can change the schedule within an expectation.
 private final class Timer {
   var schedule = TimerSchedule<String>()
 }

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(5))) struct WithTimeoutTests {
   private let clock = VirtualClock()
 
-  @Test func `an operation that ends in time returns its result and removes its timer`()
+  @Test func `if an operation ends in time, its result is returned, and its timer is removed`()
     async throws
   {
     let value = try await withTimeout(.seconds(5), clock: clock) { 42 }
@@ -15,7 +15,7 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `an error in time is rethrown`() async {
+  @Test func `an error that is thrown in time is rethrown`() async {
     await #expect(throws: Offline.self) {
       try await withTimeout(.seconds(5), clock: clock) { throw Offline() }
     }
@@ -50,7 +50,7 @@ import Testing
     #expect(try outcome.get() == 42)
   }
 
-  @Test func `an operation that ignores its cancellation is awaited, and still times out`()
+  @Test func `an operation that ignores its cancellation is awaited, but the timeout is thrown`()
     async throws
   {
     let ended = Log<Int>()
@@ -99,7 +99,7 @@ import Testing
     #expect(try await withTimeout(Duration(attoseconds: .max)) { 42 } == 42)
   }
 
-  @Test func `cancelling the task cancels the operation, which is no timeout`() async throws {
+  @Test func `cancelling the task cancels the operation, without a TimeoutError`() async throws {
     let outcome = try await outcome { [clock] in
       try await withTimeout(.seconds(5), clock: clock) {
         try await clock.sleep(for: .seconds(60))
@@ -127,9 +127,9 @@ import Testing
   @Test func `an operation can use an actor's state and return a non-Sendable result`() async throws
   {
     let counter = CountingActor()
-    #expect(try await counter.result(clock) == 1)
+    #expect(try await counter.incrementedCount(on: clock) == 1)
     let outcome = try await outcome { [clock] in
-      try await counter.countTooSlowly(clock)
+      try await counter.incrementTooSlowly(on: clock)
     } while: { _ in
       try await clock.waitForSleepers(count: 2)
       clock.advance(by: .seconds(5))
@@ -138,7 +138,9 @@ import Testing
     #expect(await counter.count == 2)
   }
 
-  @Test func `an operation stays on the executor of a virtual time`() async throws {
+  @Test func `in a virtual time, an operation stays on the executor of the virtual time`()
+    async throws
+  {
     let seconds = try await withVirtualTime { time in
       let start = time.clock.now
       for limit in [5, 7] {
@@ -173,7 +175,7 @@ import Testing
     }
   }
 
-  @Test func `an operation that does not suspend starts no sleep, but still times out`()
+  @Test func `an operation that never suspends starts no sleep, but can still time out`()
     async throws
   {
     let clock = InstantClock()
@@ -184,7 +186,7 @@ import Testing
     #expect(clock.sleeps == [])
   }
 
-  @Test func `the limit counts from the start, not from the operation's first suspension`()
+  @Test func `the limit counts from the start of the operation, not from its first suspension`()
     async throws
   {
     let outcome = try await outcome { [clock] in
@@ -238,7 +240,7 @@ import Testing
   func `an operation is cancelled when its limit expires on a system clock too`(
     timer: SystemTimer
   ) async throws {
-    // The virtual clock stands still, so only the system's clock can reach the limit.
+    // Only the system's clock can reach the limit, because the virtual clock stands still.
     await #expect(throws: TimeoutError(limit: .milliseconds(1))) {
       switch timer {
       case .continuous:
@@ -254,8 +256,10 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `a task that runs on behalf of another forwards cancellation and waits`() async {
-    // `withTimeout` starts such a task where a child task can't start at once.
+  @Test func `a wait for a helper task forwards cancellation to that task, and waits for its end`()
+    async
+  {
+    // Where a child task can't start at once, `withTimeout` starts a helper task.
     let task = Task { while !Task.isCancelled { await Task.yield() } }
     await withTaskGroup(of: Void.self) { group in
       group.addTask { await TimeoutRace.wait(for: task) }

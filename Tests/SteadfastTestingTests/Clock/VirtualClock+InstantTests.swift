@@ -14,7 +14,7 @@ import Testing
     (mostNegative, mostNegative, mostNegative),
     (longest, mostNegative, Duration(attoseconds: -1)),
   ])
-  func `advancing stops at the first and the last instant`(
+  func `advancing an instant stops at the earliest and the latest instant`(
     offset: Duration,
     step: Duration,
     sum: Duration

@@ -4,7 +4,7 @@ import Testing
 
 /// Sleeps that are cancelled individually.
 ///
-/// Each one runs in its own `Task`, since a group can only cancel all of its tasks.
+/// Each sleep runs in an unstructured task, since a task group can only cancel all of its tasks.
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockCancellationTests {
   private let clock = VirtualClock()
 
@@ -18,8 +18,8 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `cancellation ends a pending sleep and leaves the others`() async throws {
-    // The test cancels it, and no other task.
+  @Test func `cancellation ends a pending sleep, and leaves other sleeps pending`() async throws {
+    // Unstructured, so that the test can cancel only this task.
     let cancelled = Task { try await clock.sleep(for: .seconds(1)) }
     try await clock.waitForSleepers(count: 1)
     async let other: Void = clock.sleep(for: .seconds(2))
@@ -31,8 +31,8 @@ import Testing
     try await other
   }
 
-  @Test func `cancellation after the wake-up changes nothing`() async throws {
-    // The test cancels it, and no other task.
+  @Test func `cancelling a sleep that has already woken has no effect`() async throws {
+    // Unstructured, so that the test can cancel only this task.
     let task = Task { try await clock.sleep(for: .seconds(1)) }
     try await clock.waitForSleepers()
     clock.advance(by: .seconds(1))
@@ -40,8 +40,10 @@ import Testing
     try await task.value
   }
 
-  @Test func `a cancelled wait for sleepers throws and is removed`() async throws {
-    // The test cancels it, and no other task.
+  @Test func `a cancelled wait for sleepers throws, and later sleepers do not resume the wait`()
+    async throws
+  {
+    // Unstructured, so that the test can cancel only this task.
     let task = Task { try await clock.waitForSleepers(count: 2) }
     task.cancel()
     await #expect(throws: CancellationError.self) { try await task.value }
@@ -53,7 +55,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a wait for sleepers that is cancelled midway is not resumed twice`() async throws {
+  func `a suspended wait for sleepers that is cancelled is not resumed twice`() async throws {
     let time = try VirtualTime.required
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await clock.waitForSleepers(count: 1) }
@@ -68,7 +70,7 @@ import Testing
     try await sleep
   }
 
-  @Test func `each waiter for sleepers resumes at its own count`() async throws {
+  @Test func `each wait for sleepers ends at the requested number of sleepers`() async throws {
     try await withThrowingTaskGroup(of: Int.self) { group in
       for count in [3, 1, 2] {
         group.addTask {
@@ -77,10 +79,10 @@ import Testing
         }
       }
       for count in 1...3 {
-        // Keeps sleeping while the group waits for its next result.
+        // Unstructured, since this sleep must continue while the group waits for its next result.
         let sleep = Task { try await clock.sleep(for: .seconds(60)) }
-        let told = try await group.next()
-        #expect(told == count)
+        let reached = try await group.next()
+        #expect(reached == count)
         #expect(clock.pendingSleeps.count == count)
         withExtendedLifetime(sleep) {}
       }
@@ -89,18 +91,18 @@ import Testing
   }
 
   @Test(arguments: 0..<10)
-  func `a sleep that is cancelled and due at once ends exactly once`(part: Int) async throws {
-    // The ten cases make 200,000 sleeps. A sleep that ended twice would trap; one that never ended
-    // would block the wait for its task.
+  func `a sleep that is cancelled just when it is due ends exactly once`(part: Int) async throws {
+    // The ten cases make 200,000 sleeps. A sleep that ended twice would trap; a sleep that never
+    // ended would block the wait for its task.
     let count = 200
     for _ in 0..<Soak.runs(short: 1000) / 10 {
       let sleeps = (0..<count).map { index in
-        // The test cancels each one individually.
+        // Unstructured, so that the test can cancel each task individually.
         Task { try await clock.sleep(for: .nanoseconds(1 + index)) }
       }
       try await clock.waitForSleepers(count: count)
-      async let cancelling: Void = cancel(sleeps)
-      async let advancing: Void = advance(by: count)
+      async let cancelling: Void = cancelInReverse(sleeps)
+      async let advancing: Void = advanceByNanosecond(times: count)
       _ = await (cancelling, advancing)
       for sleep in sleeps { _ = await sleep.result }
       #expect(clock.pendingSleeps.isEmpty)
@@ -108,30 +110,30 @@ import Testing
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a sleep that starts while the time passes its deadline ends`() async throws {
+  func `a sleep ends even if the clock passes the deadline while the sleep starts`() async throws {
     for _ in 0..<Soak.runs(short: 2_000) {
       let clock = VirtualClock()
-      async let sleeping: Void = sleep(on: clock)
-      async let advancing: Void = advance(clock)
+      async let sleeping: Void = sleepUntilHalfMinute(on: clock)
+      async let advancing: Void = advanceToMinute(clock)
       await advancing
       try await sleeping
       #expect(clock.pendingSleeps.isEmpty)
     }
   }
 
-  @concurrent private func sleep(on clock: VirtualClock) async throws {
+  @concurrent private func sleepUntilHalfMinute(on clock: VirtualClock) async throws {
     try await clock.sleep(until: VirtualClock.Instant(offset: .seconds(30)))
   }
 
-  @concurrent private func advance(_ clock: VirtualClock) async {
+  @concurrent private func advanceToMinute(_ clock: VirtualClock) async {
     clock.advance(to: VirtualClock.Instant(offset: .seconds(60)))
   }
 
-  @concurrent private func cancel(_ sleeps: [Task<Void, any Error>]) async {
+  @concurrent private func cancelInReverse(_ sleeps: [Task<Void, any Error>]) async {
     for sleep in sleeps.reversed() { sleep.cancel() }
   }
 
-  @concurrent private func advance(by count: Int) async {
+  @concurrent private func advanceByNanosecond(times count: Int) async {
     for _ in 0..<count { clock.advance(by: .nanoseconds(1)) }
   }
 }

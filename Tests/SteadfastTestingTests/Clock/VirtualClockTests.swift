@@ -10,7 +10,7 @@ import Foundation
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockTests {
   private let clock = VirtualClock()
 
-  @Test func `time stands still until it is advanced`() {
+  @Test func `the time stands still until a test advances it`() {
     #expect(clock.now.offset == .zero)
     clock.advance(by: .seconds(5))
     #expect(clock.now.offset == .seconds(5))
@@ -18,7 +18,7 @@ import Foundation
     #expect(clock.now.offset == .seconds(7))
   }
 
-  @Test func `a sleeper wakes at its deadline and not before`() async throws {
+  @Test func `a sleeper wakes at its deadline, and not earlier`() async throws {
     async let slept: Void = clock.sleep(for: .seconds(10))
     try await clock.waitForSleepers(count: 1)
     clock.advance(by: .seconds(10) - .nanoseconds(1))
@@ -36,7 +36,9 @@ import Foundation
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `a sleep until the last instant ends when the time reaches it`() async throws {
+  @Test func `a sleep until the latest instant ends when the time reaches that instant`()
+    async throws
+  {
     let farOff = clock.now.advanced(by: Duration(attoseconds: .max)).advanced(by: .seconds(1))
     #expect(farOff.offset == Duration(attoseconds: .max))
     async let slept: Void = clock.sleep(until: farOff)
@@ -74,7 +76,7 @@ import Foundation
     }
   }
 
-  @Test func `the date moves with the time`() {
+  @Test func `advancing the clock advances its date too`() {
     let date = Date(timeIntervalSinceReferenceDate: 1_000)
     let clock = VirtualClock(date: date)
     #expect(clock.date == date)
@@ -83,7 +85,9 @@ import Foundation
   }
 
   @Test(arguments: [-3_600, 3_600.25])
-  func `setting the date changes neither time nor sleepers`(step: Double) async throws {
+  func `setting the date changes neither the time nor the deadlines of sleepers`(step: Double)
+    async throws
+  {
     async let slept: Void = clock.sleep(for: .seconds(60))
     try await clock.waitForSleepers()
     clock.advance(by: .seconds(30))

@@ -6,15 +6,19 @@ import Testing
 @Suite(.virtualTime) struct HangDetectorTests {
   private let trial = RequirementCheck(reopens: false, randomCases: 0, seed: 0)
 
-  @Test func `waits for a call that needs several executor turns on a busy machine`() async throws {
+  @Test func `on a busy machine, the detector waits for a call that needs several executor turns`()
+    async throws
+  {
     let answer = try await HangDetector(.seconds(60), clock: BusyClock()).wait(for: trial) {
-      for _ in 0..<20 { await turn() }
+      for _ in 0..<20 { await waitOneTurn() }
       return 7
     }
     #expect(answer == 7)
   }
 
-  @Test func `waits as long as some call returns within each limit`() async throws {
+  @Test func `the detector keeps waiting while at least one call returns within each limit`()
+    async throws
+  {
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
     try await HangDetector(.seconds(60)).wait(for: trial) { [trial] in
@@ -26,7 +30,7 @@ import Testing
     #expect(start.duration(to: clock.now) == .seconds(590))
   }
 
-  @Test func `fails after the limit if no call returns`() async throws {
+  @Test func `the detector fails after the limit if no call returns`() async throws {
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
     await #expect(throws: ConformanceMismatch.self) {
@@ -38,8 +42,8 @@ import Testing
   }
 }
 
-/// A clock on a machine so busy that any deadline has passed by the next look: each sleep lasts
-/// one turn of the executor.
+/// A clock on a machine so busy that each sleep overruns its deadline: a sleep lasts one turn of
+/// the executor.
 private struct BusyClock: Clock {
   typealias Instant = ContinuousClock.Instant
 
@@ -47,12 +51,10 @@ private struct BusyClock: Clock {
   var minimumResolution: Duration { .zero }
 
   func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-    await turn()
+    await waitOneTurn()
     try Task.checkCancellation()
   }
 }
 
-/// Returns after another task has run.
-///
-/// That task needs a turn of the executor to end.
-private func turn() async { await Task {}.value }
+/// Returns after another task has run, which takes one turn of the executor.
+private func waitOneTurn() async { await Task {}.value }

@@ -5,7 +5,7 @@ import SteadfastTesting
 extension Mutant {
   static let endsAlong = [
     Mutant("a success is recorded", breaks: "dependencies.noted") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .succeed(let lease, _, _) = change else { return }
         table.editDependencies { id, dependencies in
           guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
@@ -16,7 +16,7 @@ extension Mutant {
       }
     },
     Mutant("an abandoned dependency is recorded as cancelled", breaks: "dependencies.noted") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .abandon(let lease, _, _) = change else { return }
         table.editDependencies { id, dependencies in
           guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
@@ -27,7 +27,7 @@ extension Mutant {
       }
     },
     Mutant("an outcome reports progress for a removed follower", breaks: "dependencies.progress") {
-      $0.answersAlong { change, consequences, before in
+      $0.replaceConsequences { change, consequences, before in
         guard case .succeed(let lease, _, _) = change, consequences.batch == nil,
           before.record(of: lease.id)?.dependencies.follower != nil
         else { return consequences }
@@ -35,31 +35,31 @@ extension Mutant {
       }
     },
     Mutant("a cascaded cancellation has a different date", breaks: "dependencies.cancelled") {
-      $0.afterAlong { change, _, entry, _ in
+      $0.editOtherTasks { change, _, entry, _ in
         guard case .abandon = change, entry.record.state == .cancelled else { return }
         entry.record.finishedDate = .distantPast
       }
     },
     Mutant("the cause is the failed task with the greatest ID", breaks: "dependencies.cancelled") {
-      $0.afterAlong { _, before, entry, _ in
+      $0.editOtherTasks { _, before, entry, _ in
         guard entry.record.state == .cancelled, before.record.state != .cancelled else { return }
         entry.record.dependencies.cause = entry.record.dependencies.failed.keys.max()
       }
     },
     Mutant("a cancellation does not cascade to a paused task", breaks: "dependencies.cancelled") {
-      $0.afterAlong { _, before, entry, _ in
+      $0.editOtherTasks { _, before, entry, _ in
         guard before.record.state == .paused else { return }
         entry.record.state = .paused
       }
     },
     Mutant("cascaded cancellations are always retained", breaks: "dependencies.not-retained") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .cancel(let target, _, false) = change else { return }
-        table.bringBack(from: before, but: target.id)
+        table.restoreCascadedRemovals(from: before, except: target.id)
       }
     },
     Mutant("a reused ID counts again for its first batch", breaks: "dependencies.member-gone") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .cancel(let target, _, _) = change,
           before.record(of: target.id)?.dependencies.follower == nil
         else { return }
@@ -69,7 +69,7 @@ extension Mutant {
       }
     },
     Mutant("a cancellation cascades to a running task", breaks: "dependencies.running") {
-      $0.afterAlong { change, before, entry, id in
+      $0.editOtherTasks { change, before, entry, id in
         guard case .cancel = change, before.record.state == .running,
           entry.record.dependencies.failed[id] != nil
         else { return }
@@ -78,7 +78,7 @@ extension Mutant {
       }
     },
     Mutant("a task that has ended records no failed dependency", breaks: "dependencies.running") {
-      $0.afterAlong { change, before, entry, id in
+      $0.editOtherTasks { change, before, entry, id in
         guard case .cancel = change, before.record.state == .succeeded else { return }
         entry.record.dependencies.failed[id] = nil
       }
@@ -87,7 +87,7 @@ extension Mutant {
 
   static let restartsAlong = [
     Mutant("tasks of a cascaded restart come in reverse order", breaks: "dependencies.restarted") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
@@ -100,13 +100,13 @@ extension Mutant {
       }
     },
     Mutant("a cascaded restart keeps the old date", breaks: "dependencies.restarted") {
-      $0.afterAlong { change, before, entry, _ in
+      $0.editOtherTasks { change, before, entry, _ in
         guard case .restart = change else { return }
         entry.record.availableDate = before.record.availableDate
       }
     },
     Mutant("a restarted member still counts as failed", breaks: "dependencies.restarted") {
-      $0.afterAlong { change, before, entry, _ in
+      $0.editOtherTasks { change, before, entry, _ in
         guard case .restart = change, entry.record.state == .waiting,
           let failed = before.record.dependencies.batch?.failed
         else { return }
@@ -114,7 +114,7 @@ extension Mutant {
       }
     },
     Mutant("one restarted dependency of several restarts a follower", breaks: "dependencies.left") {
-      $0.afterStaying { before, entry, id in
+      $0.editTasksLeftCancelled { before, entry, id in
         guard entry.record.uniqueKey == nil, before.record.dependencies.cause == id,
           !entry.record.dependencies.failed.isEmpty
         else { return }
@@ -122,13 +122,13 @@ extension Mutant {
       }
     },
     Mutant("a removed task becomes the cause", breaks: "dependencies.left") {
-      $0.afterStaying { before, entry, _ in
+      $0.editTasksLeftCancelled { before, entry, _ in
         guard entry.record.dependencies.cause == nil else { return }
         entry.record.dependencies.cause = entry.record.dependencies.failed.keys.min()
       }
     },
     Mutant("failures beyond the recorded ones do not count", breaks: "dependencies.unnoted") {
-      $0.afterStaying { before, entry, _ in
+      $0.editTasksLeftCancelled { before, entry, _ in
         guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey == nil else {
           return
         }
@@ -136,7 +136,7 @@ extension Mutant {
       }
     },
     Mutant("a cascaded restart ignores a taken unique key", breaks: "dependencies.key-taken") {
-      $0.afterStaying { before, entry, _ in
+      $0.editTasksLeftCancelled { before, entry, _ in
         guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey != nil else {
           return
         }
@@ -144,7 +144,7 @@ extension Mutant {
       }
     },
     Mutant("of two tasks with one key, the later restarts", breaks: "dependencies.key-taken") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
@@ -162,12 +162,12 @@ extension Mutant {
 
   static let removalsAlong = [
     Mutant("a removal does not cascade", breaks: "dependencies.removed") {
-      $0.after { change, before, table in
-        if case .remove(let id) = change { table.bringBack(from: before, but: id) }
+      $0.afterEachChange { change, before, table in
+        if case .remove(let id) = change { table.restoreCascadedRemovals(from: before, except: id) }
       }
     },
     Mutant("a removal reports the batch's progress", breaks: "dependencies.removed") {
-      $0.answersAlong { change, consequences, before in
+      $0.replaceConsequences { change, consequences, before in
         guard case .remove(let id) = change,
           let follower = before.record(of: id)?.dependencies.follower
         else { return consequences }
@@ -176,7 +176,7 @@ extension Mutant {
       }
     },
     Mutant("a cascaded cancellation is pruned without its cause", breaks: "dependencies.pruned") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .prune(let state, let date?, _, _, _) = change else { return }
         table.entries.removeAll { entry in
           entry.record.state == state && entry.record.dependencies.cause != nil
@@ -185,7 +185,7 @@ extension Mutant {
       }
     },
     Mutant("a cascaded cancellation outlives its cause's pruning", breaks: "dependencies.pruned") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .prune = change else { return }
         let along = before.entries.filter { $0.record.dependencies.cause != nil }
         table.entries += along.filter { table.record(of: $0.record.id) == nil }
@@ -209,7 +209,7 @@ extension Mutant {
 
 extension PlainStore.Behaviour {
   /// Replaces the consequences that outcomes report.
-  fileprivate mutating func answersAlong(
+  fileprivate mutating func replaceConsequences(
     _ body: @escaping @Sendable (TaskChange, Consequences, ReferenceTable) -> Consequences
   ) {
     apply = { batch, table in
@@ -221,14 +221,15 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the entry of every task but the changed one, with the changed task's ID.
-  fileprivate mutating func afterAlong(
+  /// Runs `body` on the entry of every task except the changed one; `body` also gets the ID of the
+  /// changed task.
+  fileprivate mutating func editOtherTasks(
     _ body:
       @escaping @Sendable (
         TaskChange, _ before: ReferenceTable.Entry, inout ReferenceTable.Entry, TaskID
       ) -> Void
   ) {
-    after { change, before, table in
+    afterEachChange { change, before, table in
       guard let id = change.taskID else { return }
       let old = Dictionary(uniqueKeysWithValues: before.entries.map { ($0.record.id, $0) })
       for index in table.entries.indices where table.entries[index].record.id != id {
@@ -238,14 +239,15 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the tasks that stay cancelled although their cause was restarted.
-  fileprivate mutating func afterStaying(
+  /// Runs `body` on each task that stays cancelled although the cause of its cancellation was
+  /// restarted.
+  fileprivate mutating func editTasksLeftCancelled(
     _ body:
       @escaping @Sendable (
         _ before: ReferenceTable.Entry, inout ReferenceTable.Entry, TaskID
       ) -> Void
   ) {
-    afterAlong { change, before, entry, id in
+    editOtherTasks { change, before, entry, id in
       guard case .restart = change, before.record.dependencies.cause != nil,
         entry.record.state == .cancelled,
         entry.record.dependencies.cause != before.record.dependencies.cause
@@ -256,8 +258,11 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  /// Restores, as cancelled, the tasks whose removal cascaded from task `id`.
-  fileprivate mutating func bringBack(from before: ReferenceTable, but id: TaskID) {
+  /// Restores the tasks whose removal cascaded from task `id`, as cancelled tasks.
+  fileprivate mutating func restoreCascadedRemovals(
+    from before: ReferenceTable,
+    except id: TaskID
+  ) {
     for var entry in before.entries
     where entry.record.id != id && record(of: entry.record.id) == nil {
       entry.record.state = .cancelled

@@ -35,18 +35,18 @@ extension Mutant {
       }
     },
     Mutant("a repeated insertion is rejected", breaks: "batch.sent-again") {
-      $0.answersTaken { batch, isTaken, table in
+      $0.replaceBatchOutcomes { batch, isTaken, table in
         isTaken.contains(true) ? isTaken.map { $0 ? .identityTaken : .batchRefused } : nil
       }
     },
     Mutant("a different task with the same ID counts as a repetition", breaks: "batch.sent-again") {
-      $0.answersTaken { batch, isTaken, table in
+      $0.replaceBatchOutcomes { batch, isTaken, table in
         var outcomes = table.apply(zip(batch, isTaken).filter { !$1 }.map(\.0)).makeIterator()
         return isTaken.map { $0 ? .done : outcomes.next() ?? .stale }
       }
     },
     Mutant("a repeated insertion replaces the task", breaks: "batch.sent-again") {
-      $0.answersTaken { batch, isTaken, table in
+      $0.replaceBatchOutcomes { batch, isTaken, table in
         let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.taskID))
         table.entries.removeAll { ids.contains($0.record.id) }
         return table.apply(batch)
@@ -103,12 +103,12 @@ extension Mutant {
       }
     },
     Mutant("a retry without a failure does not postpone", breaks: "find.put-off") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .retry(_, _, _, nil, _) = change { entry.record.isPostponed = false }
       }
     },
     Mutant("a rescheduled task is still postponed", breaks: "find.put-off") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .reschedule = change {
           entry.record.isPostponed = before?.record.isPostponed ?? false
         }
@@ -146,31 +146,31 @@ extension Mutant {
         return record
       }
     },
-    Mutant("tags are lost", breaks: "record.fields") { $0.insertions { $0.copy(tags: []) } },
+    Mutant("tags are lost", breaks: "record.fields") { $0.rewriteInsertions { $0.copy(tags: []) } },
     Mutant("priorities have 32 bits", breaks: "record.extremes") {
-      $0.insertions { $0.copy(priority: Int(Int32(clamping: $0.priority.rawValue))) }
+      $0.rewriteInsertions { $0.copy(priority: Int(Int32(clamping: $0.priority.rawValue))) }
     },
     Mutant("every payload is JSON", breaks: "record.payload") {
-      $0.insertions {
-        $0.copy { StoredPayload($1, format: .json, version: $0.version) }
+      $0.rewriteInsertions {
+        $0.replacingPayload { StoredPayload($1, format: .json, version: $0.version) }
       }
     },
     Mutant("a payload is stored as text", breaks: "record.payload") {
-      $0.insertions {
-        $0.copy {
+      $0.rewriteInsertions {
+        $0.replacingPayload {
           let text = String(decoding: $1, as: UTF8.self)
           return StoredPayload(Array(text.utf8), format: $0.format, version: $0.version)
         }
       }
     },
     Mutant("the version of a payload is lost", breaks: "record.payload") {
-      $0.insertions { $0.copy { StoredPayload($1, format: $0.format) } }
+      $0.rewriteInsertions { $0.replacingPayload { StoredPayload($1, format: $0.format) } }
     },
     Mutant("names are normalised", breaks: "record.texts") {
-      $0.insertions { $0.copy(name: $0.name.precomposedStringWithCanonicalMapping) }
+      $0.rewriteInsertions { $0.copy(name: $0.name.precomposedStringWithCanonicalMapping) }
     },
     Mutant("keys are normalised", breaks: "record.texts") {
-      $0.insertions {
+      $0.rewriteInsertions {
         $0.copy(uniqueKey: .some($0.uniqueKey?.precomposedStringWithCanonicalMapping))
       }
     },
@@ -202,8 +202,8 @@ extension Mutant {
       }
     },
     Mutant("a payload is truncated at 64 KiB", breaks: "record.large") {
-      $0.insertions {
-        $0.copy {
+      $0.rewriteInsertions {
+        $0.replacingPayload {
           StoredPayload(Array($1.prefix(1 << 16)), format: $0.format, version: $0.version)
         }
       }
@@ -212,9 +212,9 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Replaces the outcomes of batches; `answer` also gets, for each change, whether it inserts a
-  /// task whose ID is taken.
-  fileprivate mutating func answersTaken(
+  /// Replaces the outcomes of batches; `answer` gets each batch and, for each of its changes,
+  /// whether the change inserts a task whose ID is taken.
+  fileprivate mutating func replaceBatchOutcomes(
     _ answer:
       @escaping @Sendable ([TaskChange], [Bool], inout ReferenceTable) -> [ChangeOutcome]?
   ) {

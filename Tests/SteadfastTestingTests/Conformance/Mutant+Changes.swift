@@ -11,17 +11,17 @@ extension Mutant {
       }
     },
     Mutant("a failure has the date of the retry", breaks: "end.retry") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .retry(_, let date, _, .some, _) = change { entry.record.failedDate = date }
       }
     },
     Mutant("a retry without a failure forgets the error", breaks: "end.retry-without-failure") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .retry(_, _, _, nil, _) = change { entry.record.lastError = nil }
       }
     },
     Mutant("only the last failure is stored", breaks: "end.failures") {
-      $0.afterwards { _, entry, _ in entry.record.earlierFailures = [] }
+      $0.editChangedTask { _, entry, _ in entry.record.earlierFailures = [] }
     },
     Mutant("the latest failure comes first", breaks: "end.failures") {
       $0.shown = { record in
@@ -31,7 +31,7 @@ extension Mutant {
       }
     },
     Mutant("the texts of earlier failures are not shortened", breaks: "end.failures") {
-      $0.afterwards { _, entry, before in
+      $0.editChangedTask { _, entry, before in
         guard let last = before?.record.failures.last, !entry.record.earlierFailures.isEmpty,
           entry.record.earlierFailures.last?.date == last.date
         else { return }
@@ -39,28 +39,28 @@ extension Mutant {
       }
     },
     Mutant("a restart keeps the earlier failures", breaks: "end.failures") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .restart = change else { return }
         entry.record.earlierFailures = before?.record.earlierFailures ?? []
       }
     },
     Mutant("the error of an abandoned task is lost", breaks: "end.abandon") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .abandon = change { entry.record.lastError = before?.record.lastError }
       }
     },
     Mutant("a release counts as an interruption", breaks: "end.release") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .release = change { entry.record.interruptionCount += 1 }
       }
     },
     Mutant("a parked task waits again", breaks: "end.park") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .park = change { entry.record.state = .waiting }
       }
     },
     Mutant("unparking one name unparks others too", breaks: "end.unpark") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .unpark = change else { return }
         for name in ["A", "B", "C"] { table.unpark(name) }
       }
@@ -75,10 +75,10 @@ extension Mutant {
 
   static let leases = [
     Mutant("a stale change is reported as done", breaks: "lease.twice") {
-      $0.answers { $1 == .stale ? .done : $1 }
+      $0.replaceOutcomes { $1 == .stale ? .done : $1 }
     },
-    Mutant("a lease's token is ignored", breaks: "lease.old") { $0.ignoreTokens() },
-    Mutant("a forged lease is valid", breaks: "lease.forged") { $0.ignoreTokens() },
+    Mutant("a lease's token is ignored", breaks: "lease.old") { $0.ignoreLeaseTokens() },
+    Mutant("a forged lease is valid", breaks: "lease.forged") { $0.ignoreLeaseTokens() },
     Mutant("a pause for unclaimed tasks pauses a running one", breaks: "lease.unclaimed") {
       $0.apply = { batch, table in
         let held = Dictionary(
@@ -98,27 +98,27 @@ extension Mutant {
 
   static let control = [
     Mutant("the date of a cancellation is lost", breaks: "control.cancel") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .cancel = change { entry.record.finishedDate = nil }
       }
     },
     Mutant("a pause resets the retries", breaks: "control.pause") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .pause = change { entry.record.retryCount = 0 }
       }
     },
     Mutant("resuming resets the retries", breaks: "control.resume") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .resume = change { entry.record.retryCount = 0 }
       }
     },
     Mutant("a restart keeps the last error", breaks: "control.restart") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .restart = change { entry.record.lastError = before?.record.lastError }
       }
     },
     Mutant("a restart keeps an expiry date that has passed", breaks: "control.expiry") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .restart = change, let before, before.record.expiryDate != nil else { return }
         let present = entry.record
         entry.record = before.record
@@ -127,7 +127,7 @@ extension Mutant {
       }
     },
     Mutant("rescheduling resets the retries", breaks: "control.reschedule") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .reschedule = change { entry.record.retryCount = 0 }
       }
     },
@@ -139,17 +139,17 @@ extension Mutant {
       }
     },
     Mutant("an update resets the retries", breaks: "control.update") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .update = change { entry.record.retryCount = 0 }
       }
     },
     Mutant("an updated task always moves to the end", breaks: "control.update-place") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .update = change { entry.place += 1_000 }
       }
     },
     Mutant("a task with a new priority keeps its position", breaks: "control.update-place") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .update = change, let before { entry.place = before.place }
       }
     },
@@ -200,38 +200,38 @@ extension Mutant {
       }
     },
     Mutant("a rebase moves chosen dates", breaks: "rebase.dates") {
-      $0.rebasing { entry, before, now in
+      $0.editRebasedTasks { entry, before, now in
         guard before.countedFrom == nil, before.availableDate > now else { return }
         entry.record.availableDate = now
       }
     },
     Mutant("a second rebase moves dates again", breaks: "rebase.dates") {
-      $0.rebasing { entry, before, now in
+      $0.editRebasedTasks { entry, before, now in
         guard let origin = before.countedFrom, before.availableDate > now else { return }
         entry.record.availableDate = now + before.availableDate.timeIntervalSince(origin)
         entry.record.countedFrom = origin
       }
     },
     Mutant("a rebase leaves snoozes", breaks: "rebase.changes") {
-      $0.rebasing { entry, before, _ in
+      $0.editRebasedTasks { entry, before, _ in
         guard before.isPostponed, before.failedDate == nil else { return }
         entry.record.availableDate = before.availableDate
       }
     },
     Mutant("a rebase moves a date chosen after a failure", breaks: "rebase.changes") {
-      $0.rebasing { entry, before, now in
+      $0.editRebasedTasks { entry, before, now in
         guard let failed = before.failedDate, failed > now, before.state == .waiting else { return }
         entry.record.availableDate = now + before.availableDate.timeIntervalSince(failed)
       }
     },
     Mutant("a rebase leaves the uniqueness window of a task that ended", breaks: "rebase.keys") {
-      $0.rebasing { entry, before, _ in
+      $0.editRebasedTasks { entry, before, _ in
         guard before.state == .succeeded else { return }
         entry.record = before
       }
     },
     Mutant("a rebase reverses the order", breaks: "rebase.order") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .rebase = change else { return }
         for index in table.entries.indices { table.entries[index].place *= -1 }
       }
@@ -240,11 +240,12 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Runs `body` on each task after a rebase, with the task's record before it and the new date.
-  fileprivate mutating func rebasing(
+  /// Runs `body` on each entry after a rebase; `body` also gets the record before the rebase and
+  /// the new date.
+  fileprivate mutating func editRebasedTasks(
     _ body: @escaping @Sendable (inout ReferenceTable.Entry, TaskRecord, Date) -> Void
   ) {
-    after { change, before, table in
+    afterEachChange { change, before, table in
       guard case .rebase(let now) = change else { return }
       for index in table.entries.indices {
         guard let old = before.record(of: table.entries[index].record.id) else { continue }
@@ -253,12 +254,13 @@ extension PlainStore.Behaviour {
     }
   }
 
-  fileprivate mutating func ignoreTokens() {
+  /// Accepts a lease with any token, if the task is claimed.
+  fileprivate mutating func ignoreLeaseTokens() {
     apply = { batch, table in
       let held = Dictionary(
         table.entries.compactMap { entry in entry.lease.map { (entry.record.id, $0) } }
       ) { $1 }
-      return table.apply(batch.map { change in change.with { held[$0.id] ?? $0 } })
+      return table.apply(batch.map { change in change.replacingLease { held[$0.id] ?? $0 } })
     }
   }
 }

@@ -15,31 +15,31 @@ extension Mutant {
     },
     Mutant("tasks are ordered by ID", breaks: "order.kept") {
       $0.goesBefore = {
-        $0.rank.isEqual(to: $1.rank) ? $0.record.id < $1.record.id : $0.rank < $1.rank
+        $0.rank.hasSameClass(as: $1.rank) ? $0.record.id < $1.record.id : $0.rank < $1.rank
       }
     },
     Mutant("a retried task keeps its position", breaks: "order.retry") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .retry = change, let before { entry.place = before.place }
       }
     },
     Mutant("a resumed task moves to the front", breaks: "order.resume") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .resume = change { entry.place = 0 }
       }
     },
     Mutant("a restarted task keeps its position", breaks: "order.restart") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .restart = change, let before { entry.place = before.place }
       }
     },
     Mutant("a rescheduled task keeps its position", breaks: "order.reschedule") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         if case .reschedule = change, let before { entry.place = before.place }
       }
     },
     Mutant("a released task moves to the end", breaks: "order.release") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .release = change { entry.place += 1_000_000 }
       }
     },
@@ -57,7 +57,7 @@ extension Mutant {
       let latest = LatestDate()
       $0.request = { request in
         var request = request
-        request.now = latest.raise(to: request.now)
+        request.now = latest.include(request.now)
         return request
       }
     },
@@ -157,8 +157,8 @@ extension Mutant {
 }
 
 extension ReferenceTable.Entry.Rank {
-  /// Returns whether the two ranks differ at most in their positions.
-  fileprivate func isEqual(to other: Self) -> Bool {
+  /// Returns whether the two ranks have the same priority and date, at any positions.
+  fileprivate func hasSameClass(as other: Self) -> Bool {
     priority == other.priority && availableDate == other.availableDate
   }
 }
@@ -170,11 +170,12 @@ extension String {
   }
 }
 
-/// The latest date of all claims.
+/// The latest date that any claim has had so far.
 private final class LatestDate: Sendable {
   private let latest = Mutex(Date.distantPast)
 
-  func raise(to date: Date) -> Date {
+  /// Includes the date of another claim, and returns the latest date.
+  func include(_ date: Date) -> Date {
     latest.withLock {
       $0 = max($0, date)
       return $0

@@ -5,14 +5,14 @@ import SteadfastTesting
 extension Mutant {
   static let expiredTwins = [
     Mutant("an expired task rejects new ones", breaks: "unique.expired") {
-      $0.expiredKeepOut { $0.keyRole == .holder }
+      $0.rejectDuplicatesOfExpired { $0.keyRole == .holder }
     },
     Mutant("an expired task is replaced", breaks: "unique.expired") {
       $0.apply = { batch, table in
         guard case .insert(let record, .replace) = batch.first,
-          let index = table.firstExpired(before: record, where: { _ in true })
+          let index = table.indexOfFirstExpired(withKeyOf: record, where: { _ in true })
         else { return table.apply(batch) }
-        table.entries[index].record.expiryDateIsFar()
+        table.entries[index].record.neverExpire()
         return table.apply(batch)
       }
     },
@@ -41,7 +41,7 @@ extension Mutant {
       }
     },
     Mutant("an expired successor rejects new tasks", breaks: "unique.expired-successor") {
-      $0.expiredKeepOut { $0.keyRole == .successor }
+      $0.rejectDuplicatesOfExpired { $0.keyRole == .successor }
     },
     Mutant("a successor that expires early supersedes", breaks: "unique.expired-successor") {
       $0.apply = { batch, table in
@@ -82,11 +82,13 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Rejects a new task as a duplicate of an expired one that satisfies `isMeant`.
-  fileprivate mutating func expiredKeepOut(_ isMeant: @escaping @Sendable (TaskRecord) -> Bool) {
+  /// Rejects a new task as a duplicate of an expired task that satisfies `isMeant`.
+  fileprivate mutating func rejectDuplicatesOfExpired(
+    where isMeant: @escaping @Sendable (TaskRecord) -> Bool
+  ) {
     apply = { batch, table in
       guard case .insert(let record, _) = batch.first,
-        let index = table.firstExpired(before: record, where: isMeant)
+        let index = table.indexOfFirstExpired(withKeyOf: record, where: isMeant)
       else { return table.apply(batch) }
       return [.duplicate(of: table.entries[index].record.id)]
     }
@@ -95,8 +97,8 @@ extension PlainStore.Behaviour {
 
 extension ReferenceTable {
   /// Returns the index of the first expired task that has the new task's key and is not running.
-  fileprivate func firstExpired(
-    before record: TaskRecord,
+  fileprivate func indexOfFirstExpired(
+    withKeyOf record: TaskRecord,
     where isMeant: (TaskRecord) -> Bool
   ) -> Int? {
     entries.firstIndex { entry in
@@ -108,8 +110,8 @@ extension ReferenceTable {
 }
 
 extension TaskRecord {
-  /// Moves the expiry date to the distant future.
-  fileprivate mutating func expiryDateIsFar() {
+  /// Sets the expiry date to the distant future.
+  fileprivate mutating func neverExpire() {
     apply(TaskUpdate(expiryDate: .distantFuture))
   }
 }

@@ -5,31 +5,31 @@ import SteadfastTesting
 extension Mutant {
   static let uniqueKeys = [
     Mutant("ended tasks make new ones duplicates", breaks: "unique.keep") {
-      $0.endedKeepOut(.keep)
+      $0.rejectDuplicatesOfEnded(for: .keep)
     },
     Mutant("ended tasks reject new ones", breaks: "unique.reject") {
-      $0.endedKeepOut(.reject)
+      $0.rejectDuplicatesOfEnded(for: .reject)
     },
     Mutant("a replacement is reported as done", breaks: "unique.replace") {
-      $0.answers { _, outcome in if case .replaced = outcome { .done } else { outcome } }
+      $0.replaceOutcomes { _, outcome in if case .replaced = outcome { .done } else { outcome } }
     },
     Mutant("a replaced task has no tags", breaks: "unique.replace") {
-      $0.insertions { $0.copy(tags: []) }
+      $0.rewriteInsertions { $0.copy(tags: []) }
     },
     Mutant("a replaced parked task stays parked", breaks: "unique.replace") {
-      $0.afterTakingOver { entry, _, before in entry.record.state = before.state }
+      $0.editReplacedRecord { entry, _, before in entry.record.state = before.state }
     },
     Mutant("replacements postpone a task forever", breaks: "unique.replace-date") {
-      $0.insertions { $0.copy(latestDate: .some(nil)) }
+      $0.rewriteInsertions { $0.copy(latestDate: .some(nil)) }
     },
     Mutant("a replacement drops the date of a retry", breaks: "unique.replace-date") {
-      $0.afterTakingOver { entry, new, _ in entry.record.availableDate = new.availableDate }
+      $0.editReplacedRecord { entry, new, _ in entry.record.availableDate = new.availableDate }
     },
-    Mutant("a successor is claimed", breaks: "unique.successor") { $0.successorsRun() },
+    Mutant("a successor is claimed", breaks: "unique.successor") { $0.makeSuccessorsClaimable() },
     Mutant("further tasks wait behind a successor", breaks: "unique.successor") {
       $0.apply = { batch, table in
-        let successors = table.hideRoles { $0.keyRole == .successor }
-        defer { table.showRoles(successors) }
+        let successors = table.removeRoles { $0.keyRole == .successor }
+        defer { table.restoreRoles(successors) }
         return table.apply(batch)
       }
     },
@@ -48,7 +48,7 @@ extension Mutant {
       }
     },
     Mutant("a successor is promoted before a released task", breaks: "unique.released") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .release(let lease) = change, let key = table.record(of: lease.id)?.uniqueKey
         else { return }
         for index in table.entries.indices where table.entries[index].record.uniqueKey == key {
@@ -71,8 +71,8 @@ extension Mutant {
     Mutant("a snoozed task is not superseded", breaks: "unique.superseded") {
       $0.apply = { batch, table in
         guard case .retry(_, _, _, nil, _) = batch.first else { return table.apply(batch) }
-        let successors = table.hideRoles { $0.keyRole == .successor }
-        defer { table.showRoles(successors) }
+        let successors = table.removeRoles { $0.keyRole == .successor }
+        defer { table.restoreRoles(successors) }
         return table.apply(batch)
       }
     },
@@ -83,7 +83,7 @@ extension Mutant {
       }
     },
     Mutant("the uniqueness window ends with the task", breaks: "unique.window") {
-      $0.insertions { $0.copy(uniqueUntil: .some(nil)) }
+      $0.rewriteInsertions { $0.copy(uniqueUntil: .some(nil)) }
     },
     Mutant("a task within its uniqueness window is pruned", breaks: "unique.window") {
       $0.rewrite = { change in
@@ -96,7 +96,7 @@ extension Mutant {
         guard case .restart(.unclaimed(let id), _, _) = batch.first,
           let key = table.record(of: id)?.uniqueKey
         else { return table.apply(batch) }
-        _ = table.hideRoles { $0.uniqueKey == key }
+        _ = table.removeRoles { $0.uniqueKey == key }
         return table.apply(batch)
       }
     },
@@ -112,14 +112,15 @@ extension Mutant {
       }
     },
     Mutant("unique keys are case-insensitive", breaks: "unique.exact") {
-      $0.insertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
+      $0.rewriteInsertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
     },
   ]
 }
 
 extension PlainStore.Behaviour {
-  /// Treats ended tasks like waiting ones.
-  fileprivate mutating func endedKeepOut(_ policy: UniquePolicy) {
+  /// Rejects a new task as a duplicate of an ended task with the same key, if the new task has this
+  /// policy.
+  fileprivate mutating func rejectDuplicatesOfEnded(for policy: UniquePolicy) {
     apply = { batch, table in
       guard case .insert(let record, policy) = batch.first, let key = record.uniqueKey,
         let twin = table.records.first(where: { $0.uniqueKey == key && $0.state.isFinished })
@@ -128,16 +129,17 @@ extension PlainStore.Behaviour {
     }
   }
 
-  fileprivate mutating func successorsRun() {
+  /// Removes the roles of successors, so that claims return them.
+  fileprivate mutating func makeSuccessorsClaimable() {
     apply = { batch, table in
       let outcomes = table.apply(batch)
-      _ = table.hideRoles { $0.keyRole == .successor }
+      _ = table.removeRoles { $0.keyRole == .successor }
       return outcomes
     }
   }
 
-  /// Runs `body` on the entry of a task that a new one has replaced.
-  fileprivate mutating func afterTakingOver(
+  /// Runs `body` on the entry of a task that a new task has replaced, with the records of both.
+  fileprivate mutating func editReplacedRecord(
     _ body:
       @escaping @Sendable (inout ReferenceTable.Entry, _ new: TaskRecord, _ old: TaskRecord) -> Void
   ) {
@@ -156,8 +158,8 @@ extension PlainStore.Behaviour {
 
 extension ReferenceTable {
   /// Removes the roles of the tasks that satisfy `isMeant`, and returns those roles.
-  fileprivate mutating func hideRoles(
-    _ isMeant: (TaskRecord) -> Bool
+  fileprivate mutating func removeRoles(
+    where isMeant: (TaskRecord) -> Bool
   ) -> [TaskID: UniqueKeyRole] {
     var roles: [TaskID: UniqueKeyRole] = [:]
     for index in entries.indices where isMeant(entries[index].record) {
@@ -167,7 +169,8 @@ extension ReferenceTable {
     return roles
   }
 
-  fileprivate mutating func showRoles(_ roles: [TaskID: UniqueKeyRole]) {
+  /// Gives the tasks the roles that `removeRoles(where:)` returned.
+  fileprivate mutating func restoreRoles(_ roles: [TaskID: UniqueKeyRole]) {
     for index in entries.indices {
       if let role = roles[entries[index].record.id] { entries[index].record.keyRole = role }
     }

@@ -40,25 +40,25 @@ extension Mutant {
 
   static let reopening = [
     Mutant("the last error is lost when opened again", breaks: "reopen.records") {
-      $0.atReopening { $0.record.lastError = nil }
+      $0.editWhenReopened { $0.record.lastError = nil }
     },
     Mutant("postponements are lost when opened again", breaks: "reopen.records") {
-      $0.atReopening { $0.record.isPostponed = false }
+      $0.editWhenReopened { $0.record.isPostponed = false }
     },
     Mutant("earlier failures are lost when opened again", breaks: "reopen.records") {
-      $0.atReopening { $0.record.earlierFailures = [] }
+      $0.editWhenReopened { $0.record.earlierFailures = [] }
     },
     Mutant("relaxed changes are lost when closed", breaks: "reopen.records") {
       $0.keepsRelaxed = false
     },
     Mutant("tasks are ordered by ID when opened again", breaks: "reopen.order") {
-      $0.atReopening { $0.place = Int($0.record.id.low & 0xffff) - 1_000_000 }
+      $0.editWhenReopened { $0.place = Int($0.record.id.low & 0xffff) - 1_000_000 }
     },
     Mutant("a successor is claimed when opened again", breaks: "reopen.keys") {
-      $0.atReopening { if $0.record.keyRole == .successor { $0.record.keyRole = nil } }
+      $0.editWhenReopened { if $0.record.keyRole == .successor { $0.record.keyRole = nil } }
     },
     Mutant("a restarted task has its old date when opened again", breaks: "reopen.removed") {
-      $0.atReopening { $0.record.availableDate = $0.record.createdDate }
+      $0.editWhenReopened { $0.record.availableDate = $0.record.createdDate }
     },
     Mutant("an interruption is not counted", breaks: "reopen.interrupted") {
       $0.reopen = { table in
@@ -93,7 +93,7 @@ extension Mutant {
       $0.usesClockOfRequests = true
     },
     Mutant("a stale lease is extended", breaks: "sharing.extend", isShared: true) {
-      $0.answers { change, outcome in
+      $0.replaceOutcomes { change, outcome in
         if case .extend = change { return .done }
         return outcome
       }
@@ -160,7 +160,7 @@ extension Mutant {
   static let model = [
     // Only the random cases cover this.
     Mutant("pausing an urgent claimed task resets its retries", breaks: "model.random") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .pause(.claimed) = change, entry.record.priority > .normal else { return }
         entry.record.retryCount = 0
       }
@@ -169,7 +169,8 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  fileprivate mutating func atReopening(
+  /// Runs `body` on each entry when a store opens on the tasks of an earlier store.
+  fileprivate mutating func editWhenReopened(
     _ body: @escaping @Sendable (inout ReferenceTable.Entry) -> Void
   ) {
     reopen = { table in

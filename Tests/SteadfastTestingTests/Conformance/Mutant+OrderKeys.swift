@@ -5,15 +5,15 @@ import SteadfastTesting
 extension Mutant {
   static let orderKeys = [
     Mutant("tasks with one order key run concurrently", breaks: "order-key.one") {
-      $0.insertions { $0.copy(orderKey: .some(nil)) }
+      $0.rewriteInsertions { $0.copy(orderKey: .some(nil)) }
     },
     Mutant("order keys are separate for each name", breaks: "order-key.one") {
-      $0.insertions { record in
+      $0.rewriteInsertions { record in
         record.copy(orderKey: .some(record.orderKey.map { "\(record.name) \($0)" }))
       }
     },
     Mutant("priority overrides the order", breaks: "order-key.one") {
-      $0.after { _, _, table in
+      $0.afterEachChange { _, _, table in
         for index in table.entries.indices {
           let entry = table.entries[index]
           table.entries[index].number =
@@ -22,30 +22,30 @@ extension Mutant {
       }
     },
     Mutant("a retried task moves behind the next one", breaks: "order-key.held-up") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .retry = change { entry.number = entry.place }
       }
     },
     Mutant("a paused task moves behind the next one", breaks: "order-key.held-up") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .pause = change { entry.number = entry.place }
       }
     },
     Mutant("an abandoned task always blocks the next one", breaks: "order-key.ended") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .abandon = change { entry.record = entry.record.copy(blocksOrderOnFailure: true) }
       }
     },
     Mutant("a restarted task moves to the end", breaks: "order-key.restart") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .restart = change { entry.number = entry.place }
       }
     },
     Mutant("no task blocks its order key", breaks: "order-key.holds") {
-      $0.insertions { $0.copy(blocksOrderOnFailure: false) }
+      $0.rewriteInsertions { $0.copy(blocksOrderOnFailure: false) }
     },
     Mutant("a task that blocks its order key is pruned", breaks: "order-key.holds") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .prune(let state, _, _, _, _) = change else { return }
         table.entries.removeAll { $0.record.state == state && $0.record.blocksOrder }
       }
@@ -62,12 +62,12 @@ extension Mutant {
 
   static let conditions = [
     Mutant("one condition is enough", breaks: "conditions.all") {
-      $0.insertions { record in
+      $0.rewriteInsertions { record in
         record.copy(conditions: record.conditions.min().map { [$0] } ?? [])
       }
     },
     Mutant("conditions are case-insensitive", breaks: "conditions.all") {
-      $0.insertions { record in
+      $0.rewriteInsertions { record in
         let lowercased = record.conditions.map { TaskCondition(rawValue: $0.rawValue.lowercased()) }
         return record.copy(conditions: Set(lowercased))
       }
@@ -80,7 +80,7 @@ extension Mutant {
       }
     },
     Mutant("a replaced task has no conditions", breaks: "conditions.replaced") {
-      $0.insertions { $0.id.low & 0xff == 2 ? $0.copy(conditions: []) : $0 }
+      $0.rewriteInsertions { $0.id.low & 0xff == 2 ? $0.copy(conditions: []) : $0 }
     },
   ]
 }

@@ -42,16 +42,16 @@ extension Mutant {
       }
     },
     Mutant("a task of a named queue has no order key", breaks: "queue.keys") {
-      $0.insertions { $0.queue.isEmpty ? $0 : $0.copy(orderKey: .some(nil)) }
+      $0.rewriteInsertions { $0.queue.isEmpty ? $0 : $0.copy(orderKey: .some(nil)) }
     },
     Mutant("unparking affects all queues", breaks: "queue.changes") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .unpark(let name, let queue) = change, !queue.isEmpty else { return }
         table.unpark(name)
       }
     },
     Mutant("pruning affects all queues", breaks: "queue.changes") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .prune(let state, let date, let count, let now, let queue) = change,
           !queue.isEmpty
         else { return }

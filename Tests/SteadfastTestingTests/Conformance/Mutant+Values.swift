@@ -1,17 +1,17 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that lose values, or set values that they must not set.
+/// Stores that lose values, or that set values although they must not.
 extension Mutant {
   static let values = [
     Mutant("a value is truncated at 1,000 bytes", breaks: "values.kept") {
-      $0.setting { $0.map { Array($0.prefix(1_000)) } }
+      $0.replaceValueBytes { $0.map { Array($0.prefix(1_000)) } }
     },
     Mutant("a value is stored as text", breaks: "values.kept") {
-      $0.setting { $0.map { Array(String(decoding: $0, as: UTF8.self).utf8) } }
+      $0.replaceValueBytes { $0.map { Array(String(decoding: $0, as: UTF8.self).utf8) } }
     },
     Mutant("an empty value is no value", breaks: "values.kept") {
-      $0.setting { $0.flatMap { $0.isEmpty ? nil : $0 } }
+      $0.replaceValueBytes { $0.flatMap { $0.isEmpty ? nil : $0 } }
     },
     Mutant("a value is never removed", breaks: "values.kept") {
       $0.rewrite = { change in
@@ -20,29 +20,29 @@ extension Mutant {
       }
     },
     Mutant("names of values are truncated", breaks: "values.kept") {
-      $0.naming { String($0.prefix(255)) }
+      $0.replaceValueNames { String($0.prefix(255)) }
     },
     Mutant("names of values are normalised", breaks: "values.names") {
-      $0.naming { $0.precomposedStringWithCanonicalMapping }
+      $0.replaceValueNames { $0.precomposedStringWithCanonicalMapping }
     },
     Mutant("names of values are case-insensitive", breaks: "values.names") {
-      $0.naming { $0.lowercased() }
+      $0.replaceValueNames { $0.lowercased() }
     },
     Mutant("a value is set without comparing", breaks: "values.compared") {
-      $0.comparing { _, present in present }
+      $0.replaceExpectedValues { _, present in present }
     },
     Mutant("a missing value is set without comparing", breaks: "values.compared") {
-      $0.comparing { old, present in present.flatMap { _ in old } }
+      $0.replaceExpectedValues { old, present in present.flatMap { _ in old } }
     },
     Mutant("an expected absence matches any value", breaks: "values.compared") {
-      $0.comparing { old, present in old ?? present }
+      $0.replaceExpectedValues { old, present in old ?? present }
     },
     Mutant("values are compared by their lengths", breaks: "values.compared") {
-      $0.comparing { old, present in old?.count == present?.count ? present : old }
+      $0.replaceExpectedValues { old, present in old?.count == present?.count ? present : old }
     },
     Mutant("a differing value rejects only its own change", breaks: "values.guard") {
       $0.apply = { batch, table in
-        let isMet = batch.map { table.isMet($0) }
+        let isMet = batch.map { table.hasValueExpected(by: $0) }
         let rest = zip(batch, isMet).filter(\.1).map(\.0)
         var outcomes = table.apply(rest)[...]
         return isMet.map { $0 ? outcomes.removeFirst() : .valueDiffers }
@@ -50,7 +50,7 @@ extension Mutant {
     },
     Mutant("changes before a differing value are stored", breaks: "values.guard") {
       $0.apply = { batch, table in
-        guard let first = batch.firstIndex(where: { !table.isMet($0) }) else {
+        guard let first = batch.firstIndex(where: { !table.hasValueExpected(by: $0) }) else {
           return table.apply(batch)
         }
         _ = table.apply(Array(batch.prefix(first)))
@@ -86,13 +86,13 @@ extension Mutant {
       }
     },
     Mutant("a pruning removes values", breaks: "values.apart") {
-      $0.after { change, _, table in if case .prune = change { table.values = [:] } }
+      $0.afterEachChange { change, _, table in if case .prune = change { table.values = [:] } }
     },
     Mutant("a rebase removes values", breaks: "values.apart") {
-      $0.after { change, _, table in if case .rebase = change { table.values = [:] } }
+      $0.afterEachChange { change, _, table in if case .rebase = change { table.values = [:] } }
     },
     Mutant("setting a value inserts a task", breaks: "values.apart") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .setValue(let name, _, let bytes?) = change else { return }
         let record = TaskRecord(
           id: TaskID(high: 1, low: UInt64(table.entries.count)),
@@ -137,7 +137,7 @@ extension Mutant {
 
 extension PlainStore.Behaviour {
   /// Replaces the bytes of values before they are compared or set.
-  fileprivate mutating func setting(_ body: @escaping @Sendable ([UInt8]?) -> [UInt8]?) {
+  fileprivate mutating func replaceValueBytes(_ body: @escaping @Sendable ([UInt8]?) -> [UInt8]?) {
     rewrite = { change in
       guard case .setValue(let name, let old, let new) = change else { return change }
       return .setValue(named: name, from: body(old), to: body(new))
@@ -145,7 +145,7 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the names of values.
-  fileprivate mutating func naming(_ body: @escaping @Sendable (String) -> String) {
+  fileprivate mutating func replaceValueNames(_ body: @escaping @Sendable (String) -> String) {
     rewrite = { change in
       guard case .setValue(let name, let old, let new) = change else { return change }
       return .setValue(named: body(name), from: old, to: new)
@@ -154,7 +154,7 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the expected value of each change that sets one.
-  fileprivate mutating func comparing(
+  fileprivate mutating func replaceExpectedValues(
     _ body: @escaping @Sendable (_ named: [UInt8]?, _ present: [UInt8]?) -> [UInt8]?
   ) {
     apply = { batch, table in
@@ -170,7 +170,8 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  fileprivate func isMet(_ change: TaskChange) -> Bool {
+  /// Returns whether the stored value is the one that the change expects.
+  fileprivate func hasValueExpected(by change: TaskChange) -> Bool {
     guard case .setValue(let name, let old, _) = change else { return true }
     return values[ExactText(name)] == old
   }

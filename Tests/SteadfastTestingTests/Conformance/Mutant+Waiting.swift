@@ -5,7 +5,7 @@ import SteadfastTesting
 extension Mutant {
   static let waiting = [
     Mutant("a parked task does not block its dependents", breaks: "dependencies.waits") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .park(let lease, _) = change else { return }
         table.editDependencies { $1.tasks.remove(lease.id) }
       }
@@ -43,7 +43,7 @@ extension Mutant {
       }
     },
     Mutant("the outcome names the greatest unmet dependency", breaks: "dependencies.unmet") {
-      $0.answers { change, outcome in
+      $0.replaceOutcomes { change, outcome in
         guard case .unmetDependency = outcome, case .insert(let record, _) = change else {
           return outcome
         }
@@ -65,12 +65,12 @@ extension Mutant {
       }
     },
     Mutant("a dependency that ended earlier is not recorded", breaks: "dependencies.ended-before") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .insert = change { entry.record.dependencies.failed = [:] }
       }
     },
     Mutant("a new task's own cause is kept", breaks: "dependencies.ended-before") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .insert(let record, _) = change else { return }
         entry.record.dependencies.cause = record.dependencies.cause
       }
@@ -100,7 +100,7 @@ extension Mutant {
       }
     },
     Mutant("a reused ID counts only once for a batch", breaks: "dependencies.member-again") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .insert(let record, _) = change, before.record(of: record.id) == nil,
           let follower = record.dependencies.follower,
           before.record(of: follower)?.dependencies.failed[record.id] != nil
@@ -109,7 +109,7 @@ extension Mutant {
       }
     },
     Mutant("a repeated insertion is counted again", breaks: "dependencies.member-again") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .insert(let record, _) = change, before.record(of: record.id) != nil else {
           return
         }

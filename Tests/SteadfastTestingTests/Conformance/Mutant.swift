@@ -12,13 +12,13 @@ struct Mutant: Sendable, CustomTestStringConvertible {
     _ name: String,
     breaks requirement: String,
     isShared: Bool = false,
-    _ breakIt: (inout PlainStore.Behaviour) -> Void
+    _ breakBehaviour: (inout PlainStore.Behaviour) -> Void
   ) {
     self.name = name
     self.requirement = requirement
     var behaviour = PlainStore.Behaviour()
     if isShared { behaviour.sharing = StoreSharing() }
-    breakIt(&behaviour)
+    breakBehaviour(&behaviour)
     self.behaviour = behaviour
   }
 
@@ -36,8 +36,8 @@ struct Mutant: Sendable, CustomTestStringConvertible {
 // MARK: - Ways to break a store
 
 extension PlainStore.Behaviour {
-  /// Runs `body` after each change that had an effect.
-  mutating func after(
+  /// Runs `body` after each change that had an effect, with the table before and after the change.
+  mutating func afterEachChange(
     _ body: @escaping @Sendable (TaskChange, ReferenceTable, inout ReferenceTable) -> Void
   ) {
     apply = { batch, table in
@@ -50,13 +50,13 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the entry of each changed task, with the entry as it was before the change.
-  mutating func afterwards(
+  /// Runs `body` on the entry of each changed task; `body` also gets the entry as it was before.
+  mutating func editChangedTask(
     _ body:
       @escaping @Sendable (TaskChange, inout ReferenceTable.Entry, ReferenceTable.Entry?) ->
       Void
   ) {
-    after { change, before, table in
+    afterEachChange { change, before, table in
       guard let id = change.taskID,
         let index = table.entries.firstIndex(where: { $0.record.id == id })
       else { return }
@@ -65,14 +65,14 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the outcomes of changes.
-  mutating func answers(
+  mutating func replaceOutcomes(
     _ body: @escaping @Sendable (TaskChange, ChangeOutcome) -> ChangeOutcome
   ) {
     apply = { batch, table in zip(batch, table.apply(batch)).map(body) }
   }
 
   /// Rewrites the records of insertions before they are stored.
-  mutating func insertions(_ body: @escaping @Sendable (TaskRecord) -> TaskRecord) {
+  mutating func rewriteInsertions(_ body: @escaping @Sendable (TaskRecord) -> TaskRecord) {
     rewrite = { change in
       guard case .insert(let record, let policy) = change else { return change }
       return .insert(body(record), onDuplicate: policy)
@@ -98,8 +98,8 @@ extension TaskChange {
     }
   }
 
-  /// Returns the change with its lease replaced; a change without a lease is returned as it is.
-  func with(_ lease: (Lease) -> Lease) -> TaskChange {
+  /// Returns the change with another lease; returns a change that has no lease as it is.
+  func replacingLease(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
     case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
     case .retry(let old, let date, let count, let failure, let origin):
@@ -169,8 +169,8 @@ extension TaskRecord {
     )
   }
 
-  /// Returns a copy with its payload replaced.
-  func copy(_ payload: (StoredPayload, [UInt8]) -> StoredPayload) -> TaskRecord {
+  /// Returns a copy with another payload, which `payload` makes from the old payload and its bytes.
+  func replacingPayload(_ payload: (StoredPayload, [UInt8]) -> StoredPayload) -> TaskRecord {
     copy(payload: payload(self.payload, (try? self.payload.bytes()) ?? []))
   }
 }

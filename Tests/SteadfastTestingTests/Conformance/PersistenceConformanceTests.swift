@@ -8,9 +8,9 @@ import Testing
 @Suite struct PersistenceConformanceTests {
   typealias Requirement = PersistenceConformance.Requirement
 
-  private func check(
-    _ behaviour: PlainStore.Behaviour,
-    _ conformance: PersistenceConformance
+  private func checkStore(
+    behaving behaviour: PlainStore.Behaviour,
+    with conformance: PersistenceConformance
   ) async -> PersistenceConformance.Report {
     let shelf = PlainStore.Shelf()
     return await conformance.check(advancingClocks: shelf.advanceClock) {
@@ -18,30 +18,36 @@ import Testing
     }
   }
 
-  /// The check of a single requirement, with enough random cases for every mutant.
+  /// Returns a check of this requirement alone, with enough random cases for every mutant.
   ///
-  /// The seed starts shortly before the case that finds the rarest mutant; from the default seed,
-  /// that would take half a minute.
-  private func only(_ requirement: String) -> PersistenceConformance {
+  /// The seed starts shortly before the case that finds the rarest mutant; to reach that
+  /// case from the default seed would take half a minute.
+  private func conformance(checkingOnly requirement: String) -> PersistenceConformance {
     let others = Requirement.all.map(\.id).filter { $0 != requirement }
     let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
     return PersistenceConformance(excluding: exclusions, randomCases: 3000, seed: 2_360)
   }
 
   @Test(arguments: [(isShared: false, hasOneClock: false), (true, false), (true, true)])
-  func `a store that breaks nothing passes`(isShared: Bool, hasOneClock: Bool) async {
+  func `a store that breaks no requirement passes`(isShared: Bool, hasOneClock: Bool) async {
     var behaviour = PlainStore.Behaviour()
     if isShared { behaviour.sharing = StoreSharing() }
     behaviour.hasOneClock = hasOneClock
-    let report = await check(behaviour, PersistenceConformance(randomCases: 20))
+    let report = await checkStore(
+      behaving: behaviour,
+      with: PersistenceConformance(randomCases: 20)
+    )
     #expect(report.passes, "\(report)")
     #expect(report.passed.count > 70)
   }
 
   // In virtual time, so that racing calls interleave in the same way every time.
   @Test(.virtualTime, arguments: Mutant.all)
-  func `a store that breaks a requirement fails it`(mutant: Mutant) async {
-    let report = await check(mutant.behaviour, only(mutant.requirement))
+  func `a store that breaks a requirement fails exactly that requirement`(mutant: Mutant) async {
+    let report = await checkStore(
+      behaving: mutant.behaviour,
+      with: conformance(checkingOnly: mutant.requirement)
+    )
     #expect(report.failures.map(\.requirement.id) == [mutant.requirement], "\(report)")
     #expect(report.description.contains(mutant.requirement))
   }
@@ -53,7 +59,9 @@ import Testing
     #expect(Requirement.all.allSatisfy { $0.sentence.hasSuffix(".") })
   }
 
-  @Test func `requirements about lease expiry are skipped if the clock can't be advanced`() async {
+  @Test func `requirements about lease expiry are skipped if the check can't advance the clock`()
+    async
+  {
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing()
     let shelf = PlainStore.Shelf()
@@ -75,7 +83,10 @@ import Testing
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing(leaseDuration: .seconds(60))
     behaviour.looksSeldom = true
-    let report = await check(behaviour, PersistenceConformance(randomCases: 200))
+    let report = await checkStore(
+      behaving: behaviour,
+      with: PersistenceConformance(randomCases: 200)
+    )
     #expect(report.passes, "\(report)")
   }
 
@@ -94,9 +105,9 @@ import Testing
   }
 
   @Test func `an excluded requirement is skipped, and the report states the reason`() async {
-    let report = await check(
-      Mutant.order[0].behaviour,
-      PersistenceConformance(
+    let report = await checkStore(
+      behaving: Mutant.order[0].behaviour,
+      with: PersistenceConformance(
         excluding: ["order.priority": "it has no priorities"],
         randomCases: 0
       )
@@ -109,7 +120,7 @@ import Testing
 
   @Test func `excluding an unknown requirement is a failure`() async {
     let conformance = PersistenceConformance(excluding: ["order.prority": "misspelt"])
-    let report = await check(PlainStore.Behaviour(), conformance)
+    let report = await checkStore(behaving: PlainStore.Behaviour(), with: conformance)
     #expect(report.failures.map(\.requirement.id) == ["order.prority"])
     #expect(!report.passes)
   }
@@ -120,17 +131,19 @@ import Testing
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that claims the same tasks repeatedly fails, and the check ends`() async {
+  func `a store that returns the same tasks in every claim fails, and the check still ends`()
+    async
+  {
     var behaviour = PlainStore.Behaviour()
     behaviour.leases = false
-    let report = await check(behaviour, PersistenceConformance(randomCases: 1))
+    let report = await checkStore(behaving: behaviour, with: PersistenceConformance(randomCases: 1))
     let failure = report.failures.first { $0.requirement.id == "concurrency.claims" }
     #expect(failure?.expected == "each task is claimed once")
     #expect(failure?.found == "task 1 was claimed again")
   }
 
   @Test(.virtualTime, arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `a call that never returns is a failure, and the other requirements are checked`(
+  func `a call that never returns is a failure, but the other requirements are still checked`(
     kind: FaultInjectingStore.Call.Kind
   ) async {
     let shelf = PlainStore.Shelf()
@@ -159,7 +172,10 @@ import Testing
   }
 
   @Test func `a failure of a random case shows the fewest steps that still fail`() async throws {
-    let report = await check(Mutant.model[0].behaviour, only("model.random"))
+    let report = await checkStore(
+      behaving: Mutant.model[0].behaviour,
+      with: conformance(checkingOnly: "model.random")
+    )
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")
     // Of 40 steps, these remain: a task, its retry, its pause and two claims, each with the

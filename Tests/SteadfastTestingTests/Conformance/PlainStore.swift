@@ -4,7 +4,7 @@ import Synchronization
 
 /// A store as simple as possible.
 ///
-/// A test can break each part of it, which the kit must detect.
+/// A test can break each part of the store, and the kit must detect this.
 final class PlainStore: Persistence {
   /// How the store behaves: correctly, unless a test replaces a part.
   struct Behaviour: Sendable {
@@ -12,7 +12,7 @@ final class PlainStore: Persistence {
     /// Whether all queues that share the store also share its clock.
     var hasOneClock = false
     var checksForm = true
-    /// Whether the store ignores an error that a malformed change throws.
+    /// Whether the store ignores this error, which a malformed change throws.
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
@@ -21,9 +21,9 @@ final class PlainStore: Persistence {
       $0.rank < $1.rank
     }
     var nextDate: @Sendable (Date?, ClaimRequest, ReferenceTable) -> Date? = { date, _, _ in date }
-    /// Maps claimed tasks to those that a claim returns.
+    /// Maps claimed tasks to the tasks that a claim returns.
     var claimed: @Sendable ([ClaimedTask]) -> [ClaimedTask] = { $0 }
-    /// Maps a stored record to the one that a look-up returns.
+    /// Maps a stored record to the record that a look-up returns.
     var shown: @Sendable (TaskRecord) -> TaskRecord = { $0 }
     var matches: @Sendable (TaskRecord, TaskFilter) -> Bool = { $1.matches($0) }
     var page: @Sendable ([TaskRecord], TaskID?, Int) -> [TaskRecord] = { tasks, id, limit in
@@ -41,7 +41,7 @@ final class PlainStore: Persistence {
     }
     /// Prepares the table of the first store at a place.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
-    /// Runs when a store opens on the tasks of an earlier one.
+    /// Runs when a store opens on the tasks of an earlier store.
     var reopen: @Sendable (inout ReferenceTable) -> Void = { $0.interrupt() }
     var opensAnew = false
     var keepsRelaxed = true
@@ -57,7 +57,7 @@ final class PlainStore: Persistence {
     var destroysClosed = true
     /// What happens when a store is destroyed twice.
     var destroysAgain = DestroyingAgain.nothing
-    /// The store's clock; without one, the time stands still until a test advances it.
+    /// The store's clock; without a clock, the time stands still until a test advances the time.
     var clock: (@Sendable () -> Date)?
     /// Whether leases expire by the dates of requests instead of the store's clock.
     var usesClockOfRequests = false
@@ -81,12 +81,12 @@ final class PlainStore: Persistence {
     var durable = ReferenceTable()
     var lastToken: UInt64 = 0
     var lastRequest = Date.distantPast
-    /// When expired leases were last ended, by the store's clock.
+    /// The date at which the store last ended expired leases, by its own clock.
     var lastEnding = Date.distantPast
     var isNew = true
   }
 
-  /// The places of several stores, as files are in a folder.
+  /// The places of several stores, which correspond to the files in a folder.
   final class Shelf: Sendable {
     fileprivate let places = Mutex<[String: Contents]>([:])
     /// The number of seconds by which calls have advanced all clocks.
@@ -95,8 +95,8 @@ final class PlainStore: Persistence {
     /// The duration by which calls have advanced all clocks.
     var uptime: Duration { .seconds(seconds.withLock { $0 }) }
 
-    /// Advances the clock of the stores at a place.
-    func advanceClock(_ place: String, _ duration: Duration) {
+    /// Advances the clock of the stores at this place.
+    func advanceClock(at place: String, by duration: Duration) {
       places.withLock { $0[place]?.table.clock += duration / .seconds(1) }
     }
   }
@@ -130,6 +130,7 @@ final class PlainStore: Persistence {
     }
   }
 
+  /// Calls `body` with the contents of the store's place, after advancing the clock.
   private func update<Result: Sendable>(
     _ body: (inout Contents) throws -> Result
   ) throws -> Result {
@@ -147,7 +148,7 @@ final class PlainStore: Persistence {
   private func letOthersRun() async { await withDiscardingTaskGroup { $0.addTask {} } }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    if behaviour.checksForm { for change in batch { try check(change) } }
+    if behaviour.checksForm { for change in batch { try checkForm(of: change) } }
     let changes = batch.map(behaviour.rewrite)
     var before: Contents?
     if behaviour.racesInApply {
@@ -165,7 +166,7 @@ final class PlainStore: Persistence {
     }
   }
 
-  private func check(_ change: TaskChange) throws {
+  private func checkForm(of change: TaskChange) throws {
     do {
       try change.checkForm()
     } catch {
@@ -186,7 +187,10 @@ final class PlainStore: Persistence {
       if behaviour.usesClockOfRequests { contents.table.clock = request.now }
       var unlimited = request
       unlimited.limit = .max
-      let endsClaims = contents.endsClaims(sharing, seldom: behaviour.looksSeldom)
+      let endsClaims = contents.shouldEndExpiredLeases(
+        sharing: sharing,
+        seldom: behaviour.looksSeldom
+      )
       let available = contents.table.claimable(unlimited, endsClaims: endsClaims)
         .sorted(by: behaviour.goesBefore)
       let tasks = available.prefix(request.limit).map { entry in
@@ -212,7 +216,7 @@ final class PlainStore: Persistence {
     }
   }
 
-  private func found(_ filter: TaskFilter) throws -> [TaskRecord] {
+  private func records(matching filter: TaskFilter) throws -> [TaskRecord] {
     try update { $0.table.records }.map(behaviour.shown).filter { behaviour.matches($0, filter) }
   }
 
@@ -221,15 +225,15 @@ final class PlainStore: Persistence {
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    behaviour.page(try found(filter), id, limit)
+    behaviour.page(try records(matching: filter), id, limit)
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
-    behaviour.count(try found(filter).count)
+    behaviour.count(try records(matching: filter).count)
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
-    behaviour.contains(try !found(filter).isEmpty)
+    behaviour.contains(try !records(matching: filter).isEmpty)
   }
 
   func value(named name: String) async throws -> [UInt8]? {
@@ -271,8 +275,10 @@ final class PlainStore: Persistence {
 enum PlainStoreError: Error { case closed, refused }
 
 extension PlainStore.Contents {
-  /// Returns whether a claim ends the leases that have expired.
-  fileprivate mutating func endsClaims(_ sharing: StoreSharing?, seldom: Bool) -> Bool {
+  /// Returns whether a claim ends expired leases now, and records the date if so.
+  ///
+  /// If the store rarely checks for expired leases, only three claims per lease duration end them.
+  fileprivate mutating func shouldEndExpiredLeases(sharing: StoreSharing?, seldom: Bool) -> Bool {
     guard seldom, let sharing else { return true }
     let pause = sharing.leaseDuration / .seconds(3)
     guard table.clock >= lastEnding + pause else { return false }

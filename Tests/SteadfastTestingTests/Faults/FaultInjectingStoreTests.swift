@@ -24,7 +24,7 @@ private struct Page: TaskPayload { var number = 1 }
     get async throws { try await base.count(matching: TaskFilter()) }
   }
 
-  @Test func `an error before the effect stores nothing and occurs once`() async throws {
+  @Test func `an error before the effect stores no task, and occurs only once`() async throws {
     store.inject(.error(DiskFull())) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
     #expect(try await storedCount == 0)
@@ -38,7 +38,7 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 1)
   }
 
-  @Test func `a fault affects the number of calls that it was injected for`() async throws {
+  @Test func `a fault affects as many calls as requested`() async throws {
     store.inject(.error(DiskFull()), times: 2) { $0.kind == .count }
     for _ in 1...2 { await #expect(throws: DiskFull.self) { try await queue.count } }
     #expect(try await queue.count == 0)
@@ -49,11 +49,11 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `every kind of call can fail at a given number`(kind: FaultInjectingStore.Call.Kind)
+  func `a call of any kind can be made to fail by its number`(kind: FaultInjectingStore.Call.Kind)
     async throws
   {
     store.inject(.error(DiskFull())) { $0.kind == kind && $0.number == 2 }
-    func call() async throws {
+    func makeCall() async throws {
       switch kind {
       case .open: try await store.open()
       case .apply: _ = try await store.apply([], durability: .durable)
@@ -69,14 +69,14 @@ private struct Page: TaskPayload { var number = 1 }
       case .destroy: try await store.destroy()
       }
     }
-    if kind == .destroy { try await store.open() } else { try await call() }
-    await #expect(throws: DiskFull.self) { try await call() }
-    try await call()
+    if kind == .destroy { try await store.open() } else { try await makeCall() }
+    await #expect(throws: DiskFull.self) { try await makeCall() }
+    try await makeCall()
     #expect(store.calls.map(\.number) == [1, 2, 3])
     #expect(store.calls.dropFirst().allSatisfy { $0.kind == kind })
   }
 
-  @Test func `recorded calls include their changes`() async throws {
+  @Test func `a fault can depend on the changes of a call, which are recorded`() async throws {
     store.inject(.error(DiskFull())) { call in
       call.changes.contains {
         if case .insert(let record, _) = $0 { record.priority == .low } else { false }
@@ -103,7 +103,7 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(store.letGo() == 0)
   }
 
-  @Test func `a call keeps hanging when its caller is cancelled`() async throws {
+  @Test func `a call that hangs keeps hanging when its caller is cancelled`() async throws {
     store.inject(.hang) { $0.kind == .apply }
     let log = Log<String>()
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -136,7 +136,9 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 0)
   }
 
-  @Test func `a wait for held calls ends at its count or when cancelled`() async throws {
+  @Test func `a wait for held calls ends when enough calls are held, or when the wait is cancelled`()
+    async throws
+  {
     store.inject(.hang, times: nil) { $0.kind == .count }
     async let first = queue.count
     try await store.waitForHeldCalls(count: 1)
@@ -156,7 +158,7 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `restoring the store spares a running call all further faults`(
+  func `after the store is restored, a running call meets no further fault`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
@@ -169,12 +171,14 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 1)
   }
 
-  @Test func `a fault injected for zero calls affects none`() async throws {
+  @Test func `a fault that is injected for zero calls affects no call`() async throws {
     store.inject(.error(DiskFull()), times: 0) { _ in true }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a delay passes on the clock, before or after the effect`() async throws {
+  @Test func `an injected delay uses the clock, and can come before or after the effect`()
+    async throws
+  {
     store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
     async let first = queue.enqueue(Page())
     try await time.clock.sleep(for: .seconds(9))
@@ -189,7 +193,9 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(time.clock.now.offset == .seconds(20))
   }
 
-  @Test func `every call to a store that is cut off fails until it is restored`() async throws {
+  @Test func `when a store is cut off, every call fails until the store is restored`()
+    async throws
+  {
     try await queue.enqueue(Page())
     store.cutOff(throwing: Unreachable())
     await #expect(throws: Unreachable.self) { try await queue.enqueue(Page()) }
@@ -211,7 +217,7 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 0)
   }
 
-  @Test func `sharing is that of the underlying store, and appliesAtOnce is false by default`() {
+  @Test func `sharing comes from the underlying store, and appliesAtOnce is false by default`() {
     #expect(store.sharing == nil)
     #expect(!store.appliesAtOnce)
     #expect(FaultInjectingStore(appliesAtOnce: true).appliesAtOnce)

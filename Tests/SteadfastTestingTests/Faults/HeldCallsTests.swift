@@ -8,12 +8,14 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  @Test func `a call is not held if the store was restored at the last moment`() async {
+  @Test func `a call is not held if the store is restored just before the call would be held`()
+    async
+  {
     await calls.hold { true }
     #expect(calls.letGo() == 0)
   }
 
-  @Test func `a later call does not resume a cancelled wait again`() async throws {
+  @Test func `a wait that was cancelled is not resumed again by a later call`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await calls.wait(for: 1) }
       // The other task is waiting by the time this sleep ends.

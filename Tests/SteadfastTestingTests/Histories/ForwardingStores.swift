@@ -41,7 +41,7 @@ final class LateStore: ForwardingStore {
   }
 }
 
-/// A connection that is lost long after the store has applied a task's first insertion.
+/// A connection that fails a minute after the store has applied the first insertion of a task.
 final class LateAnswers: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock
@@ -64,9 +64,10 @@ final class LateAnswers: ForwardingStore {
   }
 }
 
-/// A store whose calls take time once there have been many of them.
+/// A store whose calls take time once it has received many calls.
 ///
-/// A broken store can make a queue call it in an endless loop, in which no virtual time passes.
+/// A broken store can make a queue call the store in an endless loop, in which no virtual time
+/// passes.
 final class BrakedStore: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock
@@ -78,17 +79,17 @@ final class BrakedStore: ForwardingStore {
     self.clock = clock
   }
 
-  private func brake() async throws {
+  private func waitIfCalledOften() async throws {
     if calls.add(1) > Self.mostCalls { try await clock.sleep(for: .seconds(1)) }
   }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    try await brake()
+    try await waitIfCalledOften()
     return try await base.apply(batch, durability: durability)
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
-    try await brake()
+    try await waitIfCalledOften()
     return try await base.claim(request)
   }
 }

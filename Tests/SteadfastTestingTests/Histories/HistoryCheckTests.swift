@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct HistoryCheckTests {
   @Test(arguments: HistoryExample.all)
-  func `a check finds exactly the broken promise`(example: HistoryExample) {
+  func `a check reports exactly the broken promise`(example: HistoryExample) {
     let report = example.history.check(example.expectations)
     #expect(report.broken == (example.isLegal ? [] : [example.promise]), "\(report)")
   }
@@ -17,17 +17,17 @@ import Testing
     }
   }
 
-  @Test func `a violation shows its tasks and its lines`() throws {
+  @Test func `a violation shows the tasks and the lines that it concerns`() throws {
     var script = HistoryScript()
-    script.insert(1)
-    script.claim("p1", 1, lease: 1)
-    script.pass(30)
-    script.claim("p2", 1, lease: 2, interruptions: 1)
-    script.succeed("p1", 1, lease: 1)
+    script.insertTask(1)
+    script.claim(by: "p1", task: 1, lease: 1)
+    script.advanceDate(by: 30)
+    script.claim(by: "p2", task: 1, lease: 2, interruptions: 1)
+    script.succeed(by: "p1", task: 1, lease: 1)
     let report = History(script.lines).check()
     let violation = try #require(report.violations.first)
     #expect(violation.tasks == [HistoryScript.id(1)])
-    // Both claims, and the end that used the earlier lease.
+    // The responses to both claims, and the request and response of the end with the earlier lease.
     let places = violation.lines.map { String($0.prefix { $0 != "{" }) }
     #expect(places == [4, 6, 7, 8].map { "history:\($0): " })
     #expect(violation.lines[1].contains(#""lease":2"#))
@@ -37,23 +37,25 @@ import Testing
 
   @Test func `a promise that can't be checked is skipped with a reason`() {
     var script = HistoryScript()
-    script.insert(1)
+    script.insertTask(1)
     let report = History(script.lines).check(History.Expectations(endsWithin: .seconds(1)))
     #expect(report.passes)
     #expect(report.skipped.map(\.promise) == [.nothingIsLost, .limitsHold, .everythingEnds])
     #expect("\(report)".contains("not checked: H1, no process has recorded"))
   }
 
-  @Test func `calls of two processes with one name are distinguished by file`() async throws {
+  @Test func `calls of two processes with the same name are distinguished by their files`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       var (first, second) = (HistoryScript(), HistoryScript())
       // The first process is killed before the response about its task arrives.
-      first.insert(1, .none)
-      second.pass(10)
-      second.insert(2)
-      second.claim("p1", 1, lease: 1)
-      second.succeed("p1", 1, lease: 1)
-      second.remain([2: "waiting"])
+      first.insertTask(1, answer: .none)
+      second.advanceDate(by: 10)
+      second.insertTask(2)
+      second.claim(by: "p1", task: 1, lease: 1)
+      second.succeed(by: "p1", task: 1, lease: 1)
+      second.recordRemainingTasks([2: "waiting"])
       let files = try [first, second].enumerated().map { number, script in
         let machine = folder.appending(path: "m\(number)")
         try FileManager.default.createDirectory(at: machine, withIntermediateDirectories: true)
@@ -68,10 +70,10 @@ import Testing
     }
   }
 
-  @Test func `a report counts many violations of one promise`() {
+  @Test func `a report lists some violations of a promise, and counts the others`() {
     var script = HistoryScript()
-    for number: UInt64 in 1...12 { script.insert(number) }
-    script.remain()
+    for number: UInt64 in 1...12 { script.insertTask(number) }
+    script.recordRemainingTasks()
     let report = History(script.lines).check()
     #expect(report.violations.count == 12)
     #expect("\(report)".contains("H1: and 2 more"))
@@ -80,36 +82,36 @@ import Testing
   @Test func `a report counts rare paths`() {
     var script = HistoryScript()
     // A lease expires during its attempt, and an unanswered end was applied.
-    script.insert(1)
-    script.claim("p1", 1, lease: 1)
-    let attempt = script.begin("p1", 1, lease: 1)
-    script.pass(30)
-    script.claim("p2", 1, lease: 2, interruptions: 1)
-    script.end("p1", attempt)
+    script.insertTask(1)
+    script.claim(by: "p1", task: 1, lease: 1)
+    let attempt = script.beginAttempt(by: "p1", task: 1, lease: 1)
+    script.advanceDate(by: 30)
+    script.claim(by: "p2", task: 1, lease: 2, interruptions: 1)
+    script.endAttempt(by: "p1", attempt)
     // An attempt starts with an expired lease.
-    script.end("p1", script.begin("p1", 1, lease: 1))
-    script.succeed("p2", 1, lease: 2, .unanswered)
-    script.succeed("p2", 1, lease: 2, .stale)
+    script.endAttempt(by: "p1", script.beginAttempt(by: "p1", task: 1, lease: 1))
+    script.succeed(by: "p2", task: 1, lease: 2, answer: .unanswered)
+    script.succeed(by: "p2", task: 1, lease: 2, answer: .stale)
     // An insertion and an end that were not applied.
-    script.insert(2, .unanswered)
-    script.insert(3)
-    script.claim("p1", 3, lease: 1)
-    script.succeed("p1", 3, lease: 1, .unanswered)
-    script.succeed("p1", 3, lease: 1)
+    script.insertTask(2, answer: .unanswered)
+    script.insertTask(3)
+    script.claim(by: "p1", task: 3, lease: 1)
+    script.succeed(by: "p1", task: 3, lease: 1, answer: .unanswered)
+    script.succeed(by: "p1", task: 3, lease: 1)
     // Two last tasks of a batch.
-    script.insert(9)
+    script.insertTask(9)
     for number: UInt64 in 4...5 {
-      script.insert(number, follower: 9)
-      script.claim("p1", number, lease: number)
+      script.insertTask(number, follower: 9)
+      script.claim(by: "p1", task: number, lease: number)
     }
     let calls = (4...5).map { number in
-      script.ask(
-        "p\(number)",
-        [HistoryChange(.succeed, task: HistoryScript.id(UInt64(number)), lease: UInt64(number))]
+      script.request(
+        [HistoryChange(.succeed, task: HistoryScript.id(UInt64(number)), lease: UInt64(number))],
+        by: "p\(number)"
       )
     }
-    for (number, call) in calls.enumerated() { script.answer("p\(number + 4)", call) }
-    script.remain([9: "waiting"])
+    for (number, call) in calls.enumerated() { script.answer(call: call, of: "p\(number + 4)") }
+    script.recordRemainingTasks([9: "waiting"])
     let report = History(script.lines).check()
     #expect(report.passes, "\(report)")
     #expect(report.rarePaths.lostLeases == 1)

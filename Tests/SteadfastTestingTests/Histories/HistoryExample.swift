@@ -1,7 +1,7 @@
 import SteadfastTesting
 import Testing
 
-/// A small history, and the promise that it keeps or breaks.
+/// A small history, and a promise that the history keeps or breaks.
 struct HistoryExample: Sendable, CustomTestStringConvertible {
   let promise: History.Promise
   let name: String
@@ -11,24 +11,26 @@ struct HistoryExample: Sendable, CustomTestStringConvertible {
 
   var testDescription: String { "\(promise.rawValue), \(isLegal ? "legal" : "illegal"): \(name)" }
 
+  /// Returns an example that keeps the promise.
   static func legal(
     _ promise: History.Promise,
     _ name: String,
     _ expectations: History.Expectations = History.Expectations(),
     _ write: (inout HistoryScript) -> Void
-  ) -> HistoryExample { example(promise, name, true, expectations, write) }
+  ) -> HistoryExample { makeExample(promise, name, isLegal: true, expectations, write) }
 
+  /// Returns an example that breaks the promise.
   static func illegal(
     _ promise: History.Promise,
     _ name: String,
     _ expectations: History.Expectations = History.Expectations(),
     _ write: (inout HistoryScript) -> Void
-  ) -> HistoryExample { example(promise, name, false, expectations, write) }
+  ) -> HistoryExample { makeExample(promise, name, isLegal: false, expectations, write) }
 
-  private static func example(
+  private static func makeExample(
     _ promise: History.Promise,
     _ name: String,
-    _ isLegal: Bool,
+    isLegal: Bool,
     _ expectations: History.Expectations,
     _ write: (inout HistoryScript) -> Void
   ) -> HistoryExample {

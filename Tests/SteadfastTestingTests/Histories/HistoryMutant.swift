@@ -4,17 +4,17 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A store with a planted fault, and the promise that its histories break.
+/// A planted fault, and the promise that a history with this fault breaks.
 struct HistoryMutant: Sendable, CustomTestStringConvertible {
   let name: String
   let promise: History.Promise
   let fault: HistorySimulation.Fault
-  /// The first seed to try: one that reveals the fault, if few seeds do.
+  /// The first seed to try; if only few seeds reveal the fault, one of them.
   var firstSeed: UInt64 = 0
 
   var testDescription: String { "\(promise.rawValue): \(name)" }
 
-  private static func store(
+  private static func brokenStore(
     _ name: String,
     breaks promise: History.Promise,
     _ behaviour: @escaping @Sendable (inout PlainStore.Behaviour) -> Void
@@ -22,7 +22,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
     HistoryMutant(name: name, promise: promise, fault: .init(behaviour: behaviour))
   }
 
-  private static func connection(
+  private static func brokenConnection(
     _ name: String,
     breaks promise: History.Promise,
     from seed: UInt64 = 0,
@@ -32,10 +32,10 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
   }
 
   static let all: [HistoryMutant] = [
-    connection("a transient error is ignored", breaks: .nothingIsLost) { base, _ in
+    brokenConnection("a transient error is ignored", breaks: .nothingIsLost) { base, _ in
       SwallowingStore(base)
     },
-    connection(
+    brokenConnection(
       "a change is acknowledged before it is flushed",
       breaks: .nothingIsLost,
       from: 6
@@ -47,15 +47,15 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
       promise: .nothingIsAdded,
       fault: .init(wrap: { LateAnswers($0, $1) }, retention: .none)
     ),
-    store("a change is applied without checking its lease", breaks: .oneEnd) {
+    brokenStore("a change is applied without checking its lease", breaks: .oneEnd) {
       $0.apply = { batch, table in
         let leases = Dictionary(
           uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.lease) }
         )
-        return table.apply(batch.map { $0.with { leases[$0.id].flatMap(\.self) ?? $0 } })
+        return table.apply(batch.map { $0.replacingLease { leases[$0.id].flatMap(\.self) ?? $0 } })
       }
     },
-    store("an end is acknowledged but not stored", breaks: .oneEnd) {
+    brokenStore("an end is acknowledged but not stored", breaks: .oneEnd) {
       let calls = Counter()
       $0.apply = { batch, table in
         guard calls.add(1) % 7 == 0, batch.count == 1, case .succeed = batch[0] else {
@@ -65,10 +65,10 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         return copy.apply(batch)
       }
     },
-    store("leases expire by the client's clock", breaks: .oneHolder) {
+    brokenStore("leases expire by the client's clock", breaks: .oneHolder) {
       $0.usesClockOfRequests = true
     },
-    store("an extension is acknowledged but not applied", breaks: .oneHolder) {
+    brokenStore("an extension is acknowledged but not applied", breaks: .oneHolder) {
       $0.apply = { batch, table in
         let ends = Dictionary(
           uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.leaseEnd) }
@@ -83,7 +83,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         return table.apply(batch)
       }
     },
-    store("a claim returns the previous claim's tasks", breaks: .oneHolder) {
+    brokenStore("a claim returns the previous claim's tasks", breaks: .oneHolder) {
       let last = Mutex<ClaimedTask?>(nil)
       let claims = Counter()
       $0.claimed = { tasks in
@@ -96,7 +96,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         }
       }
     },
-    store("a retry is counted after the commit", breaks: .exactCounts) {
+    brokenStore("a retry is counted after the commit", breaks: .exactCounts) {
       let late = Mutex<[TaskID: Int]>([:])
       $0.apply = { batch, table in
         let counts = late.withLock { late in
@@ -123,24 +123,24 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         )
       }
     },
-    store("an interruption is not counted", breaks: .exactCounts) {
+    brokenStore("an interruption is not counted", breaks: .exactCounts) {
       $0.shown = { record in
         var record = record
         record.interruptionCount = 0
         return record
       }
     },
-    store("a later task overtakes one with its order key", breaks: .orderOfKeys) {
-      $0.afterwards { change, entry, _ in
+    brokenStore("a later task overtakes one with its order key", breaks: .orderOfKeys) {
+      $0.editChangedTask { change, entry, _ in
         if case .insert = change { entry.number = -entry.number }
       }
     },
-    store("two processes run tasks of one order key", breaks: .oneRunnerForKey) {
-      $0.insertions { $0.copy(orderKey: .some(nil)) }
+    brokenStore("two processes run tasks of one order key", breaks: .oneRunnerForKey) {
+      $0.rewriteInsertions { $0.copy(orderKey: .some(nil)) }
     },
-    store("a follower is performed twice", breaks: .waitingTasksAreLast) {
+    brokenStore("a follower is performed twice", breaks: .waitingTasksAreLast) {
       let repeated = Mutex<Set<TaskID>>([])
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .succeed(let lease, _, _) = change,
           let record = before.record(of: lease.id), record.dependencies.batch != nil,
           repeated.withLock({ $0.insert(lease.id).inserted }),
@@ -150,14 +150,14 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         table.entries[index].record.finishedDate = nil
       }
     },
-    store("a follower runs before its batch", breaks: .waitingTasksAreLast) {
-      $0.insertions { record in
+    brokenStore("a follower runs before its batch", breaks: .waitingTasksAreLast) {
+      $0.rewriteInsertions { record in
         var record = record
         record.dependencies.follower = nil
         return record
       }
     },
-    store("a value is set without comparing", breaks: .limitsHold) {
+    brokenStore("a value is set without comparing", breaks: .limitsHold) {
       $0.apply = { batch, table in
         let values = table.values
         return table.apply(
@@ -169,8 +169,8 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         )
       }
     },
-    store("a retried task is never claimed", breaks: .everythingEnds) {
-      $0.afterwards { change, entry, _ in
+    brokenStore("a retried task is never claimed", breaks: .everythingEnds) {
+      $0.editChangedTask { change, entry, _ in
         if case .retry = change { entry.record.availableDate = .distantFuture }
       }
     },

@@ -8,8 +8,8 @@ import Testing
     var fails: Bool
   }
 
-  /// Performs two tasks through a recorder that writes to a file, and returns the file's URL.
-  private func record(in folder: URL, _ store: any Persistence) async throws -> URL {
+  /// Performs two tasks through a recorder that writes to a new file, and returns that file's URL.
+  private func recordTwoTasks(in folder: URL, on store: any Persistence) async throws -> URL {
     let file = folder.appending(path: "first.jsonl")
     let clock = VirtualTime.current?.clock ?? VirtualClock()
     let recorder = try HistoryRecorder(store, to: file, clock: clock)
@@ -34,7 +34,7 @@ import Testing
 
   @Test(.virtualTime) func `a history is written, read and checked`() async throws {
     try await withTemporaryFolder { folder in
-      let file = try await record(in: folder, InMemoryStore())
+      let file = try await recordTwoTasks(in: folder, on: InMemoryStore())
       let report = try History(contentsOf: [file])
         .check(History.Expectations(endsWithin: .seconds(60)))
       #expect(report.passes, "\(report)")
@@ -46,11 +46,11 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `only a truncated last line is ignored`()
+  @Test(.virtualTime) func `a truncated last line is ignored, and an invalid earlier line is an error`()
     async throws
   {
     try await withTemporaryFolder { folder in
-      let file = try await record(in: folder, InMemoryStore())
+      let file = try await recordTwoTasks(in: folder, on: InMemoryStore())
       let data = try Data(contentsOf: file)
       for count in [0, 1, data.count / 2, data.count - 1] {
         try data.prefix(count).write(to: file)
@@ -62,7 +62,9 @@ import Testing
     }
   }
 
-  @Test func `recording to an existing file or into a missing folder fails`() async throws {
+  @Test func `a recorder can't be created for an existing file or in a missing folder`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "1.jsonl")
       try Data().write(to: file)
@@ -76,7 +78,9 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `the end of a recorded call states its known effect`() async throws {
+  @Test(.virtualTime) func `the last line of a recorded call states what is known about its effect`()
+    async throws
+  {
     let lines = Log<HistoryLine>()
     let store = FaultInjectingStore()
     let recorder = HistoryRecorder(store, process: "p", clock: VirtualClock()) { lines.add($0) }

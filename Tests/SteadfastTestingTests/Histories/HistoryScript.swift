@@ -2,7 +2,8 @@ import SteadfastTesting
 
 /// Builds the lines of a history.
 ///
-/// Each call lasts a second from its request to its response, unless other lines come between.
+/// The response to a call comes one second after the request, unless the example writes both lines
+/// separately.
 struct HistoryScript {
   /// The response that a process gets for a call.
   enum Answer { case done, stale, refused, unanswered, none }
@@ -15,64 +16,76 @@ struct HistoryScript {
 
   static func id(_ number: UInt64) -> TaskID { TaskID(high: 0, low: number) }
 
-  mutating func add(_ process: String, _ event: HistoryEvent) {
+  /// Adds a line with the current date.
+  mutating func add(_ event: HistoryEvent, by process: String) {
     lines.append(HistoryLine(date: Int64(date * 1e6), process: process, event: event))
   }
 
-  mutating func pass(_ seconds: Double) { date += seconds }
+  /// Advances the date of the lines that follow.
+  mutating func advanceDate(by seconds: Double) { date += seconds }
 
   // MARK: Calls
 
   /// Writes a request for changes, and returns the number of the call.
-  mutating func ask(_ process: String, _ changes: [HistoryChange]) -> Int {
+  mutating func request(_ changes: [HistoryChange], by process: String) -> Int {
     calls += 1
-    add(process, .asked(call: calls, changes: changes))
+    add(.asked(call: calls, changes: changes), by: process)
     return calls
   }
 
+  /// Writes the response to a call.
   mutating func answer(
-    _ process: String,
-    _ call: Int,
-    _ answer: Answer = .done,
+    call: Int,
+    of process: String,
+    with answer: Answer = .done,
     count: Int = 1,
     along: [TaskID]? = nil
   ) {
     switch answer {
     case .done, .stale:
       let outcome = HistoryOutcome(answer == .done ? .done : .stale, tasks: along)
-      add(process, .answered(call: call, outcomes: Array(repeating: outcome, count: count)))
-    case .refused: add(process, .refused(call: call, reason: "no"))
-    case .unanswered: add(process, .unanswered(call: call, reason: "the connection is lost"))
+      add(.answered(call: call, outcomes: Array(repeating: outcome, count: count)), by: process)
+    case .refused: add(.refused(call: call, reason: "no"), by: process)
+    case .unanswered: add(.unanswered(call: call, reason: "the connection is lost"), by: process)
     case .none: break
     }
   }
 
-  mutating func change(
-    _ process: String,
+  /// Writes a request for changes and its response.
+  mutating func apply(
     _ changes: [HistoryChange],
-    _ answer: Answer = .done,
+    by process: String,
+    answer: Answer = .done,
     along: [TaskID]? = nil
   ) {
-    let call = ask(process, changes)
+    let call = request(changes, by: process)
     date += 1
-    self.answer(process, call, answer, count: changes.count, along: along)
+    self.answer(call: call, of: process, with: answer, count: changes.count, along: along)
   }
 
-  mutating func insert(
+  /// Writes that the process `p1` inserts a task.
+  mutating func insertTask(
     _ number: UInt64,
-    _ answer: Answer = .done,
+    answer: Answer = .done,
     orderKey: String? = nil,
     follower: UInt64? = nil,
     after: [UInt64]? = nil
   ) {
-    change("p1", [Self.insertion(number, orderKey, follower, after)], answer)
+    let insertion = Self.insertion(
+      of: number,
+      orderKey: orderKey,
+      follower: follower,
+      after: after
+    )
+    apply([insertion], by: "p1", answer: answer)
   }
 
+  /// Returns a change that inserts a task.
   static func insertion(
-    _ number: UInt64,
-    _ orderKey: String? = nil,
-    _ follower: UInt64? = nil,
-    _ after: [UInt64]? = nil
+    of number: UInt64,
+    orderKey: String? = nil,
+    follower: UInt64? = nil,
+    after: [UInt64]? = nil
   ) -> HistoryChange {
     let task = HistoryTask(
       id: id(number),
@@ -83,12 +96,13 @@ struct HistoryScript {
     return HistoryChange(.insert, task: id(number), new: task)
   }
 
-  mutating func step(
-    _ process: String,
+  /// Writes a change of a single task.
+  mutating func change(
+    by process: String,
     _ kind: HistoryChange.Kind,
-    _ number: UInt64,
+    task number: UInt64,
     lease: UInt64?,
-    _ answer: Answer = .done,
+    answer: Answer = .done,
     seconds: Double? = nil,
     retryCount: Int? = nil,
     along: [UInt64]? = nil
@@ -100,42 +114,52 @@ struct HistoryScript {
       seconds: seconds,
       retryCount: retryCount
     )
-    self.change(process, [change], answer, along: along?.map(Self.id))
+    apply([change], by: process, answer: answer, along: along?.map(Self.id))
   }
 
+  /// Writes that a task ends with success.
   mutating func succeed(
-    _ process: String,
-    _ number: UInt64,
+    by process: String,
+    task number: UInt64,
     lease: UInt64,
-    _ answer: Answer = .done
+    answer: Answer = .done
   ) {
-    step(process, .succeed, number, lease: lease, answer)
+    change(by: process, .succeed, task: number, lease: lease, answer: answer)
   }
 
-  /// Claims a task for 30 seconds.
+  /// Writes a claim of a task, for 30 seconds by default, and its response.
   mutating func claim(
-    _ process: String,
-    _ number: UInt64,
+    by process: String,
+    task number: UInt64,
     lease: UInt64,
     retries: Int = 0,
     interruptions: Int = 0,
     seconds: Double? = 30
   ) {
-    let call = askForTasks(process, seconds: seconds)
+    let call = requestTasks(by: process, seconds: seconds)
     date += 1
-    grant(process, call, number, lease: lease, retries: retries, interruptions: interruptions)
+    grantTask(
+      number,
+      to: process,
+      call: call,
+      lease: lease,
+      retries: retries,
+      interruptions: interruptions
+    )
   }
 
-  mutating func askForTasks(_ process: String, seconds: Double? = 30) -> Int {
+  /// Writes the request of a claim, and returns the number of the call.
+  mutating func requestTasks(by process: String, seconds: Double? = 30) -> Int {
     calls += 1
-    add(process, .claiming(call: calls, seconds: seconds))
+    add(.claiming(call: calls, seconds: seconds), by: process)
     return calls
   }
 
-  mutating func grant(
-    _ process: String,
-    _ call: Int,
+  /// Writes the response to a claim.
+  mutating func grantTask(
     _ number: UInt64,
+    to process: String,
+    call: Int,
     lease: UInt64,
     retries: Int = 0,
     interruptions: Int = 0
@@ -147,35 +171,38 @@ struct HistoryScript {
       retryCount: retries,
       interruptionCount: interruptions
     )
-    add(process, .granted(call: call, tasks: [grant]))
+    add(.granted(call: call, tasks: [grant]), by: process)
   }
 
-  /// Claims a task and performs it.
-  mutating func perform(_ process: String, _ number: UInt64, lease: UInt64) {
-    claim(process, number, lease: lease)
-    let attempt = begin(process, number, lease: lease)
-    end(process, attempt)
-    succeed(process, number, lease: lease)
+  /// Writes a claim of a task, one attempt, and the success of the task.
+  mutating func perform(by process: String, task number: UInt64, lease: UInt64) {
+    claim(by: process, task: number, lease: lease)
+    let attempt = beginAttempt(by: process, task: number, lease: lease)
+    endAttempt(by: process, attempt)
+    succeed(by: process, task: number, lease: lease)
   }
 
   // MARK: Handlers
 
-  mutating func begin(_ process: String, _ number: UInt64, lease: UInt64) -> Int {
+  /// Writes the start of an attempt, and returns the number of the attempt.
+  mutating func beginAttempt(by process: String, task number: UInt64, lease: UInt64) -> Int {
     attempts += 1
-    add(process, .attemptBegan(attempt: attempts, task: Self.id(number), lease: lease))
+    add(.attemptBegan(attempt: attempts, task: Self.id(number), lease: lease), by: process)
     return attempts
   }
 
-  mutating func end(_ process: String, _ attempt: Int) {
-    add(process, .attemptEnded(attempt: attempt))
+  /// Writes the end of the attempt with this number.
+  mutating func endAttempt(by process: String, _ attempt: Int) {
+    add(.attemptEnded(attempt: attempt), by: process)
   }
 
   // MARK: The end of the history
 
-  mutating func endFaults() { add("p1", .faultsEnded) }
+  mutating func recordEndOfFaults() { add(.faultsEnded, by: "p1") }
 
-  mutating func remain(_ tasks: [UInt64: String] = [:]) {
+  /// Writes a final look-up, which finds these tasks in these states.
+  mutating func recordRemainingTasks(_ tasks: [UInt64: String] = [:]) {
     let left = tasks.map { HistoryTask(id: Self.id($0.key), state: $0.value) }
-    add("p1", .remaining(tasks: left))
+    add(.remaining(tasks: left), by: "p1")
   }
 }

@@ -17,7 +17,7 @@ final class HistorySimulation: Sendable {
 
   struct LimitedJob: TaskPayload { var number: Int }
 
-  /// A difference from a correct store.
+  /// The way in which a run differs from a run on a correct store.
   struct Fault: Sendable {
     var behaviour: @Sendable (inout PlainStore.Behaviour) -> Void = { _ in }
     /// Inserts a broken store between a process and its connection.
@@ -65,8 +65,8 @@ final class HistorySimulation: Sendable {
     return History.Expectations(limits: hasLimits ? [limit] : [], endsWithin: .seconds(900))
   }
 
-  /// Performs a run, checks its history, and returns the report.
-  static func check(seed: UInt64, _ fault: Fault = Fault()) async throws -> History.Report {
+  /// Performs a run, checks the recorded history, and returns the report.
+  static func check(seed: UInt64, fault: Fault = Fault()) async throws -> History.Report {
     try await withVirtualTime(order: .shuffled(seed: seed)) { time in
       let simulation = HistorySimulation(seed: seed, fault, time)
       try await simulation.run()
@@ -76,21 +76,21 @@ final class HistorySimulation: Sendable {
 
   private func run() async throws {
     try await store.open()
-    for _ in 0..<4 { await beginProcess() }
+    for _ in 0..<4 { await startProcess() }
     try await withThrowingTaskGroup { group in
       group.addTask { try await self.enqueueTasks() }
-      group.addTask { try await self.strike() }
+      group.addTask { try await self.killAndStopProcesses() }
       try await group.waitForAll()
     }
     let processes = processes.withLock { $0 }
-    for process in processes { process.calm() }
+    for process in processes { process.removeFaults() }
     try processes[0].recorder.recordEndOfFaults()
-    // Until everything has ended, or longer than the check allows.
+    // Waits until everything has ended, or for longer than the check allows.
     for _ in 0..<95 where try await hasUnfinishedTasks() {
       try await time.clock.sleep(for: .seconds(10))
     }
     try await processes[0].recorder.recordRemainingTasks()
-    for process in processes + dead.withLock({ $0 }) { await process.bury() }
+    for process in processes + dead.withLock({ $0 }) { await process.endRemainingWork() }
     for call in calls.withLock({ $0 }) {
       call.cancel()
       await call.value
@@ -103,26 +103,26 @@ final class HistorySimulation: Sendable {
 
   // MARK: Processes
 
-  private func beginProcess() async {
+  private func startProcess() async {
     let number = count.add(1)
     let process = SimulatedProcess(
       "p\(number)",
       over: store,
       clockOffset: hasLimits || number % 4 != 1 ? 0 : dice.happens(1, in: 2) ? 600 : -600,
-      configuration(number),
+      configuration(ofProcess: number),
       time,
       dice,
       wrapping: { fault.wrap($0, time.clock) }
     ) { line in
       self.lines.add(line)
     }
-    process.disturb()
-    await register(on: process)
-    process.begin()
+    process.injectFaults()
+    await registerHandlers(on: process)
+    process.startRun()
     processes.withLock { $0.append(process) }
   }
 
-  private func configuration(_ number: Int) -> TaskQueueConfiguration {
+  private func configuration(ofProcess number: Int) -> TaskQueueConfiguration {
     TaskQueueConfiguration(
       maxConcurrentTasks: 3,
       backoff: .constant(.seconds(1)),
@@ -135,7 +135,7 @@ final class HistorySimulation: Sendable {
     )
   }
 
-  private func register(on process: SimulatedProcess) async {
+  private func registerHandlers(on process: SimulatedProcess) async {
     let (recorder, clock) = (process.recorder, time.clock)
     await process.queue.register(Job.self) { job, context in
       try await recorder.recordAttempt(of: context.id) {
@@ -157,7 +157,7 @@ final class HistorySimulation: Sendable {
     for number in 0..<20 {
       let queue = processes.withLock { $0[dice.number(0...$0.count - 1)] }.queue
       let job = Job(number: number, seconds: dice.number(0...12), failures: number % 5 / 4)
-      begin {
+      startCall {
         switch number % 4 {
         case 0:
           let group = Array(repeating: Job(number: number, seconds: job.seconds), count: 3)
@@ -175,14 +175,14 @@ final class HistorySimulation: Sendable {
     }
   }
 
-  /// Starts a call that ends with its process.
-  private func begin(_ call: @escaping @Sendable () async throws -> Void) {
+  /// Starts a call, which the end of the run cancels.
+  private func startCall(_ call: @escaping @Sendable () async throws -> Void) {
     let task = Task(executorPreference: time.executor) { _ = try? await call() }
     calls.withLock { $0.append(task) }
   }
 
-  /// Kills processes, and stops others for half a lease to three leases.
-  private func strike() async throws {
+  /// Kills some processes, and stops others for the duration of half a lease to three leases.
+  private func killAndStopProcesses() async throws {
     let end = time.clock.now.advanced(by: .seconds(Self.stormSeconds))
     while time.clock.now < end {
       try await time.clock.sleep(for: .seconds(dice.number(5...20)))
@@ -191,12 +191,12 @@ final class HistorySimulation: Sendable {
         let victim = processes.withLock { $0.remove(at: index) }
         victim.kill()
         dead.withLock { $0.append(victim) }
-        await beginProcess()
+        await startProcess()
       } else {
         let victim = processes.withLock { $0[index] }
-        victim.hold()
+        victim.suspendNewCalls()
         try await time.clock.sleep(for: Self.lease * dice.number(1...6) / 2)
-        victim.disturb()
+        victim.injectFaults()
       }
     }
   }

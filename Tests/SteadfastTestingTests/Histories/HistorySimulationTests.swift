@@ -2,7 +2,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Several processes on one store, with faults of every kind: a correct store keeps its promises,
+/// Several processes on one store, with faults of every kind: a correct store keeps every promise,
 /// and each planted fault breaks the expected promise.
 ///
 /// `STEADFAST_RUNS=1000 swift test --filter HistorySimulationTests` runs longer.
@@ -24,19 +24,19 @@ import Testing
       close += report.rarePaths.closeLastMembers
       tasks += report.taskCount
     }
-    // A run without any of these proves little.
+    // The runs prove little if one of these paths is rare among them.
     let counts = "of \(tasks) tasks: \(lost) lost, \(done) done, \(notDone) not, \(close) close"
     for count in [lost, done, notDone, close] { #expect(count >= seeds.count, "\(counts)") }
   }
 
   @Test(arguments: HistoryMutant.all)
-  func `the check finds the promise that a planted fault breaks`(
+  func `the check reports the promise that a planted fault breaks`(
     mutant: HistoryMutant
   ) async throws {
     var reports: [History.Report] = []
-    // Few seeds reveal the rarest faults.
+    // Only few seeds reveal the rarest faults.
     for seed in mutant.firstSeed..<mutant.firstSeed + 100 {
-      let report = try await HistorySimulation.check(seed: seed, mutant.fault)
+      let report = try await HistorySimulation.check(seed: seed, fault: mutant.fault)
       if report.broken.contains(mutant.promise) { return }
       reports.append(report)
     }

@@ -43,13 +43,13 @@ final class SimulatedProcess: Sendable {
   private final class LifeSign: Sendable {
     private let state = Mutex(true)
     var isAlive: Bool { state.withLock { $0 } }
-    func end() { state.withLock { $0 = false } }
+    func markAsDead() { state.withLock { $0 = false } }
   }
 
   private let sign: LifeSign
 
-  /// Makes calls fail before and after their effects, and take time.
-  func disturb() {
+  /// Makes random calls slow, or makes them fail before or after their effect.
+  func injectFaults() {
     connection.restore()
     let dice = dice
     for moment in [FaultInjectingStore.Moment.beforeEffect, .afterEffect] {
@@ -65,28 +65,30 @@ final class SimulatedProcess: Sendable {
     }
   }
 
-  func calm() { connection.restore() }
+  /// Makes all calls succeed at once again.
+  func removeFaults() { connection.restore() }
 
-  func begin() {
+  /// Starts to run the queue.
+  func startRun() {
     let queue = queue
     run.withLock { $0 = Task(executorPreference: time.executor) { try await queue.run() } }
   }
 
-  /// Stops all calls from returning, and records nothing more.
+  /// Ends the process: no call returns any longer, and no line is recorded.
   func kill() {
-    sign.end()
-    hold()
+    sign.markAsDead()
+    suspendNewCalls()
     run.withLock { $0?.cancel() }
   }
 
-  /// Suspends every new call until `disturb()` or `calm()` is called.
-  func hold() {
+  /// Suspends every new call until `injectFaults()` or `removeFaults()` is called.
+  func suspendNewCalls() {
     connection.inject(.hang, .beforeEffect, times: nil) { _ in true }
   }
 
-  /// Ends the remaining work, so that the virtual time can end.
-  func bury() async {
-    sign.end()
+  /// Ends all calls and the run, so that the virtual time can end.
+  func endRemainingWork() async {
+    sign.markAsDead()
     connection.cutOff(throwing: SimulatedEnd())
     connection.letGo()
     let run = run.withLock { $0 }

@@ -8,9 +8,10 @@ import Testing
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  private func attempt(
-    _ memory: TaskMemory,
-    _ trace: Trace,
+  /// Performs an attempt with two steps and then `body`, and traces the steps that are performed.
+  private func performSteps(
+    remembering memory: TaskMemory,
+    tracing trace: Trace,
     _ body: @escaping @Sendable (TaskContext) async throws -> Void = { _ in }
   ) async throws -> AttemptResult {
     try await performAttempt(Letter("hi"), remembering: memory) { _, context in
@@ -27,7 +28,7 @@ import Testing
   @Test func `a remembered step is not performed again`() async throws {
     let trace = Trace()
     let memory = try TaskMemory(steps: ["charge": "old", "pick[7]": 7])
-    let result = try await attempt(memory, trace) { context in
+    let result = try await performSteps(remembering: memory, tracing: trace) { context in
       #expect(try await context.step("pick", for: 7) { _ in 8 } == 7)
       throw Offline()
     }
@@ -38,31 +39,37 @@ import Testing
 
   @Test func `an attempt continues with the memory of the previous one`() async throws {
     let trace = Trace()
-    let first = try await attempt(TaskMemory(), trace) { _ in throw Offline() }
-    let second = try await attempt(first.memory, trace)
+    let first = try await performSteps(remembering: TaskMemory(), tracing: trace) { _ in
+      throw Offline()
+    }
+    let second = try await performSteps(remembering: first.memory, tracing: trace)
     #expect(trace.entries == ["charge", "new", "wire", "new"])
     #expect(second.ending == .succeeded)
     #expect(second.memory.isEmpty)
   }
 
-  @Test func `a sleep and a wait for a completion suspend with their dates`() async throws {
+  @Test func `a sleep suspends until its end, and a wait for a completion without a date`()
+    async throws
+  {
     let trace = Trace()
-    let sleep = try await attempt(TaskMemory(), trace) { context in
+    let sleep = try await performSteps(remembering: TaskMemory(), tracing: trace) { context in
       try await context.sleep("nap", for: .seconds(60))
     }
     #expect(sleep.ending == .suspended(until: time.clock.date + 60))
     #expect(sleep.nextDate == time.clock.date + 60)
-    let completion = try await attempt(TaskMemory(), trace) { context in
+    let completion = try await performSteps(remembering: TaskMemory(), tracing: trace) { context in
       try await context.completion("seen") { _ in }
     }
     #expect(completion.ending == .suspended(until: nil))
     #expect(completion.nextDate == nil)
   }
 
-  @Test func `interrupted steps, checkpoints and unreadable checkpoints`() async throws {
+  @Test func `an interrupted step abandons the task, and an unreadable checkpoint parks the task`()
+    async throws
+  {
     let trace = Trace()
     let memory = try TaskMemory(steps: ["charge": "old"], interrupted: ["wire"])
-    let interrupted = try await attempt(memory, trace)
+    let interrupted = try await performSteps(remembering: memory, tracing: trace)
     #expect(interrupted.error is StepInterrupted)
     guard case .abandoned = interrupted.ending else {
       Issue.record("\(interrupted.ending)")

@@ -8,7 +8,7 @@ import Testing
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  private func queue(
+  private func makeQueue(
     name: String = "post",
     handler: @escaping @Sendable (Letter, TaskContext) async throws -> Void = { _, _ in }
   ) async -> TaskQueue {
@@ -26,12 +26,12 @@ import Testing
   }
 
   @Test func `draining an empty queue takes no time`() async throws {
-    #expect(try await time.drain(queue()) == 0)
+    #expect(try await time.drain(makeQueue()) == 0)
     #expect(time.clock.now.offset == .zero)
   }
 
-  @Test func `every task and every retry is performed at its date`() async throws {
-    let queue = await queue { letter, context in
+  @Test func `draining performs every task and every retry at its date`() async throws {
+    let queue = await makeQueue { letter, context in
       if letter.text == "bad", context.retryCount < 2 { throw Offline() }
     }
     try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 86_400)
@@ -45,15 +45,15 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a date that falls between two instants is reached`() async throws {
-    let queue = await queue()
+  @Test func `draining reaches a date that falls between two instants of the clock`() async throws {
+    let queue = await makeQueue()
     let dates = (1...200).map { time.clock.date + 1 / Double($0) }
     for date in dates { try await queue.enqueue(Letter("x"), availableDate: date) }
     #expect(try await time.drain(queue) == 200)
   }
 
-  @Test func `tasks that handlers enqueue are performed too`() async throws {
-    let queue = await queue()
+  @Test func `draining also performs the tasks that handlers enqueue`() async throws {
+    let queue = await makeQueue()
     let clock = time.clock
     await queue.register(Forgetful.self) { _, _ in
       try await queue.enqueue(Letter("child"), availableDate: clock.date + 60)
@@ -63,15 +63,19 @@ import Testing
     #expect(trace.entries == ["60.0 seconds: child"])
   }
 
-  @Test(.virtualTime(.manual)) func `draining advances a manual time too`() async throws {
-    let queue = await queue()
+  @Test(.virtualTime(.manual)) func `draining also advances a virtual time in manual mode`()
+    async throws
+  {
+    let queue = await makeQueue()
     try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
     #expect(try await time.drain(queue) == 1)
     #expect(time.clock.now.offset == .seconds(60))
   }
 
-  @Test func `draining waits longer after the date was set back`() async throws {
-    let queue = await queue()
+  @Test func `after the clock's date was set back, draining waits longer for a task`()
+    async throws
+  {
+    let queue = await makeQueue()
     try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
     time.clock.setDate(time.clock.date - 3600)
     #expect(try await time.drain(queue) == 1)
@@ -80,8 +84,8 @@ import Testing
 
   // MARK: Tasks that can't be performed
 
-  @Test func `a task that is always retried reaches the limit`() async throws {
-    let queue = await queue { _, _ in throw Offline() }
+  @Test func `a task that is always retried reaches the limit of attempts`() async throws {
+    let queue = await makeQueue { _, _ in throw Offline() }
     try await queue.enqueue(Letter("bad"), maxRetries: .alwaysRetry)
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue, limit: 7) }
     #expect(error?.code == .limitReached)
@@ -91,13 +95,15 @@ import Testing
     #expect(trace.entries.count == 7)
   }
 
-  @Test func `a sufficient limit is no error`() async throws {
-    let queue = await queue()
+  @Test func `draining succeeds if the limit equals the number of attempts`() async throws {
+    let queue = await makeQueue()
     try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Letter.init))
     #expect(try await time.drain(queue, limit: 3) == 3)
   }
 
-  @Test func `a handler that always enqueues another task reaches the limit`() async throws {
+  @Test func `a handler that always enqueues another task reaches the limit of attempts`()
+    async throws
+  {
     let clock = time.clock
     let queue = TaskQueue(clock: clock)
     let trace = trace
@@ -115,7 +121,7 @@ import Testing
   }
 
   @Test func `the error names a task without a handler`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Forgetful(), availableDate: time.clock.date + 60)
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
     #expect(error?.code == .tasksLeft)
@@ -123,7 +129,7 @@ import Testing
   }
 
   @Test func `the error says that the queue is paused`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     try await queue.enqueue(Letter("held"))
     await queue.pause()
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
@@ -133,12 +139,12 @@ import Testing
     #expect(try await time.drain(queue) == 1)
   }
 
-  /// Returns the error's text about a task that remains in a queue.
-  private func error(
-    _ options: TaskOptions = TaskOptions(),
-    _ prepare: (TaskQueue, TaskID) async throws -> Void
+  /// Returns the text of the error of a drain that leaves a task with these options in the queue.
+  private func drainError(
+    for options: TaskOptions = TaskOptions(),
+    after prepare: (TaskQueue, TaskID) async throws -> Void
   ) async throws -> String {
-    let queue = await queue()
+    let queue = await makeQueue()
     await queue.setCondition("power", holds: false)
     let task = try await queue.enqueue(Letter("left"), options: options)
     try await prepare(queue, task.id)
@@ -147,24 +153,24 @@ import Testing
     return error?.description ?? ""
   }
 
-  @Test func `the error for remaining tasks states the reasons`() async throws {
-    let unknown = try await error(TaskOptions(conditions: ["network"])) { _, _ in }
+  @Test func `the error for remaining tasks says why they remain`() async throws {
+    let unknown = try await drainError(for: TaskOptions(conditions: ["network"])) { _, _ in }
     #expect(
       unknown.hasSuffix(
         "the queue does not know whether the condition 'network' holds; register a monitor for it, "
           + "or call setCondition(_:holds:)"
       )
     )
-    let unmet = try await error(TaskOptions(conditions: ["power"])) { _, _ in }
+    let unmet = try await drainError(for: TaskOptions(conditions: ["power"])) { _, _ in }
     #expect(unmet.hasSuffix("the condition 'power' does not hold; call setCondition(_:holds:)"))
-    let paused = try await error { queue, _ in await queue.pause(name: "Letter") }
+    let paused = try await drainError { queue, _ in await queue.pause(name: "Letter") }
     #expect(paused.hasSuffix("the name 'Letter' is paused; resume it"))
-    let pausedTask = try await error { queue, id in try await queue.pause(id) }
+    let pausedTask = try await drainError { queue, id in try await queue.pause(id) }
     #expect(pausedTask.hasSuffix("a task is paused; resume it"))
-    let unhandled = try await error { queue, _ in try await queue.enqueue(Forgetful()) }
+    let unhandled = try await drainError { queue, _ in try await queue.enqueue(Forgetful()) }
     #expect(unhandled.contains("no handler is registered for the name 'Forgetful'"))
     #expect(!unhandled.contains("Letter"))
-    let suspended = try await error { queue, _ in
+    let suspended = try await drainError { queue, _ in
       await queue.register(Letter.self) { _, context in
         try await context.completion("reply") { _ in }
       }
@@ -173,7 +179,7 @@ import Testing
   }
 
   @Test func `draining does not wait for an unreachable date`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     let last = Date(timeIntervalSince1970: 253_402_300_799)
     try await queue.enqueue(Letter("never"), availableDate: last)
     let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
@@ -181,7 +187,7 @@ import Testing
   }
 
   @Test func `draining a running queue is an error`() async throws {
-    let queue = await queue()
+    let queue = await makeQueue()
     await withThrowingTaskGroup { group in
       group.addTask { try await queue.run() }
       await time.advance(by: .zero)
@@ -190,9 +196,9 @@ import Testing
     }
   }
 
-  @Test func `cancelling the caller releases the running task`() async throws {
+  @Test func `cancelling the caller of drain releases the running task`() async throws {
     let clock = time.clock
-    let queue = await queue { _, _ in try await clock.sleep(for: .seconds(60)) }
+    let queue = await makeQueue { _, _ in try await clock.sleep(for: .seconds(60)) }
     try await queue.enqueue(Letter("long"))
     await withThrowingTaskGroup { group in
       group.addTask { _ = try await time.drain(queue) }

@@ -8,7 +8,7 @@ struct Letter: TaskPayload, Equatable {
   init(_ text: String) { self.text = text }
 }
 
-/// A payload whose encoded form it can't decode.
+/// A payload that can be encoded, but can't be decoded from that encoding.
 struct Illegible: TaskPayload {
   private enum CodingKeys: CodingKey { case written, read }
 
@@ -25,7 +25,7 @@ struct Illegible: TaskPayload {
   }
 }
 
-/// A payload that loses one of its properties when it is encoded.
+/// A payload that loses the value of one property when it is encoded.
 struct Forgetful: TaskPayload, Equatable {
   private enum CodingKeys: CodingKey { case kept }
 

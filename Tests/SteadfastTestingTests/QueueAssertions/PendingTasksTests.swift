@@ -18,7 +18,7 @@ import Testing
     #expect(letters.last?.record.maxRetries == 3)
   }
 
-  @Test func `a task under a former name of its type is pending`() async throws {
+  @Test func `pending tasks include tasks under a former name of their type`() async throws {
     struct Note: TaskPayload {
       static let taskName = "Note"
       var text: String
@@ -28,7 +28,7 @@ import Testing
     #expect(try await queue.pendingTasks(of: Letter.self).map(\.payload) == [Letter("old")])
   }
 
-  @Test func `a task that has ended is not pending`() async throws {
+  @Test func `pending tasks do not include tasks that have ended`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(succeededRetention: .forever),
       clock: clock
@@ -41,28 +41,32 @@ import Testing
     #expect(try await queue.pendingTasks(of: Letter.self).isEmpty)
   }
 
-  @Test func `pending tasks include those beyond one page`() async throws {
+  @Test func `pending tasks include the tasks of all pages`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(contentsOf: (0..<2000).map { Letter("\($0)") })
     let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
     #expect(texts == (0..<2000).map(String.init))
   }
 
-  @Test func `all tasks are found although the store returns shorter pages`() async throws {
+  @Test func `pending tasks are complete even if the store returns shorter pages than requested`()
+    async throws
+  {
     let queue = TaskQueue(persistence: ThriftyStore(base: InMemoryStore()), clock: clock)
     try await queue.enqueue(contentsOf: (0..<20).map { Letter("\($0)") })
     let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
     #expect(texts == (0..<20).map(String.init))
   }
 
-  @Test func `a pending payload lacks what a restart would lose`() async throws {
+  @Test func `the payload of a pending task lacks the values that a restart would lose`()
+    async throws
+  {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Forgetful(kept: 2, lost: 3))
     let payloads = try await queue.pendingTasks(of: Forgetful.self).map(\.payload)
     #expect(payloads == [Forgetful(kept: 2, lost: 0)])
   }
 
-  @Test func `a payload that a restart could not decode is an error`() async throws {
+  @Test func `a payload that can't be decoded after a restart is an error`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Illegible())
     let error = await #expect(throws: QueueTestError.self) {
@@ -74,7 +78,7 @@ import Testing
 
   // MARK: Sealed payloads
 
-  /// A stand-in for encryption: it inverts each byte, and can't open bytes without its marker.
+  /// A substitute for encryption, which inverts each byte, and can't open bytes without a marker.
   private let seal = PayloadSeal { payload, _ in
     Data([7] + payload.map { ~$0 })
   } open: { sealed, _ in
@@ -82,7 +86,7 @@ import Testing
     return Data(sealed.dropFirst().map { ~$0 })
   }
 
-  @Test func `a sealed pending task has its original payload`() async throws {
+  @Test func `a pending task with a sealed payload has the original payload`() async throws {
     let queue = TaskQueue(
       persistence: InMemoryStore().sealingPayloads(with: seal),
       clock: clock
@@ -92,7 +96,7 @@ import Testing
     #expect(try await queue.expectEnqueued(Letter("secret")) != nil)
   }
 
-  @Test func `the error for a task that can't be unsealed does not blame its type`()
+  @Test func `the error for a payload that can't be unsealed does not blame the type`()
     async throws
   {
     let base = InMemoryStore()
@@ -116,7 +120,7 @@ import Testing
 
   // MARK: Expectations
 
-  @Test func `an expected task is found by its payload and date`() async throws {
+  @Test func `an expected task is found by payload and date`() async throws {
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Letter("a"))
     let later = try await queue.enqueue(Letter("a"), availableDate: clock.date + 60.123_456_7)
@@ -131,7 +135,7 @@ import Testing
     ("b", 0.0, "Letter(text: \"b\")"),
     ("a", 60.0, "Its Letter tasks: Letter(text: \"a\")"),
   ])
-  func `a missing task is an issue that lists the existing ones`(
+  func `a missing task is an issue that lists the existing tasks`(
     text: String,
     delay: Double,
     message: String

@@ -47,7 +47,9 @@ import Testing
     }
   }
 
-  @Test func `a retry without backoff is due at once, but is not performed`() async throws {
+  @Test func `a retry without backoff is due at once, but only one attempt is performed`()
+    async throws
+  {
     let calls = Trace()
     let attempt = try await performAttempt(Letter("hi"), usesBackoff: false) { _, _ in
       calls.note("called")
@@ -57,7 +59,9 @@ import Testing
     #expect(calls.entries.count == 1)
   }
 
-  @Test func `a failing last attempt abandons, and its context says it is the last`() async throws {
+  @Test func `a failing last attempt abandons the task, and the context says that the attempt is the last`()
+    async throws
+  {
     let attempt = try await performAttempt(Letter("hi"), retryCount: 3, maxRetries: 3) {
       _,
       context in
@@ -68,7 +72,7 @@ import Testing
     #expect(attempt.error is Offline)
   }
 
-  @Test func `a handler can abandon and postpone`() async throws {
+  @Test func `a handler can abandon or postpone its task`() async throws {
     let abandoned = try await performAttempt(Letter("hi")) { _, _ in throw TaskAbandoned("spam") }
     #expect(abandoned.ending == .abandoned(reason: "spam"))
     let snoozed = try await performAttempt(Letter("hi")) { _, _ in
@@ -85,7 +89,7 @@ import Testing
     #expect(try await performAttempt(Sync()).ending == .abandoned(reason: "no server"))
   }
 
-  @Test func `missing options come from the type, then from the configuration`()
+  @Test func `options that the call omits come from the type, and then from the configuration`()
     async throws
   {
     let defaults = TaskOptions(maxRetries: 1, usesBackoff: false, priority: .high, tags: ["all"])
@@ -122,7 +126,7 @@ import Testing
     #expect(error?.code == .invalidArgument)
   }
 
-  @Test func `the handler's hooks are called`() async throws {
+  @Test func `performAttempt calls the hooks of the handler`() async throws {
     let trace = Trace()
     let handler = Clerk(trace: trace)
     let failed = try await performAttempt(Letter("hi"), configuration: exact, handler: handler)
@@ -139,7 +143,7 @@ import Testing
     #expect(trace.entries == ["hi ends: abandoned: Offline()"])
   }
 
-  @Test func `the handler gets the payload as a restart would decode it`() async throws {
+  @Test func `the handler gets the payload that would be decoded after a restart`() async throws {
     _ = try await performAttempt(Forgetful(kept: 2, lost: 3)) { payload, _ in
       #expect(payload == Forgetful(kept: 2, lost: 0))
     }
@@ -149,7 +153,9 @@ import Testing
     #expect(error?.code == .unreadablePayload)
   }
 
-  @Test func `cancelling the caller cancels the handler without a failure`() async throws {
+  @Test func `cancelling the caller cancels the handler, which does not count as a failure`()
+    async throws
+  {
     await withThrowingTaskGroup { group in
       group.addTask {
         _ = try await performAttempt(Letter("hi")) { _, _ in

@@ -5,7 +5,7 @@ actor ForeignActor {
   private let executor = QueueExecutor()
 
   nonisolated var unownedExecutor: UnownedSerialExecutor {
-    // The actor retains its executor.
+    // Safe, because the actor retains its executor.
     unsafe executor.asUnownedSerialExecutor()
   }
 
@@ -18,7 +18,7 @@ private final class QueueExecutor: SerialExecutor {
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     queue.async {
-      // As above; each job is run once.
+      // Safe for the same reason, and because each job is run only once.
       unsafe job.runSynchronously(on: self.asUnownedSerialExecutor())
     }
   }

@@ -1,4 +1,4 @@
-/// A gate that suspends tasks until it opens, whichever thread they run on.
+/// A gate that suspends tasks on any thread until the gate opens.
 struct Gate: Sendable {
   private let stream: AsyncStream<Void>
   private let continuation: AsyncStream<Void>.Continuation

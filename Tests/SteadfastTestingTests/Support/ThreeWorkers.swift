@@ -13,7 +13,7 @@ enum ThreeWorkers {
     func next() -> Int? { remaining.popLast() }
   }
 
-  /// Runs the workers, and returns the events in order, each line with its time.
+  /// Runs the workers, and returns one line for each event, with the time of the event, in order.
   static func trace(order: VirtualTime.Order, realWork: Bool = false) async throws -> [String] {
     let trace = Trace()
     let disk = DispatchQueue(label: "disk")
@@ -23,7 +23,7 @@ enum ThreeWorkers {
         for worker in 0..<3 {
           group.addTask {
             while !Task.isCancelled, let job = await jobs.next() {
-              let end = await attempts(at: job, time: time, disk: realWork ? disk : nil)
+              let end = await performJob(job, time: time, disk: realWork ? disk : nil)
               trace.note("\(time.clock.now): worker \(worker), job \(job) \(end)")
             }
           }
@@ -36,9 +36,12 @@ enum ThreeWorkers {
     return trace.entries
   }
 
-  /// Attempts a job up to three times, and returns how it ended.
-  private static func attempts(at job: Int, time: VirtualTime, disk: DispatchQueue?) async -> String
-  {
+  /// Performs a job in up to three attempts, and returns how the job ended.
+  private static func performJob(
+    _ job: Int,
+    time: VirtualTime,
+    disk: DispatchQueue?
+  ) async -> String {
     for attempt in 1...3 {
       do {
         try await withTimeLimit(.seconds(4), clock: time.clock) {

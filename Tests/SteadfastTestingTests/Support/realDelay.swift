@@ -1,6 +1,6 @@
 import Dispatch
 
-/// Resumes from a thread outside of Swift's pool, as after a system call.
+/// Suspends the caller until a thread outside of Swift's pool resumes it, as after a system call.
 func realDelay() async {
   await withCheckedContinuation { continuation in
     DispatchQueue.global().async { continuation.resume() }

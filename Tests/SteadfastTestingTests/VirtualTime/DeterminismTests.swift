@@ -2,10 +2,10 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Repeated runs must have equal traces, however the machine schedules their threads.
+/// Repeated runs must have equal traces, however the machine schedules the threads of the runs.
 ///
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter DeterminismTests`,
-/// beside a busy loop on each core, is the long version.
+/// while each core also runs a busy loop, is the long version.
 @Suite struct DeterminismTests {
   private static let runs = Soak.runs(short: 200)
 
@@ -28,7 +28,7 @@ import Testing
     #expect(traces.count >= 30)
   }
 
-  @Test func `real work of any duration produces the same trace`() async throws {
+  @Test func `real work of varying duration does not change the trace`() async throws {
     let first = try await ThreeWorkers.trace(order: .inOrder, realWork: true)
     for _ in 0..<Self.runs {
       #expect(try await ThreeWorkers.trace(order: .inOrder, realWork: true) == first)

@@ -10,20 +10,20 @@ import Testing
   enum WayOut: CaseIterable, Sendable {
     case detachedTask, unstructuredTask, foreignExecutor, callback
 
-    /// Escapes, waits until `gate` is open, and returns the virtual time at that moment.
-    func instant(of clock: VirtualClock, after gate: Gate) async -> Duration {
+    /// Escapes from the virtual time, waits until `gate` is open, and then returns the time.
+    func escapedTime(of clock: VirtualClock, after gate: Gate) async -> Duration {
       let wait: @Sendable () async -> Duration = {
         await gate.pass()
         return clock.now.offset
       }
       switch self {
-      // Unstructured: a child task would stay in the virtual time.
+      // Not a child task, which would stay in the virtual time.
       case .detachedTask: return await Task.detached { await wait() }.value
       case .unstructuredTask: return await Task { await wait() }.value
       case .foreignExecutor: return await ForeignActor().perform(wait)
       case .callback:
         return await withCheckedContinuation { continuation in
-          // A callback does not run in a task, so this one has no parent.
+          // A callback does not run in a task, so the task that it starts has no parent.
           DispatchQueue.global().async { Task { continuation.resume(returning: await wait()) } }
         }
       }
@@ -41,18 +41,22 @@ import Testing
           await back.pass()
         }
       }()
-      #expect(await wayOut.instant(of: time.clock, after: gate) == .seconds(3_600))
+      #expect(await wayOut.escapedTime(of: time.clock, after: gate) == .seconds(3_600))
       back.open()
       try await openLater
     }
   }
 
   @Test(arguments: WayOut.allCases)
-  func `the time stands still during outside work in withRealWork`(wayOut: WayOut) async throws {
+  func `the time stands still while outside work runs in withRealWork`(wayOut: WayOut)
+    async throws
+  {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
-      let instant = await time.withRealWork { await wayOut.instant(of: time.clock, after: gate) }
+      let instant = await time.withRealWork {
+        await wayOut.escapedTime(of: time.clock, after: gate)
+      }
       #expect(instant == .zero)
       try await later
     }
@@ -63,7 +67,7 @@ import Testing
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
-      let instant = await RealWork.perform { await wayOut.instant(of: time.clock, after: gate) }
+      let instant = await RealWork.perform { await wayOut.escapedTime(of: time.clock, after: gate) }
       #expect(instant == .zero)
       try await later
     }
@@ -76,7 +80,7 @@ import Testing
     let gate = gate
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
-        _ = await wayOut.instant(of: time.clock, after: gate)
+        _ = await wayOut.escapedTime(of: time.clock, after: gate)
       }
     }
     #expect(error?.code == .stuck)
@@ -86,13 +90,13 @@ import Testing
   @Test func `the time advances while the main actor is busy`() async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
-      #expect(await Self.waitOnMainActor(for: time.clock) == .seconds(3_600))
+      #expect(await Self.spinOnMainActor(untilAdvanceOf: time.clock) == .seconds(3_600))
       try await later
     }
   }
 
-  /// Keeps the main actor busy until the time has advanced.
-  @MainActor private static func waitOnMainActor(for clock: VirtualClock) -> Duration {
+  /// Keeps the main actor busy until the time has advanced, and returns the time.
+  @MainActor private static func spinOnMainActor(untilAdvanceOf clock: VirtualClock) -> Duration {
     while clock.now.offset == .zero {}
     return clock.now.offset
   }
@@ -100,7 +104,7 @@ import Testing
   @Test func `the time waits for a body on the main actor`() async throws {
     let trace = Trace()
     try await withVirtualTime { @MainActor time in
-      // As an app starts work, which stays on the main actor.
+      // An app starts work like this; the work stays on the main actor.
       let task = Task { @MainActor in
         try await time.clock.sleep(for: .seconds(2))
         trace.note("\(time.clock.now)")

@@ -35,7 +35,7 @@ import Testing
     Situation(deadline: 4, target: 5, hasTurn: true, step: .takeTurn),
     Situation(hasTurn: true, isHeld: true, step: .takeTurn),
   ])
-  private func `each situation leads to its step`(_ situation: Situation) {
+  private func `each situation leads to the expected step`(_ situation: Situation) {
     let step = IdleStep(
       mode: situation.mode,
       firstDeadline: situation.deadline.map { VirtualClock.Instant(offset: .seconds($0)) },

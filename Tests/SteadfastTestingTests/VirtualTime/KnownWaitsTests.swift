@@ -2,12 +2,13 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-/// The errors for a test that waits for a queue forever.
+/// The errors of a virtual time whose test waits for a queue forever.
 @Suite(.timeLimit(.minutes(5))) struct KnownWaitsTests {
   private struct Work: TaskPayload { var number = 0 }
 
-  private func text(
-    _ body: @escaping @Sendable (VirtualTime) async throws -> Void
+  /// Returns the text of the error that a virtual time with this body throws.
+  private func errorText(
+    from body: @escaping @Sendable (VirtualTime) async throws -> Void
   ) async -> String {
     do {
       try await withVirtualTime { try await body($0) }
@@ -17,8 +18,8 @@ import Testing
     }
   }
 
-  @Test func `the error for an outcome names a queue that never runs`() async {
-    let text = await text { time in
+  @Test func `the error for a wait for an outcome names a queue that never runs`() async {
+    let text = await errorText { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
       _ = try await queue.enqueue(Work()).outcome()
@@ -28,7 +29,7 @@ import Testing
   }
 
   @Test func `the error names an idle run that was never shut down`() async {
-    let text = await text { time in
+    let text = await errorText { time in
       let queue = TaskQueue(name: "mail", clock: time.clock)
       await queue.register(Work.self) { _, _ in }
       async let run: Void = queue.run()
@@ -39,7 +40,7 @@ import Testing
   }
 
   @Test func `the error names a missing handler`() async {
-    let text = await text { time in
+    let text = await errorText { time in
       let queue = TaskQueue(clock: time.clock)
       async let run: Void = queue.run()
       _ = try await queue.enqueue(Work()).outcome()
@@ -48,8 +49,10 @@ import Testing
     #expect(text.contains("no handler is registered for '"))
   }
 
-  @Test func `the error says that a handler's task exceeds the limit of concurrent tasks`() async {
-    let text = await text { time in
+  @Test func `the error says that a handler waits for a task beyond the limit of concurrent tasks`()
+    async
+  {
+    let text = await errorText { time in
       let queue = TaskQueue(
         configuration: TaskQueueConfiguration(maxConcurrentTasks: 1),
         clock: time.clock
@@ -65,7 +68,7 @@ import Testing
   }
 
   @Test func `the error names a paused queue`() async {
-    let text = await text { time in
+    let text = await errorText { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
       await queue.pause()
@@ -77,7 +80,7 @@ import Testing
   }
 
   @Test func `the error names a queue that is paused in its store`() async {
-    let text = await text { time in
+    let text = await errorText { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }
       try await queue.pause(durability: .relaxed)
@@ -89,7 +92,7 @@ import Testing
   }
 
   @Test func `the error names a queue on another clock`() async {
-    let text = await text { time in
+    let text = await errorText { time in
       let queue = TaskQueue()
       await queue.register(Work.self) { _, _ in }
       async let run: Void = queue.run()

@@ -1,7 +1,7 @@
 import SteadfastTesting
 import Testing
 
-/// Tests that payloads fail in a virtual time as they would across a restart.
+/// Tests that payloads fail in a virtual time just as they would after a restart of the process.
 @Suite(.timeLimit(.minutes(5))) struct PayloadEncodingTests {
   private struct Measurement: TaskPayload {
     var value: Double
@@ -17,7 +17,7 @@ import Testing
 
   private let trace = Trace()
 
-  private func queue(_ time: VirtualTime) async -> TaskQueue {
+  private func makeQueue(in time: VirtualTime) async -> TaskQueue {
     let queue = TaskQueue(clock: time.clock)
     await queue.register(Measurement.self) { [trace] payload, _ in trace.note("\(payload.value)") }
     await queue.register(Forgetful.self) { [trace] payload, _ in
@@ -26,9 +26,9 @@ import Testing
     return queue
   }
 
-  @Test func `enqueueing a payload that can't be encoded fails`() async throws {
+  @Test func `enqueueing or updating fails if the payload can't be encoded`() async throws {
     try await withVirtualTime { time in
-      let queue = await queue(time)
+      let queue = await makeQueue(in: time)
       await #expect(throws: EncodingError.self) {
         try await queue.enqueue(Measurement(value: .nan))
       }
@@ -41,9 +41,9 @@ import Testing
     #expect(trace.entries == ["1.0"])
   }
 
-  @Test func `a handler gets the payload as a later process would decode it`() async throws {
+  @Test func `a handler gets the payload that a later process would decode`() async throws {
     try await withVirtualTime { time in
-      let queue = await queue(time)
+      let queue = await makeQueue(in: time)
       try await queue.enqueue(Forgetful(text: "a", note: "kept"))
       try await time.drain(queue)
     }
@@ -53,7 +53,7 @@ import Testing
   @Test(.virtualTime(encodesPayloads: false))
   func `encoding payloads can be switched off`() async throws {
     let time = try VirtualTime.required
-    let queue = await queue(time)
+    let queue = await makeQueue(in: time)
     try await queue.enqueue(Forgetful(text: "a", note: "kept"))
     try await queue.enqueue(Measurement(value: .nan))
     try await time.drain(queue)

@@ -7,19 +7,21 @@ import Testing
 
   private let trace = Trace()
 
-  private func device(_ name: String, hops: Int = 1) async {
-    await Device(trace).work(name, hops: hops)
+  private func useDevice(_ name: String, hops: Int = 1) async {
+    await Device(trace).performWork(named: name, hops: hops)
   }
 
   // MARK: Turns
 
   @Test(arguments: 0..<20)
-  func `units of work take turns, however long each one takes`(round: Int) async throws {
+  func `units of work take turns, however long each unit takes`(round: Int) async throws {
     try await withVirtualTime { time in
       await withTaskGroup { group in
         for work in 0..<4 {
           group.addTask {
-            await RealWork.performInTurn { await device("\(work)", hops: (work + round) * 7 % 20) }
+            await RealWork.performInTurn {
+              await useDevice("\(work)", hops: (work + round) * 7 % 20)
+            }
             trace.note("\(work) continues")
           }
         }
@@ -28,7 +30,9 @@ import Testing
     #expect(trace.entries == (0..<4).flatMap { ["\($0) begins", "\($0) ends", "\($0) continues"] })
   }
 
-  @Test func `work starts when nothing else can run, and its caller continues next`() async throws {
+  @Test func `work starts when nothing else can run, and then the caller of the work runs first`()
+    async throws
+  {
     try await withVirtualTime { _ in
       async let other: Void = {
         for step in 0..<3 {
@@ -36,7 +40,7 @@ import Testing
           await Task.yield()
         }
       }()
-      await RealWork.performInTurn { await device("work") }
+      await RealWork.performInTurn { await useDevice("work") }
       trace.note("its caller continues")
       await other
     }
@@ -49,7 +53,7 @@ import Testing
 
   @Test func `work that never suspends takes its turn too`() async throws {
     try await withVirtualTime { _ in
-      async let first: Void = RealWork.performInTurn { await device("first") }
+      async let first: Void = RealWork.performInTurn { await useDevice("first") }
       async let second: Void = RealWork.performInTurn { trace.note("second") }
       await first
       await second
@@ -64,7 +68,7 @@ import Testing
       async let sleeper: Void = time.clock.sleep(for: .seconds(1))
       await withTaskGroup { group in
         for work in 0..<4 {
-          group.addTask { await RealWork.performInTurn { await device("\(work)", hops: 3) } }
+          group.addTask { await RealWork.performInTurn { await useDevice("\(work)", hops: 3) } }
         }
       }
       #expect(time.clock.now.offset == .zero)
@@ -77,7 +81,7 @@ import Testing
     try await withVirtualTime(.manual) { time in
       async let worker: Void = {
         try await time.clock.sleep(for: .seconds(1))
-        for _ in 0..<3 { await RealWork.performInTurn { await device("work") } }
+        for _ in 0..<3 { await RealWork.performInTurn { await useDevice("work") } }
       }()
       await time.advance(by: .seconds(1))
       #expect(trace.entries.count == 6)
@@ -87,21 +91,21 @@ import Testing
 
   // MARK: Results and cancellation
 
-  @Test func `work passes its result and typed error on, outside of virtual time too`()
+  @Test func `inside and outside a virtual time, the caller of work gets the result or the typed error`()
     async throws
   {
-    @Sendable func check() async {
+    @Sendable func checkResultAndError() async {
       #expect(await RealWork.performInTurn { 7 } == 7)
       do throws(Offline) {
         try await RealWork.performInTurn { () async throws(Offline) in throw Offline() }
         Issue.record("the error was lost")
       } catch {}
     }
-    await check()
-    // The next turn comes even after work that threw.
+    await checkResultAndError()
+    // In a virtual time, the next turn comes even after work that has thrown an error.
     try await withVirtualTime { _ in
-      await check()
-      await check()
+      await checkResultAndError()
+      await checkResultAndError()
     }
   }
 
@@ -110,7 +114,7 @@ import Testing
       await withTaskGroup { group in
         for work in 0..<3 {
           group.addTask {
-            await RealWork.performInTurn { await device("\(work)") }
+            await RealWork.performInTurn { await useDevice("\(work)") }
             trace.note("\(work) \(Task.isCancelled ? "was cancelled" : "was not cancelled")")
           }
         }
@@ -128,12 +132,12 @@ import Testing
   @Test func `nested work, in a child task too, shares the outer work's turn`() async throws {
     try await withVirtualTime { _ in
       async let outer: Void = RealWork.performInTurn {
-        await RealWork.performInTurn { await device("inner") }
+        await RealWork.performInTurn { await useDevice("inner") }
         await withTaskGroup { group in
-          group.addTask { await RealWork.performInTurn { await device("child") } }
+          group.addTask { await RealWork.performInTurn { await useDevice("child") } }
         }
       }
-      async let next: Void = RealWork.performInTurn { await device("next") }
+      async let next: Void = RealWork.performInTurn { await useDevice("next") }
       await outer
       await next
     }
@@ -144,29 +148,29 @@ import Testing
     )
   }
 
-  @Test func `work that other real work awaits has its turn`() async throws {
+  @Test func `work has a turn even if other real work awaits it`() async throws {
     try await withVirtualTime { time in
       await time.withRealWork {
-        await RealWork.performInTurn { await device("work") }
+        await RealWork.performInTurn { await useDevice("work") }
       }
     }
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a virtual time within work has its own turns`() async throws {
+  @Test func `a virtual time that runs within work has separate turns`() async throws {
     try await withVirtualTime { outer in
       try await RealWork.performInTurn {
         try await withVirtualTime { inner in
           await withTaskGroup { group in
             for work in 0..<2 {
-              group.addTask { await RealWork.performInTurn { await device("\(work)", hops: 5) } }
+              group.addTask { await RealWork.performInTurn { await useDevice("\(work)", hops: 5) } }
             }
           }
           try await inner.clock.sleep(for: .seconds(1))
         }
       }
       #expect(outer.clock.now.offset == .zero)
-      await RealWork.performInTurn { await device("outer") }
+      await RealWork.performInTurn { await useDevice("outer") }
     }
     #expect(
       trace.entries == [
@@ -180,21 +184,21 @@ import Testing
   @MainActor @Test func `work on the main actor takes turns too`() async throws {
     try await withVirtualTime { @MainActor time in
       async let later: Void = time.clock.sleep(for: .seconds(1))
-      for work in 0..<3 { await RealWork.performInTurn { await device("\(work)") } }
+      for work in 0..<3 { await RealWork.performInTurn { await useDevice("\(work)") } }
       #expect(time.clock.now.offset == .zero)
       try await later
     }
     #expect(trace.entries == (0..<3).flatMap { ["\($0) begins", "\($0) ends"] })
   }
 
-  @Test(.virtualTime(order: .shuffled(seed: 3))) func `work takes turns with the trait`()
+  @Test(.virtualTime(order: .shuffled(seed: 3))) func `work takes turns in a test with the trait`()
     async throws
   {
     let time = try #require(VirtualTime.current)
     async let later: Void = time.clock.sleep(for: .seconds(1))
     await withTaskGroup { group in
       for _ in 0..<4 {
-        group.addTask { await RealWork.performInTurn { await device("work", hops: 3) } }
+        group.addTask { await RealWork.performInTurn { await useDevice("work", hops: 3) } }
       }
     }
     #expect(trace.entries == (0..<4).flatMap { _ in ["work begins", "work ends"] })
@@ -205,7 +209,7 @@ import Testing
   @Test func `a stuck body fails only after its work has ended`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
-        async let work: Void = RealWork.performInTurn { await device("work", hops: 5) }
+        async let work: Void = RealWork.performInTurn { await useDevice("work", hops: 5) }
         try await time.clock.sleep(for: .seconds(1))
         await work
       }
@@ -214,13 +218,13 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a body that is cancelled because it is stuck still has its turns`() async {
+  @Test func `a stuck body that is cancelled can still perform work in turn`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
         do {
           try await time.clock.sleep(for: .seconds(1))
         } catch {
-          await RealWork.performInTurn { await device("clean-up") }
+          await RealWork.performInTurn { await useDevice("clean-up") }
           throw error
         }
       }
@@ -229,7 +233,7 @@ import Testing
     #expect(trace.entries == ["clean-up begins", "clean-up ends"])
   }
 
-  @Test func `work that a closed virtual time leaves behind ends`() async throws {
+  @Test func `work that is unfinished when its virtual time ends still ends later`() async throws {
     let (begun, release) = (Gate(), Gate())
     let tasks = Mutex<[Task<Void, Never>]>([])
     try await withVirtualTime { time in
@@ -244,7 +248,7 @@ import Testing
         }
       }
       tasks.withLock { $0 = works }
-      // Real work, so that the body continues while the first work runs; detached, as above.
+      // As real work, this wait lets the body continue while the first work runs.
       await time.withRealWork { await Task.detached { await begun.pass() }.value }
     }
     #expect(trace.entries == [])
@@ -253,13 +257,13 @@ import Testing
     #expect(Set(trace.entries) == ["0", "1", "2"])
   }
 
-  @Test func `an abandoned body still performs its work`() async {
+  @Test func `a body that was left behind can still perform work`() async {
     let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
     let ended = Gate()
     await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { _ in
         await withCheckedContinuation { continuation in late.withLock { $0 = continuation } }
-        await RealWork.performInTurn { await device("work") }
+        await RealWork.performInTurn { await useDevice("work") }
         ended.open()
       }
     }

@@ -5,7 +5,9 @@ import Testing
   private struct Offline: Error {}
   private struct Handle: ~Copyable { let number: Int }
 
-  @Test func `real work passes its result and typed error on, outside of virtual time too`() async {
+  @Test func `outside of a virtual time, the caller of real work gets the result or the typed error`()
+    async
+  {
     let handle = await RealWork.perform { Handle(number: 7) }
     #expect(handle.number == 7)
     do throws(Offline) {

@@ -28,17 +28,17 @@ import Testing
   }
 
   @Test func `a seed repeats its order, and different seeds have different orders`() {
-    func order(_ seed: UInt64) -> [Int] {
+    func jobOrder(seed: UInt64) -> [Int] {
       var queue = RunQueue<Int>(order: .shuffled(seed: seed))
       for job in 0..<8 { queue.append(job) }
       return drain(&queue)
     }
-    #expect((0..<100).allSatisfy { order($0) == order($0) })
-    #expect((0..<100).allSatisfy { order($0).sorted() == Array(0..<8) })
-    #expect(Set((0..<100).map(order)).count > 90)
+    #expect((0..<100).allSatisfy { jobOrder(seed: $0) == jobOrder(seed: $0) })
+    #expect((0..<100).allSatisfy { jobOrder(seed: $0).sorted() == Array(0..<8) })
+    #expect(Set((0..<100).map(jobOrder)).count > 90)
   }
 
-  @Test func `a queue that never becomes empty stays first in, first out`() {
+  @Test func `jobs stay in order in a queue that never becomes empty`() {
     var queue = RunQueue<Int>(order: .inOrder)
     queue.append(0)
     for job in 1..<10_000 {

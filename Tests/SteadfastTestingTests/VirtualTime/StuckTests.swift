@@ -3,9 +3,10 @@ import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct StuckTests {
-  private func error(
-    _ mode: VirtualTime.Mode = .automatic,
-    _ body: @escaping @Sendable (VirtualTime) async throws -> Void
+  /// Returns the error of a virtual time with this body; `nil` if there is none.
+  private func virtualTimeError(
+    in mode: VirtualTime.Mode = .automatic,
+    from body: @escaping @Sendable (VirtualTime) async throws -> Void
   ) async -> VirtualTimeError? {
     do {
       try await withVirtualTime(mode) { try await body($0) }
@@ -16,7 +17,7 @@ import Testing
   }
 
   @Test func `a body that awaits something that never happens fails at once`() async {
-    let error = await error { _ in
+    let error = await virtualTimeError { _ in
       let (stream, continuation) = AsyncStream<Void>.makeStream()
       for await _ in stream {}
       withExtendedLifetime(continuation) {}
@@ -29,7 +30,7 @@ import Testing
   }
 
   @Test func `the error lists the sleepers if the test does not advance the time`() async {
-    let error = await error(.manual) { time in
+    let error = await virtualTimeError(in: .manual) { time in
       await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask(name: "uploads") { try await time.clock.sleep(for: .seconds(90)) }
         group.addTask { try await time.clock.sleep(for: .seconds(60)) }
@@ -47,7 +48,7 @@ import Testing
   @Test func `a body that ignores its cancellation is left behind, and the error says so`() async {
     let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
     let ended = AsyncStream<Void>.makeStream()
-    let error = await error { _ in
+    let error = await virtualTimeError { _ in
       await withCheckedContinuation { continuation in late.withLock { $0 = continuation } }
       ended.continuation.finish()
     }
@@ -58,9 +59,11 @@ import Testing
     for await _ in ended.stream {}
   }
 
-  @Test func `tasks that still sleep at the end are reported and ended`() async throws {
+  @Test func `tasks that still sleep when the body returns are reported and cancelled`()
+    async throws
+  {
     let ended = AsyncStream<Bool>.makeStream()
-    let error = await error { time in
+    let error = await virtualTimeError { time in
       Task(name: "poller", executorPreference: time.executor) {
         let result = await Task(executorPreference: time.executor) {
           try await time.clock.sleep(for: .seconds(60))
@@ -79,7 +82,7 @@ import Testing
     for await wasCancelled in ended.stream { #expect(wasCancelled) }
   }
 
-  @Test func `the body's own error takes precedence over sleepers that it left`() async {
+  @Test func `an error of the body takes precedence over sleepers that the body left`() async {
     struct Boom: Error {}
     await #expect(throws: Boom.self) {
       try await withVirtualTime { time in
@@ -90,7 +93,7 @@ import Testing
     }
   }
 
-  @Test func `a test case that ignores its cancellation is reported at once and awaited`()
+  @Test func `a test case that ignores its cancellation is reported at once, and then awaited`()
     async throws
   {
     let gate = Gate()
@@ -104,7 +107,7 @@ import Testing
         trace.note("ended")
       }
     } matching: { issue in
-      // The case can end only after this report.
+      // Only now, after the report, can the test case end.
       gate.open()
       let error = issue.error as? VirtualTimeError
       return error?.description.hasSuffix("keeps waiting for it") == true && trace.entries.isEmpty

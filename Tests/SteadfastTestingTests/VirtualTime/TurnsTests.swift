@@ -3,7 +3,7 @@ import Testing
 @testable import SteadfastTesting
 
 @Suite struct TurnsTests {
-  @Test func `turns are first in, first out, and each caller precedes the next turn`() {
+  @Test func `turns are first in, first out, and the caller of a turn runs before the next turn`() {
     var turns = Turns<String>()
     #expect(!turns.hasNext)
     #expect(turns.popNext() == nil)
@@ -24,7 +24,7 @@ import Testing
     #expect(turns.popNext() == "c")
   }
 
-  @Test func `every waiting turn can be released out of turn`() {
+  @Test func `every waiting turn can be removed while another turn is under way`() {
     var turns = Turns<String>()
     for work in ["a", "b", "c"] { turns.append(work) }
     #expect(turns.popNext() == "a")

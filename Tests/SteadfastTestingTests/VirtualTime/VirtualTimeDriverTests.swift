@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct VirtualTimeDriverTests {
-  @Test func `a cancelled caller does not wait for a spinning task`() async throws {
+  @Test func `a cancelled caller does not wait for a task that never ends`() async throws {
     let begun = Gate()
     let stop = Trace()
     let caller = Task(executorPreference: ThreadForEachJob()) {
@@ -35,7 +35,7 @@ import Testing
     #expect(trace.entries == ["done"])
   }
 
-  @Test func `of two sleepers due together, the second waits for everything the first starts`()
+  @Test func `of two sleepers with one deadline, the second wakes after the work that the first starts`()
     async throws
   {
     let trace = Trace()
@@ -55,8 +55,9 @@ import Testing
     #expect(trace.entries == ["a", "a's child", "b", "b's child"])
   }
 
-  /// The work begins and ends after the driver has decided to check the main actor, and its task
-  /// ends only after that check.
+  /// The real work begins and ends after the driver has decided to check the main actor.
+  ///
+  /// The task that performs the real work ends only after that check.
   @Test func `the driver notices real work that starts and ends while it checks the main actor`()
     async throws
   {
@@ -74,12 +75,12 @@ import Testing
     }
   }
 
-  @Test func `the driver waits for real work that starts on the main actor at the last moment`()
+  @Test func `the driver waits for real work that starts on the main actor during its check`()
     async throws
   {
     for _ in 0..<50 {
       try await withVirtualTime { time in
-        // As above.
+        // A child task would run on the virtual time's executor first.
         let work = Task { @MainActor in
           await time.withRealWork {
             await withCheckedContinuation { continuation in
@@ -95,8 +96,9 @@ import Testing
   }
 }
 
-/// An observer of real work outside a virtual time, which detects that the driver waits for the
-/// main actor.
+/// An observer of real work outside a virtual time.
+///
+/// A thread can wait for the moment at which the driver begins to wait for the main actor.
 private final class WorldAround: RealWorkObserver {
   private let began = DispatchSemaphore(value: 0)
 

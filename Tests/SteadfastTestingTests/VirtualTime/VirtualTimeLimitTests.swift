@@ -2,7 +2,7 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-/// The limit of a virtual time, and the tasks that can sleep on its clock.
+/// The limit of a virtual time, and which tasks can sleep on its clock.
 @Suite(.timeLimit(.minutes(5))) struct VirtualTimeLimitTests {
   private struct Endless: TaskPayload {}
   private struct Offline: Error {}
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(arguments: [VirtualTime.Mode.manual, .automatic])
-  func `an advance does not count towards the limit, whichever task sleeps`(
+  func `an explicit advance does not count towards the limit, in either mode`(
     mode: VirtualTime.Mode
   ) async throws {
     try await withVirtualTime(mode, limit: .seconds(3_600)) { time in
@@ -63,7 +63,7 @@ import Testing
     #expect(error?.now.offset == .seconds(7_200 + 3_600))
   }
 
-  @Test func `a body that ignores the limit is left behind`() async throws {
+  @Test func `a body that continues after its time limit is left behind`() async throws {
     let stop = Mutex(false)
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(limit: .seconds(10)) { time in
@@ -82,7 +82,7 @@ import Testing
   @Test func `a task that the virtual time does not drive can't sleep on its clock`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
-        // The mistake that the error is about: a task that the virtual time does not drive.
+        // The mistake: the virtual time does not drive this task.
         let sleep = Task { try await time.clock.sleep(for: .seconds(60)) }
         try await sleep.value
       }
@@ -91,10 +91,12 @@ import Testing
     #expect(error?.description.contains("the executorPreference time.executor") == true)
   }
 
-  @Test func `the mistake is reported even if the task ignores its error`() async {
+  @Test func `a sleep outside of the virtual time is reported even if the task ignores the error`()
+    async
+  {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
-        // As above.
+        // The same mistake.
         let sleep = Task { try? await time.clock.sleep(for: .seconds(60)) }
         await sleep.value
       }
@@ -109,7 +111,7 @@ import Testing
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
         let queue = TaskQueue(name: "uploads", clock: time.clock)
-        // The mistake that the error is about. The application ignores the error.
+        // The same mistake, with a queue. The application ignores the error.
         let running = Task {
           if isPass { _ = try? await queue.runAvailable() } else { try? await queue.run() }
         }
@@ -140,20 +142,20 @@ import Testing
   @Test func `a queue on another clock can run anywhere`() async throws {
     try await withVirtualTime { time in
       let queue = TaskQueue(clock: ContinuousClock())
-      // Outside of the virtual time, which must not matter to a queue on another clock.
+      // This task is outside of the virtual time, which must not affect a queue on another clock.
       let pass = Task { try await queue.runAvailable() }
       let count = try await time.withRealWork { try await pass.value }
       #expect(count == 0)
     }
   }
 
-  @Test func `requiring the current virtual time outside of one throws`() {
+  @Test func `outside of a virtual time, requiring the current virtual time throws`() {
     let error = #expect(throws: VirtualTimeError.self) { _ = try VirtualTime.required }
     #expect(error?.code == .missing)
     #expect(error?.description.contains("the trait .virtualTime") == true)
   }
 
-  @Test(.virtualTime) func `the current virtual time is the trait's`() throws {
+  @Test(.virtualTime) func `the current virtual time is the one that the trait creates`() throws {
     #expect(try VirtualTime.required === VirtualTime.current)
   }
 }

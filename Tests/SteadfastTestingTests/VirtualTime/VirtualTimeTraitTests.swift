@@ -12,12 +12,12 @@ import Testing
     #expect(time.clock.now.offset == .seconds(86_400 * days))
   }
 
-  @Test func `a virtual year does not use up the time limit`() async throws {
+  @Test func `a virtual year does not count towards the time limit of the test`() async throws {
     for _ in 0..<365 { try await time.clock.sleep(for: .seconds(86_400)) }
     #expect(time.clock.now.offset == .seconds(365 * 86_400))
   }
 
-  @Test func `an expectation in a child task belongs to its test`() async throws {
+  @Test func `a child task belongs to the test that started it`() async throws {
     let name = Test.current?.name
     try await withThrowingTaskGroup(of: String?.self) { group in
       for seconds in 0..<10 {
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test func `confirmations count in virtual time`() async throws {
+  @Test func `a confirmation in virtual time counts its calls`() async throws {
     try await confirmation(expectedCount: 5) { confirm in
       for _ in 0..<5 {
         async let slept: Void = time.clock.sleep(for: .seconds(1))
@@ -48,10 +48,12 @@ import Testing
     try await slept
   }
 
-  @MainActor @Test func `a test on the main actor keeps its order`() async throws {
+  @MainActor @Test func `sleeps of a test on the main actor end in the order of their deadlines`()
+    async throws
+  {
     let trace = Trace()
     let sleeps = [3, 1, 2].map { seconds in
-      // As an app starts work, which stays on the main actor.
+      // An app starts work like this; the work stays on the main actor.
       Task {
         try await time.clock.sleep(for: .seconds(seconds))
         trace.note("\(seconds)")

@@ -10,7 +10,9 @@ import Foundation
 @Suite(.timeLimit(.minutes(5))) struct WithVirtualTimeTests {
   private struct Boom: Error {}
 
-  @Test func `a virtual year passes at once and its result is returned`() async throws {
+  @Test func `a virtual year passes at once, and the result of the body is returned`()
+    async throws
+  {
     let elapsed = try await withVirtualTime { time in
       for _ in 0..<365 { try await time.clock.sleep(for: .seconds(86_400)) }
       return time.clock.now.offset
@@ -37,7 +39,7 @@ import Foundation
     #expect(order == "abcd")
   }
 
-  @Test func `default actors and async let stay inside`() async throws {
+  @Test func `default actors and async let stay inside the virtual time`() async throws {
     actor Log {
       var entries: [String] = []
       func note(_ entry: String) { entries.append(entry) }
@@ -127,7 +129,7 @@ import Foundation
     await #expect(throws: CancellationError.self) { try await task.value }
   }
 
-  @Test func `a cancelled advance returns at the current time`() async throws {
+  @Test func `a cancelled advance returns without advancing the time further`() async throws {
     try await withVirtualTime { time in
       await withTaskGroup(of: Void.self) { group in
         group.addTask { await time.advance(by: .seconds(60)) }
@@ -139,7 +141,7 @@ import Foundation
     }
   }
 
-  @Test func `the date starts at the requested one and advances with the time`() async throws {
+  @Test func `the date advances with the time`() async throws {
     try await withVirtualTime { time in
       let start = time.clock.date
       try await time.clock.sleep(for: .seconds(90))
@@ -161,7 +163,9 @@ import Foundation
     }
   }
 
-  @Test func `an unstructured task with the virtual time's executor stays inside`() async throws {
+  @Test func `an unstructured task with the virtual time's executor stays in the virtual time`()
+    async throws
+  {
     try await withVirtualTime { time in
       let task = Task(executorPreference: time.executor) {
         try await time.clock.sleep(for: .seconds(30))
@@ -172,7 +176,7 @@ import Foundation
     }
   }
 
-  @Test func `shuffling varies the order of sleepers that are due together`() async throws {
+  @Test func `shuffling varies the order of sleepers that have the same deadline`() async throws {
     var orders: Set<[Int]> = []
     for seed in 0..<20 as Range<UInt64> {
       let order = try await withVirtualTime(order: .shuffled(seed: seed)) { time in

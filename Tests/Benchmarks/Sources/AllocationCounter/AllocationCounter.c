@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-// An executable's own definitions take the place of the C library's, which keeps the originals
-// under these names.
+// The definitions below replace those of the C library, which also offers its functions under these
+// names.
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *block, size_t size);

@@ -1,4 +1,4 @@
-// Systems put the header in one of several folders, and not all of them in the compiler's own.
+// Systems put the header in one of several folders, and compilers do not search all of them.
 
 #if __has_include(<libpq-fe.h>)
 #include <libpq-fe.h>

@@ -8,28 +8,28 @@
 ///
 /// `pending=` with a number also measures claims among that number of tasks. `through=10000000`
 /// passes that number of tasks through PostgreSQL; with `snapshot=600`, another session holds a
-/// snapshot for 600 seconds of it. A path that ends with `.svg` draws the documentation's plot to
-/// that path. `name=` with a text measures only the rows whose names contain the text. You can
-/// repeat it.
+/// snapshot for 600 seconds of the run. A path that ends with `.svg` draws the documentation's plot
+/// to that path. `name=` with a text measures only the rows whose names contain the text. You can
+/// give this argument several times.
 @main enum Bench {
   static func main() async throws {
     let groups = CommandLine.arguments.dropFirst().filter { !$0.contains("=") }
-    try await measure(Set(groups))
+    try await measureGroups(Set(groups))
   }
 
-  // Not on the main actor, from which each call of another actor costs microseconds.
-  @concurrent private static func measure(_ groups: Set<String>) async throws {
+  // Not on the main actor: each call from the main actor to another actor costs microseconds.
+  @concurrent private static func measureGroups(_ groups: Set<String>) async throws {
     if groups.isEmpty || groups.contains("retry") { try await measureRetries() }
     if groups.isEmpty || groups.contains("clock") { try await measureClocks() }
     if groups.isEmpty || groups.contains("queue") { try await measureQueue() }
     if groups.isEmpty || groups.contains("file") { try await measureFile() }
     #if SQLite
-    if groups.isEmpty || groups.contains("sqlite") { try await measure(SQLiteDatabase()) }
+    if groups.isEmpty || groups.contains("sqlite") { try await measureDatabase(SQLiteDatabase()) }
     #endif
     #if PostgreSQL
     if groups.contains("postgresql") { try await measurePostgreSQL() }
     #endif
-    // Such an argument is the path of an image.
+    // An argument that ends with .svg is the path of an image.
     for path in groups where path.hasSuffix(".svg") { try await plotProducers(to: path) }
   }
 
@@ -39,7 +39,7 @@
     try await report("fails three times, then succeeds", failureBenchmarks)
     try await report("one delay", delayBenchmarks)
     try await report("time limit", timeoutBenchmarks)
-    if isPicked("limits of an hour") { try await reportLimits() }
+    if isRowSelected("limits of an hour") { try await reportLimits() }
   }
 
   private static func measureQueue() async throws {
@@ -59,11 +59,11 @@
     try await report("in a file, durable", fileBenchmarks, rounds: 5, comparing: .rate)
     try await report("unique keys, durable", fileKeyBenchmarks, rounds: 5)
     try await report("steps", stepBenchmarks, rounds: 5)
-    if isPicked("opening a file") { try await reportReopening() }
-    if isPicked("beside a compaction") { try await reportCompaction() }
+    if isRowSelected("opening a file") { try await reportReopening() }
+    if isRowSelected("beside a compaction") { try await reportCompaction() }
   }
 
-  private static func measure(
+  private static func measureDatabase(
     _ database: some Database,
     server: ServerProcesses? = nil
   ) async throws {
@@ -82,7 +82,7 @@
   private static func measurePostgreSQL() async throws {
     let database = try PostgreSQLDatabase()
     let server = try database.server()
-    try await measure(database, server: server)
+    try await measureDatabase(database, server: server)
     try await report(
       "statements of other queues",
       otherQueueBenchmarks(database.connection),

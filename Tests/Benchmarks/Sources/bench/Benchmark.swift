@@ -10,12 +10,12 @@ import Android
 import Darwin
 #endif
 
-/// A piece of work whose cost is measured, and the baseline of the comparison.
+/// A piece of work whose cost is measured, and the benchmark that it is compared with.
 struct Benchmark: Sendable {
   let name: String
-  /// The name of the benchmark in the same group that this one is compared with.
+  /// The name of another benchmark in the same group, with which this benchmark is compared.
   let baseline: String?
-  /// The number of times that one sample repeats the work.
+  /// The number of times that a single sample repeats the work.
   private let iterations: Int
   private let work: @Sendable (_ iterations: Int, Stopwatch) async throws -> Void
 
@@ -99,7 +99,7 @@ struct Sample {
   let nanoseconds: Double
   /// The processor time, on all processors together.
   ///
-  /// Other load on the machine hardly affects it.
+  /// Other load on the machine hardly affects this time.
   let processorNanoseconds: Double
   /// The processor time of the server's processes; 0 without a server.
   let serverNanoseconds: Double

@@ -14,7 +14,7 @@ let sleepBenchmarks = [
     count in
     await withDiscardingTaskGroup { group in
       let clock = VirtualClock()
-      group.addTask { await sleep(count, on: clock) }
+      group.addTask { await sleepRepeatedly(count, on: clock) }
       for _ in 0..<count {
         try? await clock.waitForSleepers(count: 1)
         clock.advance(by: .seconds(1))
@@ -22,12 +22,12 @@ let sleepBenchmarks = [
     }
   },
   Benchmark("withVirtualTime", against: "Task.yield", iterations: sleeps) { count in
-    try? await withVirtualTime { await sleep(count, on: $0.clock) }
+    try? await withVirtualTime { await sleepRepeatedly(count, on: $0.clock) }
   },
   Benchmark("withVirtualTime, moved by hand", against: "Task.yield", iterations: sleeps) { count in
     try? await withVirtualTime(.manual) { time in
       await withDiscardingTaskGroup { group in
-        group.addTask { await sleep(count, on: time.clock) }
+        group.addTask { await sleepRepeatedly(count, on: time.clock) }
         for _ in 0..<count { await time.advance(by: .seconds(1)) }
       }
     }
@@ -36,8 +36,8 @@ let sleepBenchmarks = [
 
 /// A thousand concurrent sleeps, each in a child task.
 ///
-/// A task group searches all its children to remove one; with more tasks, this would dominate the
-/// measurement.
+/// A task group searches all its children to remove a child; with more tasks, this search would
+/// dominate the measurement.
 let crowdBenchmarks = [
   Benchmark("child tasks alone", iterations: sleeps) { count in
     for _ in 0..<count / crowd {
@@ -50,7 +50,7 @@ let crowdBenchmarks = [
     for _ in 0..<count / crowd {
       let clock = VirtualClock()
       await withDiscardingTaskGroup { group in
-        for index in 0..<crowd { group.addTask { await sleep(until: index, on: clock) } }
+        for index in 0..<crowd { group.addTask { await sleepInCrowd(index, on: clock) } }
         try? await clock.waitForSleepers(count: crowd)
         clock.advance(by: .seconds(crowd))
       }
@@ -60,14 +60,14 @@ let crowdBenchmarks = [
     for _ in 0..<count / crowd {
       try? await withVirtualTime { time in
         await withDiscardingTaskGroup { group in
-          for index in 0..<crowd { group.addTask { await sleep(until: index, on: time.clock) } }
+          for index in 0..<crowd { group.addTask { await sleepInCrowd(index, on: time.clock) } }
         }
       }
     }
   },
 ]
 
-/// Advances a clock on which nothing sleeps, which measures the cost of the call.
+/// Advances a clock on which no task sleeps, to measure the cost of the call itself.
 let advanceBenchmarks = [
   Benchmark("VirtualClock, nobody sleeps", iterations: sleeps) { count in
     let clock = VirtualClock()
@@ -101,13 +101,13 @@ let yearBenchmarks = [
 private struct Reminder: TaskPayload {}
 
 /// Sleeps for a second, `count` times.
-private func sleep(_ count: Int, on clock: VirtualClock) async {
+private func sleepRepeatedly(_ count: Int, on clock: VirtualClock) async {
   for _ in 0..<count { try? await clock.sleep(for: .seconds(1)) }
 }
 
-/// Sleeps as one of many tasks.
+/// Sleeps until a second in which no other task of the crowd wakes.
 ///
-/// No two of them wake in the same second, and they do not wake in the order in which they started.
-private func sleep(until index: Int, on clock: VirtualClock) async {
+/// The tasks of the crowd do not wake in the order in which they started.
+private func sleepInCrowd(_ index: Int, on clock: VirtualClock) async {
   try? await clock.sleep(until: VirtualClock.Instant(offset: .seconds(1 + index * 7919 % crowd)))
 }

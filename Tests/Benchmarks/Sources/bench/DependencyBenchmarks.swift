@@ -2,7 +2,7 @@ import SteadfastQueue
 
 /// The cost of dependencies.
 ///
-/// All tasks are enqueued, then all are performed.
+/// All tasks are enqueued, and then all tasks are performed.
 let dependencyBenchmarks: [Benchmark] = {
   let count = 10_000
   func benchmark(
@@ -15,7 +15,7 @@ let dependencyBenchmarks: [Benchmark] = {
       await queue.register(Increment.self) { _, _ in }
       try await enqueue(queue, count)
       try await queue.runAvailable()
-      // A task that never runs would seem cheap.
+      // A task that is never performed would make the row seem cheap.
       let left = try await queue.count
       precondition(left == 0, "\(left) tasks of '\(name)' were not performed")
     }

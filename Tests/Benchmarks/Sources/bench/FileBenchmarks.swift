@@ -40,15 +40,15 @@ private enum Kind: String {
 /// Durable tasks in a file: `enqueue` returns only after the task is durable, and each end is
 /// durable too.
 ///
-/// Two more kinds of rows are for comparison. One shows the limit of the disk: an append of the
-/// same number of bytes and a flush, one after the other. The other shows the cost of a SQLite
-/// table with the same guarantees.
+/// Two more kinds of rows are for comparison. One kind shows the limit of the disk: repeated
+/// appends of the same number of bytes, each with a flush. The other kind shows the cost of a
+/// SQLite table with the same guarantees.
 let fileBenchmarks =
   [
     Benchmark(bare, iterations: writes) { count in
       try await withScratchFile { url in
         let file = try AppendedFile(url)
-        for _ in 0..<count { try file.append() }
+        for _ in 0..<count { try file.appendLine() }
       }
     }
   ] + tableBenchmarks + [
@@ -90,7 +90,7 @@ private func enqueueBenchmark(
   return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
       let store = kind.store(at: url)
-      try await enqueue(count, to: Steadfast(store, workers: 1).queue, producers: producers)
+      try await enqueueTasks(count, to: Steadfast(store, workers: 1).queue, producers: producers)
       try await store.close()
     }
   }
@@ -108,7 +108,7 @@ private func endToEndBenchmark(
   return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
       let store = kind.store(at: url)
-      try await performOverlapped(
+      try await performWhileEnqueueing(
         count,
         by: Steadfast(store, workers: workers),
         producers: producers
@@ -120,14 +120,14 @@ private func endToEndBenchmark(
 
 /// The rows of a table in SQLite.
 ///
-/// Without them, the other rows have no ratio to such a table.
+/// Without these rows, no other row has a ratio to a SQLite table.
 private var tableBenchmarks: [Benchmark] {
   #if SQLite
   [
-    sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
-    sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
-    sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
-    sqliteBenchmark(sqliteWholeBatch, each: 100) { try $0.enqueueAndPerform($1, now: $2) },
+    sqliteBenchmark(sqliteEnqueue, batchSize: 1) { try $0.enqueue($1, now: $2) },
+    sqliteBenchmark(sqliteEnqueueBatch, batchSize: 100) { try $0.enqueue($1, now: $2) },
+    sqliteBenchmark(sqliteWhole, batchSize: 1) { try $0.enqueueAndPerform($1, now: $2) },
+    sqliteBenchmark(sqliteWholeBatch, batchSize: 100) { try $0.enqueueAndPerform($1, now: $2) },
   ]
   #else
   []
@@ -137,14 +137,14 @@ private var tableBenchmarks: [Benchmark] {
 #if SQLite
 private func sqliteBenchmark(
   _ name: String,
-  each batch: Int,
+  batchSize: Int,
   _ body: @escaping @Sendable (SQLite, Range<Int>, Double) throws -> Void
 ) -> Benchmark {
-  Benchmark(name, iterations: batch == 1 ? writes : tasks) { count in
+  Benchmark(name, iterations: batchSize == 1 ? writes : tasks) { count in
     try await withScratchFile { url in
       let database = try SQLite(path: url.path)
-      for first in stride(from: 0, to: count, by: batch) {
-        try body(database, first..<first + batch, Date().timeIntervalSince1970)
+      for first in stride(from: 0, to: count, by: batchSize) {
+        try body(database, first..<first + batchSize, Date().timeIntervalSince1970)
       }
     }
   }
@@ -158,7 +158,7 @@ extension SQLite {
 }
 #endif
 
-/// A file that appends lines of 200 bytes, and flushes each one.
+/// A file that appends lines of 200 bytes, and flushes each line to the disk.
 final class AppendedFile {
   private let descriptor: Int32
   private let line = [UInt8](repeating: 65, count: 200)
@@ -170,14 +170,14 @@ final class AppendedFile {
 
   deinit { close(descriptor) }
 
-  func append() throws {
-    guard write(descriptor, line, line.count) == line.count, flush(descriptor) == 0 else {
+  func appendLine() throws {
+    guard write(descriptor, line, line.count) == line.count, flushToDisk(descriptor) == 0 else {
       throw Failed()
     }
   }
 }
 
-private func flush(_ file: Int32) -> Int32 {
+private func flushToDisk(_ file: Int32) -> Int32 {
   #if canImport(Darwin)
   fcntl(file, F_FULLFSYNC)
   #else
@@ -187,7 +187,7 @@ private func flush(_ file: Int32) -> Int32 {
 
 /// Calls `body` with a file in a new temporary folder.
 ///
-/// TMPDIR determines the disk.
+/// The variable TMPDIR determines the disk on which the folder is created.
 func withScratchFile(_ body: (URL) async throws -> Void) async throws {
   let folder = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID())")
   try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

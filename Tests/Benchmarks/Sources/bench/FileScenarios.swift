@@ -16,22 +16,22 @@ private struct Letter: TaskPayload {
 
 // MARK: Opening
 
-/// Reports the time from opening a file of pending tasks to the first line of a handler, and then
-/// the memory of each task without the bytes of its payload.
+/// Reports the time from opening a file of pending tasks to the first line of a handler, and the
+/// memory of each task without the bytes of the payload.
 func reportReopening() async throws {
-  report("\nopening a file of pending tasks", "      MB   seconds to the handler   bytes a task")
+  printRow("\nopening a file of pending tasks", "      MB   seconds to the handler   bytes a task")
   for count in [10_000, 1_000_000] {
     try await withScratchFile { url in
-      try await fill(url, with: count)
+      try await writeTasks(count, to: url)
       let size = try Double(FileManager.default.attributesOfItem(atPath: url.path).size)
       var times: [Double] = []
       var bytes: [Double] = []
       for _ in 0..<(count > 100_000 ? 3 : 9) {
-        let sample = try await reopen(url)
+        let sample = try await measureReopening(of: url)
         times.append(sample.seconds)
         bytes.append(sample.bytes / Double(count) - payloadSize)
       }
-      report(
+      printRow(
         "\(count) pending",
         decimal(size / 1e6, digits: 1).leftPadded(to: 8)
           + decimal(median(times), digits: 3).leftPadded(to: 25)
@@ -41,14 +41,14 @@ func reportReopening() async throws {
   }
 }
 
-/// The size of most letters' payloads, in bytes.
+/// The size of the payload of most letters, in bytes.
 private let payloadSize = Double(#"{"text":"so important","number":500000}"#.utf8.count)
 
 extension [FileAttributeKey: Any] {
   fileprivate var size: UInt64 { self[.size] as? UInt64 ?? 0 }
 }
 
-private func fill(_ url: URL, with count: Int) async throws {
+private func writeTasks(_ count: Int, to url: URL) async throws {
   let store = JSONFileStore(at: url)
   let queue = TaskQueue(persistence: store)
   for first in stride(from: 0, to: count, by: 10_000) {
@@ -57,7 +57,7 @@ private func fill(_ url: URL, with count: Int) async throws {
   try await store.close()
 }
 
-private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double) {
+private func measureReopening(of url: URL) async throws -> (seconds: Double, bytes: Double) {
   let before = allocated_bytes()
   let first = AsyncStream.makeStream(of: ContinuousClock.Instant.self)
   let start = ContinuousClock.now
@@ -95,8 +95,8 @@ private let alive = 1000
 
 /// Reports the duration of an enqueue before, during and after a compaction of the file.
 ///
-/// Of a million records, 1,000 remain live. The file is compacted automatically while eight
-/// producers continue.
+/// Of a million records in the file, only 1,000 are still needed. The store compacts the file
+/// automatically while eight producers continue.
 func reportCompaction() async throws {
   try await withScratchFile { url in
     let store = JSONFileStore(at: url)
@@ -115,18 +115,18 @@ func reportCompaction() async throws {
     _ = try await store.apply(ends, durability: .durable)
     let peak = Peak()
     let during = try await latencies(of: queue) {
-      peak.look()
+      peak.sample()
       return try await store.statistics().lastCompaction == nil
     }
     let after = try await latencies(of: queue, for: .seconds(1))
     let statistics = try await store.statistics()
     let columns = ["enqueues", "p50 µs", "p99 µs", "max µs"].map { $0.leftPadded(to: 10) }.joined()
-    report("\nenqueue beside a compaction, 8 at a time", columns)
+    printRow("\nenqueue beside a compaction, 8 at a time", columns)
     reportLatencies("before", before)
     reportLatencies("during", during)
     reportLatencies("after", after)
-    report("the file, from … to … MB", megabytes(size) + megabytes(statistics.byteCount))
-    report("the heap before, and at its peak, MB", megabytes(Int(heap)) + megabytes(peak.bytes))
+    printRow("the file, from … to … MB", megabytes(size) + megabytes(statistics.byteCount))
+    printRow("the heap before, and at its peak, MB", megabytes(Int(heap)) + megabytes(peak.bytes))
     try await store.close()
   }
 }
@@ -135,22 +135,23 @@ private final class Flag: Sendable {
   let isUp = Atomic(false)
 }
 
-/// The peak of the memory in use, at the moments when it was sampled.
+/// The largest of several samples of the memory in use.
 private final class Peak: Sendable {
   private let most = Atomic(0)
 
   var bytes: Int { most.load(ordering: .relaxed) }
 
-  func look() { _ = most.max(Int(allocated_bytes()), ordering: .relaxed) }
+  func sample() { _ = most.max(Int(allocated_bytes()), ordering: .relaxed) }
 }
 
+/// Formats a number of bytes in megabytes.
 private func megabytes(_ bytes: Int) -> String {
   decimal(Double(bytes) / 1e6, digits: 1).leftPadded(to: 10)
 }
 
 private func reportLatencies(_ name: String, _ times: [Double]) {
   let figures = [percentile(50, of: times), percentile(99, of: times), times.max() ?? 0]
-  report(
+  printRow(
     name,
     String(times.count).leftPadded(to: 10)
       + figures.map { decimal($0, digits: 0).leftPadded(to: 10) }.joined()

@@ -6,9 +6,10 @@ private let limit = Duration.seconds(3_600)
 private let options = TaskOptions(timeLimit: limit)
 private let calls = 1_000_000
 
-/// Reports the memory that unreached limits of an hour retain, and the cost of their calls.
+/// Reports the memory that limits of an hour retain if they are not reached, and the cost of a call
+/// with such a limit.
 func reportLimits() async throws {
-  report("\nlimits of an hour, not reached", "   µs a call    bytes in use    resident bytes")
+  printRow("\nlimits of an hour, not reached", "   µs a call    bytes in use    resident bytes")
   try await reportGrowth("withTimeout, does not suspend", of: calls) {
     for index in 0..<calls { consume(try await withTimeout(limit) { try await succeed(index) }) }
   }
@@ -18,14 +19,14 @@ func reportLimits() async throws {
   for workers in [1, 8] {
     let queue = Steadfast(workers: workers).queue
     await queue.register(Increment.self) { _, _ in await Task.yield() }
-    try await perform(100_000, by: queue)
+    try await performTasks(100_000, by: queue)
     try await reportGrowth("attempts of a queue, \(workers) at a time", of: calls) {
-      for _ in 0..<10 { try await perform(calls / 10, by: queue) }
+      for _ in 0..<10 { try await performTasks(calls / 10, by: queue) }
     }
   }
 }
 
-private func perform(_ count: Int, by queue: TaskQueue) async throws {
+private func performTasks(_ count: Int, by queue: TaskQueue) async throws {
   try await queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) }, options: options)
   try await queue.runAvailable()
 }
@@ -44,7 +45,7 @@ private func reportGrowth(
     String(Int(allocated_bytes()) - Int(used)).leftPadded(to: 16),
     String(residentBytes - resident).leftPadded(to: 18),
   ]
-  report(name, figures.joined())
+  printRow(name, figures.joined())
 }
 
 /// The resident memory of the process in bytes; 0 where that is unavailable.

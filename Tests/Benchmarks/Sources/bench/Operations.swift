@@ -12,7 +12,7 @@ struct Failed: Error {
   return value &+ 1
 }
 
-/// An actor, the simplest realistic operation to retry.
+/// An actor, whose call is the simplest realistic operation to retry.
 actor Service {
   private var calls = 0
 
@@ -58,7 +58,7 @@ func handWrittenRetry(attempts: Int, _ operation: () async throws -> Int) async 
   }
 }
 
-/// The same with a typed error.
+/// A typical loop without a library, with a typed error.
 func handWrittenTypedRetry(
   attempts: Int,
   _ operation: () async throws(Failed) -> Int
@@ -74,7 +74,7 @@ func handWrittenTypedRetry(
   }
 }
 
-/// A very cheap generator, so that the benchmarks measure the delays themselves.
+/// A very cheap generator, so that the benchmarks measure the computation of the delays.
 struct Xorshift: RandomNumberGenerator {
   private var state: UInt64 = 0x9E37_79B9
 
@@ -86,5 +86,5 @@ struct Xorshift: RandomNumberGenerator {
   }
 }
 
-/// Keeps a result from being optimised away.
+/// Uses a result, so that the optimiser can't remove its computation.
 @inline(never) func consume<Value>(_ value: Value) {}

@@ -18,22 +18,23 @@ let endToEndBenchmarks: [Benchmark] = [(1, 1), (1, 8), (8, 1), (8, 8)].flatMap {
   let shape = "\(producers) producer\(producers == 1 ? "" : "s"), \(workers) at a time"
   return [
     Benchmark("hand-made: \(shape)", iterations: tasks) { count in
-      try await performOverlapped(count, by: HandMade(workers: workers), producers: producers)
+      try await performWhileEnqueueing(count, by: HandMade(workers: workers), producers: producers)
     },
     Benchmark("plain: \(shape)", against: "hand-made: \(shape)", iterations: tasks) { count in
-      try await performOverlapped(count, by: PlainQueue(workers: workers), producers: producers)
+      let queue = PlainQueue(workers: workers)
+      try await performWhileEnqueueing(count, by: queue, producers: producers)
     },
     Benchmark(shape, against: "plain: \(shape)", iterations: tasks) { count in
-      try await performOverlapped(count, by: Steadfast(workers: workers), producers: producers)
+      try await performWhileEnqueueing(count, by: Steadfast(workers: workers), producers: producers)
     },
   ]
 }
 
-/// First all tasks are enqueued, then all are performed.
+/// First all tasks are enqueued, and then all tasks are performed.
 let phaseBenchmarks =
   [1, 8].map { producers in
     Benchmark("enqueue, \(producers) at a time", iterations: tasks) { count in
-      try await enqueue(count, to: Steadfast(workers: 1).queue, producers: producers)
+      try await enqueueTasks(count, to: Steadfast(workers: 1).queue, producers: producers)
     }
   }
   + [1, 8].map { workers in
@@ -44,7 +45,7 @@ let phaseBenchmarks =
     ) { count in
       let queue = Steadfast(workers: workers).queue
       await queue.register(Increment.self) { _, _ in }
-      try await enqueue(count, to: queue, producers: 1)
+      try await enqueueTasks(count, to: queue, producers: 1)
       try await queue.runAvailable()
     }
   } + [
@@ -58,12 +59,12 @@ let phaseBenchmarks =
 func pendingBenchmarks() async throws -> [Benchmark] {
   var benchmarks: [Benchmark] = []
   for (name, count) in [("1,000 pending", 1000), ("1,000,000 pending", 1_000_000)]
-  where isPicked(name) || name.hasPrefix("1,000 ") {
+  where isRowSelected(name) || name.hasPrefix("1,000 ") {
     let subject = Steadfast(workers: 1)
     try await subject.queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) })
     benchmarks.append(
       Benchmark(name, against: "1,000 pending", iterations: tasks) { count in
-        try await performOverlapped(count, by: subject, producers: 1)
+        try await performWhileEnqueueing(count, by: subject, producers: 1)
       }
     )
   }
@@ -72,8 +73,8 @@ func pendingBenchmarks() async throws -> [Benchmark] {
 
 /// Reports the time from the call of `enqueue` to the first line of the handler in an idle queue.
 func reportLatencies() async throws {
-  guard isPicked("enqueue to handler, idle") else { return }
-  report("\nenqueue to handler, idle", "  p50 µs    p99 µs")
+  guard isRowSelected("enqueue to handler, idle") else { return }
+  printRow("\nenqueue to handler, idle", "  p50 µs    p99 µs")
   for workers in [1, 8] {
     try await reportLatency("\(workers) at a time", of: Steadfast(workers: workers).queue)
   }
@@ -94,7 +95,7 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
     var times: [Double] = []
     var iterator = starts.stream.makeAsyncIterator()
     for number in 0..<1000 {
-      // Long enough for all threads to fall asleep.
+      // This pause is long enough for all threads to fall asleep.
       try await ContinuousClock().sleep(for: .milliseconds(1))
       let begin = ContinuousClock.now
       try await queue.enqueue(Increment(number: number))
@@ -105,21 +106,21 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
     return times
   }
   let figures = [percentile(50, of: times), percentile(99, of: times)]
-  report(name, figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined())
+  printRow(name, figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined())
 }
 
 /// Reports the memory of a pending task.
 ///
-/// The payload is small enough to need no separate memory.
+/// The payload is so small that it needs no separate allocation.
 func reportMemory() async throws {
-  guard isPicked("memory of pending tasks") else { return }
-  report("\nmemory of pending tasks", "   bytes a task")
+  guard isRowSelected("memory of pending tasks") else { return }
+  printRow("\nmemory of pending tasks", "   bytes a task")
   for (name, count) in [("10,000 pending", 10_000), ("1,000,000 pending", 1_000_000)] {
     let queue = Steadfast(workers: 1).queue
     let before = allocated_bytes()
     for number in 0..<count { try await queue.enqueue(Increment(number: number)) }
     let bytes = Double(allocated_bytes() - before) / Double(count)
-    report(name, decimal(bytes, digits: 0).leftPadded(to: 15))
+    printRow(name, decimal(bytes, digits: 0).leftPadded(to: 15))
     withExtendedLifetime(queue) {}
   }
 }

@@ -1,6 +1,6 @@
 /// Measures benchmarks, and prints a table of their costs.
 ///
-/// The rounds are interleaved, so that a slow phase of the machine affects all benchmarks equally.
+/// Each round measures all benchmarks, so that a slow phase of the machine affects all equally.
 /// The table shows the median of all rounds, and the median of the ratios to the baseline within
 /// each round.
 func report(
@@ -10,7 +10,7 @@ func report(
   comparing comparison: Comparison = .cost,
   server: ServerProcesses? = nil
 ) async throws {
-  let benchmarks = benchmarks.filter { isPicked($0.name) }
+  let benchmarks = benchmarks.filter { isRowSelected($0.name) }
   guard !benchmarks.isEmpty else { return }
   var samples: [String: [Sample]] = [:]
   for benchmark in benchmarks { _ = try await benchmark.sample(of: server) }
@@ -59,7 +59,7 @@ func report(
   }
 }
 
-/// The prefix of an argument that selects rows by a part of their names.
+/// The prefix of an argument that selects rows; the rest of the argument is a part of their names.
 let rowArgument = "name="
 private let rowNames = CommandLine.arguments.filter { $0.hasPrefix(rowArgument) }
   .map { $0.dropFirst(rowArgument.count) }
@@ -72,7 +72,7 @@ func numbers(after name: String) -> [Int] {
 }
 
 /// Returns whether the row with this name is selected.
-func isPicked(_ name: String) -> Bool {
+func isRowSelected(_ name: String) -> Bool {
   rowNames.isEmpty || rowNames.contains { name.contains($0) }
 }
 
@@ -84,8 +84,8 @@ enum Comparison {
   case rate
 }
 
-/// Prints one line of a table without a comparison.
-func report(_ name: String, _ figures: String) { print(name.padded(to: 44) + figures) }
+/// Prints a row of a table that has no comparison.
+func printRow(_ name: String, _ figures: String) { print(name.padded(to: 44) + figures) }
 
 func median(_ values: [Double]) -> Double { percentile(50, of: values) }
 

@@ -56,7 +56,7 @@ let actorBenchmarks = [
   },
 ]
 
-/// The operation fails three times, then succeeds; no delays.
+/// The operation fails three times and then succeeds, without delays.
 let failureBenchmarks = [
   Benchmark("hand-written, any Error", iterations: calls) { count in
     for _ in 0..<count {
@@ -109,7 +109,7 @@ let failureBenchmarks = [
   },
 ]
 
-/// Computes one delay each, as after a second attempt.
+/// Each benchmark computes the delay after a second attempt.
 let delayBenchmarks: [Benchmark] =
   [
     ("constant", Backoff.constant(.seconds(1))),
@@ -124,9 +124,9 @@ let delayBenchmarks: [Benchmark] =
     }
   }
 
-/// The cost that an unreached time limit adds to a call.
+/// The cost that a time limit adds to a call if the limit is not reached.
 ///
-/// One operation never suspends, the other one does.
+/// One operation never suspends, and the other operation yields.
 let timeoutBenchmarks = [
   Benchmark("withTimeout(.seconds(60))", iterations: 10_000) { count in
     for index in 0..<count {

@@ -10,19 +10,19 @@ import Foundation
 ///
 /// Each row has a target.
 func reportScale() async throws {
-  report("\namong many", "    measured      target")
-  if isPicked("cancelAll") { try await reportCancelling() }
-  if isPicked("a page") { try await reportPages() }
-  if isPicked("a claim") { try await reportNames() }
-  if isPicked("an enqueue beside") { try await reportStalls() }
+  printRow("\namong many", "    measured      target")
+  if isRowSelected("cancelAll") { try await reportCancelling() }
+  if isRowSelected("a page") { try await reportPages() }
+  if isRowSelected("a claim") { try await reportNames() }
+  if isRowSelected("an enqueue beside") { try await reportStalls() }
 }
 
-private func report(_ name: String, _ value: Double, _ unit: String, atMost target: Double) {
+private func printRow(_ name: String, _ value: Double, _ unit: String, atMost target: Double) {
   let measured = "\(decimal(value, digits: 2)) \(unit)".leftPadded(to: 12)
-  report(name, measured + "≤ \(decimal(target, digits: 1)) \(unit)".leftPadded(to: 12))
+  printRow(name, measured + "≤ \(decimal(target, digits: 1)) \(unit)".leftPadded(to: 12))
 }
 
-private func queue(
+private func makeQueue(
   pending count: Int,
   tags: Set<String> = [],
   in store: some Persistence = InMemoryStore()
@@ -40,10 +40,13 @@ private func queue(
 
 /// On a busy machine, only the rows of processor time are meaningful.
 private func reportCancelling() async throws {
-  func costs(_ count: Int, rounds: Int) async throws -> (elapsed: Double, processor: Double) {
+  func costs(
+    ofCancelling count: Int,
+    rounds: Int
+  ) async throws -> (elapsed: Double, processor: Double) {
     var costs: [(elapsed: Double, processor: Double)] = []
     for _ in 0..<rounds {
-      let queue = try await queue(pending: count)
+      let queue = try await makeQueue(pending: count)
       let start = ContinuousClock.now
       let processorStart = processorNanoseconds()
       let cancelled = Double(try await queue.cancelAll())
@@ -52,18 +55,18 @@ private func reportCancelling() async throws {
     }
     return (median(costs.map(\.elapsed)), median(costs.map(\.processor)))
   }
-  let few = try await costs(10_000, rounds: 15)
-  let many = try await costs(1_000_000, rounds: 3)
-  func text(_ cost: Double) -> String { "\(decimal(cost, digits: 0)) ns".leftPadded(to: 12) }
-  report("cancelAll, a task of 10,000", text(few.elapsed) + text(few.processor) + " CPU")
-  report("cancelAll, a task of 1,000,000", text(many.elapsed) + text(many.processor) + " CPU")
-  report("cancelAll, a task of many / of few", many.elapsed / few.elapsed, "×", atMost: 1.5)
-  report("cancelAll, the same, CPU", many.processor / few.processor, "×", atMost: 1.5)
+  let few = try await costs(ofCancelling: 10_000, rounds: 15)
+  let many = try await costs(ofCancelling: 1_000_000, rounds: 3)
+  func column(_ cost: Double) -> String { "\(decimal(cost, digits: 0)) ns".leftPadded(to: 12) }
+  printRow("cancelAll, a task of 10,000", column(few.elapsed) + column(few.processor) + " CPU")
+  printRow("cancelAll, a task of 1,000,000", column(many.elapsed) + column(many.processor) + " CPU")
+  printRow("cancelAll, a task of many / of few", many.elapsed / few.elapsed, "×", atMost: 1.5)
+  printRow("cancelAll, the same, CPU", many.processor / few.processor, "×", atMost: 1.5)
 }
 
-/// The duration of a page is an upper bound of the time for which it holds the lock.
+/// The duration of each look-up is an upper bound of the time for which a look-up holds the lock.
 private func reportPages() async throws {
-  let queue = try await queue(pending: 1_000_000)
+  let queue = try await makeQueue(pending: 1_000_000)
   var times: [Double] = []
   var last: TaskID?
   while true {
@@ -73,8 +76,8 @@ private func reportPages() async throws {
     guard let id = page.last?.id else { break }
     last = id
   }
-  report("a page of 1,000 among 1,000,000, median", median(times), "ms", atMost: 1)
-  report("a page, 99 of 100", percentile(99, of: times), "ms", atMost: 1)
+  printRow("a page of 1,000 among 1,000,000, median", median(times), "ms", atMost: 1)
+  printRow("a page, 99 of 100", percentile(99, of: times), "ms", atMost: 1)
 }
 
 /// Reports the cost of claiming and ending one task at a time.
@@ -102,17 +105,17 @@ private func reportNames() async throws {
     let spread = try await cost(names: 10_000, withTasks: 10_000)
     ratios.append((listed / one, spread / one))
   }
-  report("a claim with 10,000 names / with 1", median(ratios.map(\.0)), "×", atMost: 1.5)
-  report("a claim, 10,000 names with tasks / 1", median(ratios.map(\.1)), "×", atMost: 3)
+  printRow("a claim with 10,000 names / with 1", median(ratios.map(\.0)), "×", atMost: 1.5)
+  printRow("a claim, 10,000 names with tasks / 1", median(ratios.map(\.1)), "×", atMost: 3)
 }
 
 /// Reports how long concurrent enqueues wait during an operation on a million tasks.
 ///
-/// On a busy machine, a thread that waits for a lock also waits for the processor. Then only the
-/// rows of processor time show how long a lock is held.
+/// On a busy machine, a thread that waits for a lock also waits for a processor. On such a machine,
+/// only the rows of processor time show how long a lock is held.
 private func reportStalls() async throws {
   let timed = TimedStore()
-  let queue = try await queue(pending: 1_000_000, tags: ["all"], in: timed)
+  let queue = try await makeQueue(pending: 1_000_000, tags: ["all"], in: timed)
   try await reportStall("nothing", in: queue) { _ in
     try await ContinuousClock().sleep(for: .seconds(1))
   }
@@ -122,13 +125,13 @@ private func reportStalls() async throws {
   _ = timed.takeChanges()
   // A look-up scans all tasks in slices of 512.
   let slices = timed.takePages().map { $0 / (1_000_000 / 512) }
-  report("an enqueue beside: a slice, CPU", slices.max() ?? 0, "ms", atMost: 1)
+  printRow("an enqueue beside: a slice, CPU", slices.max() ?? 0, "ms", atMost: 1)
   try await reportStall("cancelling all", in: queue) { queue in
     _ = try await queue.cancel(matching: TaskFilter(tags: ["all"]))
   }
   let times = timed.takeChanges()
-  report("an enqueue beside: longest change, CPU", times.max() ?? 0, "ms", atMost: 1)
-  report("an enqueue beside: median change, CPU", median(times), "ms", atMost: 1)
+  printRow("an enqueue beside: longest change, CPU", times.max() ?? 0, "ms", atMost: 1)
+  printRow("an enqueue beside: median change, CPU", median(times), "ms", atMost: 1)
 }
 
 private func reportStall(
@@ -153,6 +156,6 @@ private func reportStall(
     try await group.waitForAll()
     return times
   }
-  report("an enqueue beside \(name), longest", times.max() ?? 0, "ms", atMost: 2)
-  report("an enqueue beside \(name), 99 %", percentile(99, of: times), "ms", atMost: 2)
+  printRow("an enqueue beside \(name), longest", times.max() ?? 0, "ms", atMost: 2)
+  printRow("an enqueue beside \(name), 99 %", percentile(99, of: times), "ms", atMost: 2)
 }

@@ -4,7 +4,7 @@ import Synchronization
 /// A task with a minimal payload.
 struct Increment: TaskPayload { var number = 1 }
 
-/// A counter that many tasks count down, and that resumes a waiting task at zero.
+/// A counter that many tasks count down; at zero, the counter resumes a task that waits for it.
 final class Countdown: Sendable {
   private let left: Atomic<Int>
   private let end = AsyncStream.makeStream(of: Void.self)
@@ -22,10 +22,10 @@ final class Countdown: Sendable {
     return left >= 0
   }
 
-  func wait() async { for await _ in end.stream {} }
+  func waitUntilZero() async { for await _ in end.stream {} }
 }
 
-/// The operations of a queue in benchmarks, which a hand-made queue can implement too.
+/// The operations that benchmarks use, of a queue of the package or of a hand-made queue.
 protocol Subject: Sendable {
   func enqueue(_ task: Increment) async throws
   /// Performs tasks until cancelled.
@@ -98,12 +98,12 @@ actor HandMade: Subject {
 /// Enqueues tasks from several producers while the queue performs them.
 ///
 /// Returns when the last task is done.
-func performOverlapped(_ count: Int, by subject: some Subject, producers: Int) async throws {
+func performWhileEnqueueing(_ count: Int, by subject: some Subject, producers: Int) async throws {
   let countdown = Countdown(count)
   try await withThrowingTaskGroup { group in
     group.addTask {
       try? await subject.run { _ in
-        // More tasks than were enqueued: this one was pending before, and must remain.
+        // The countdown is over, so this task was pending before the measurement, and must remain.
         if !countdown.countDown() { try await ContinuousClock().sleep(for: .seconds(3600)) }
       }
     }
@@ -114,14 +114,14 @@ func performOverlapped(_ count: Int, by subject: some Subject, producers: Int) a
         }
       }
     }
-    await countdown.wait()
+    await countdown.waitUntilZero()
     group.cancelAll()
     try await group.waitForAll()
   }
 }
 
-/// Enqueues tasks from several producers.
-func enqueue(_ count: Int, to queue: TaskQueue, producers: Int) async throws {
+/// Enqueues this number of tasks from several producers.
+func enqueueTasks(_ count: Int, to queue: TaskQueue, producers: Int) async throws {
   try await withThrowingTaskGroup { group in
     for producer in 0..<producers {
       group.addTask {

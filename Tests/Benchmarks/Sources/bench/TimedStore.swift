@@ -14,9 +14,9 @@ import Darwin
 /// A store in memory that measures the processor time of each batch of many changes, and of each
 /// page of tasks.
 ///
-/// That time is an upper bound of the time for which a lock is held.
+/// The processor time is an upper bound of the time for which a call holds a lock.
 ///
-/// The store never suspends, so that one thread performs the whole call.
+/// The store never suspends, so that a single thread performs the whole call.
 final class TimedStore: Persistence {
   private let base = InMemoryStore()
   private let changes = Mutex<[Double]>([])
@@ -25,11 +25,11 @@ final class TimedStore: Persistence {
   var appliesAtOnce: Bool { true }
 
   /// Returns, and removes, the processor times of the batches since the last call, in milliseconds.
-  func takeChanges() -> [Double] { Self.take(changes) }
-  /// Returns, and removes, the processor times of pages, like `takeChanges()`.
-  func takePages() -> [Double] { Self.take(pages) }
+  func takeChanges() -> [Double] { Self.removeAll(from: changes) }
+  /// Returns, and removes, the processor times of the pages since the last call, in milliseconds.
+  func takePages() -> [Double] { Self.removeAll(from: pages) }
 
-  private static func take(_ times: borrowing Mutex<[Double]>) -> [Double] {
+  private static func removeAll(from times: borrowing Mutex<[Double]>) -> [Double] {
     times.withLock { times in
       defer { times = [] }
       return times

@@ -5,48 +5,48 @@ import SteadfastTesting
 extension Mutant {
   static let completion = [
     Mutant("a completion leaves the available date", breaks: "completion.wakes") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .complete = change { entry.record.availableDate = before.record.availableDate }
       }
     },
     Mutant("a completion wakes no task", breaks: "completion.wakes") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .complete = change { entry.record.state = .suspended }
       }
     },
     Mutant("a completed task keeps its position", breaks: "completion.wakes") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .complete = change { entry.place = before.place }
       }
     },
     Mutant("a completion makes a paused task wait", breaks: "completion.others") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .complete = change, entry.record.state == .paused { entry.record.state = .waiting }
       }
     },
     Mutant("a completion makes a waiting task available", breaks: "completion.others") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .complete = change, entry.record.state == .waiting else { return }
         entry.record.availableDate = entry.record.createdDate
       }
     },
     Mutant("a completion moves a waiting task", breaks: "completion.others") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .complete = change, entry.record.retryCount == 2 else { return }
         entry.place += 1_000_000
       }
     },
     Mutant("a later completion overwrites the first", breaks: "completion.first") {
-      $0.completing { memory, name in memory[name] != nil }
+      $0.applyStaleCompletions { memory, name in memory[name] != nil }
     },
     Mutant("a name that is not open is completed", breaks: "completion.first") {
-      $0.completing { memory, name in memory[name]?.isEmpty ?? true }
+      $0.applyStaleCompletions { memory, name in memory[name]?.isEmpty ?? true }
     },
     Mutant("a task that has ended is completed", breaks: "completion.ended") {
-      $0.completing { memory, name in memory[name]?.isEmpty ?? false }
+      $0.applyStaleCompletions { memory, name in memory[name]?.isEmpty ?? false }
     },
     Mutant("a completed task no longer waits for its dependencies", breaks: "completion.held") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         if case .complete = change { entry.record.dependencies.tasks = [] }
       }
     },
@@ -73,7 +73,7 @@ extension Mutant {
     },
     Mutant("a destroyed store leaves the memories of its tasks", breaks: "life.memory") {
       let left = LeftMemories()
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         switch change {
         case .insert(let record, _):
           guard let memory = left[record.id] else { return }
@@ -112,7 +112,7 @@ extension Mutant {
       $0.opensAnew = true
     },
     Mutant("a suspended task's lease expires", breaks: "sharing.suspended", isShared: true) {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         guard case .suspend = change else { return }
         (entry.lease, entry.leaseEnd) = (before.lease, before.leaseEnd)
       }

@@ -1,17 +1,17 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that lose a task's memory, or store values in it that they must not store.
+/// Stores that lose a task's memory, or that store forbidden values in the memory.
 extension Mutant {
   static let memory = [
     Mutant("a remembered value is truncated at 1,000 bytes", breaks: "memory.kept") {
-      $0.remembering { Array($0.prefix(1_000)) }
+      $0.replaceRememberedBytes { Array($0.prefix(1_000)) }
     },
     Mutant("a remembered value is truncated at 64 KiB", breaks: "memory.kept") {
-      $0.remembering { Array($0.prefix(65_536)) }
+      $0.replaceRememberedBytes { Array($0.prefix(65_536)) }
     },
     Mutant("a remembered value is stored as text", breaks: "memory.kept") {
-      $0.remembering { Array(String(decoding: $0, as: UTF8.self).utf8) }
+      $0.replaceRememberedBytes { Array(String(decoding: $0, as: UTF8.self).utf8) }
     },
     Mutant("the first value under a name stays", breaks: "memory.kept") {
       $0.afterRemembering { table, index, name, before in
@@ -26,13 +26,13 @@ extension Mutant {
       }
     },
     Mutant("names of remembered values are truncated", breaks: "memory.kept") {
-      $0.namingMemory { String($0.prefix(255)) }
+      $0.replaceRememberedNames { String($0.prefix(255)) }
     },
     Mutant("names of remembered values are normalised", breaks: "memory.names") {
-      $0.namingMemory { $0.precomposedStringWithCanonicalMapping }
+      $0.replaceRememberedNames { $0.precomposedStringWithCanonicalMapping }
     },
     Mutant("names of remembered values are case-insensitive", breaks: "memory.names") {
-      $0.namingMemory { $0.lowercased() }
+      $0.replaceRememberedNames { $0.lowercased() }
     },
     Mutant("all tasks share one memory", breaks: "memory.apart") {
       $0.memory = { _, table in
@@ -52,7 +52,7 @@ extension Mutant {
           batch.map { change in
             guard case .remember = change else { return change }
             let leases = table.entries.map { ($0.record.id, $0.lease) }
-            return change.with { old in leases.first { $0.0 == old.id }?.1 ?? old }
+            return change.replacingLease { old in leases.first { $0.0 == old.id }?.1 ?? old }
           }
         )
       }
@@ -98,13 +98,15 @@ extension Mutant {
       }
     },
     Mutant("the size of a memory excludes names", breaks: "memory.size") {
-      $0.sizes { entry in entry.memory.values.reduce(0) { $0 + $1.count } }
+      $0.replaceMemorySizes { entry in entry.memory.values.reduce(0) { $0 + $1.count } }
     },
     Mutant("the size of a memory counts the characters of names", breaks: "memory.size") {
-      $0.sizes { entry in entry.memory.reduce(0) { $0 + $1.key.text.count + $1.value.count } }
+      $0.replaceMemorySizes { entry in
+        entry.memory.reduce(0) { $0 + $1.key.text.count + $1.value.count }
+      }
     },
     Mutant("the size of a memory excludes completions", breaks: "memory.size") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .complete = change, let before else { return }
         entry.record.memorySize = before.record.memorySize
       }
@@ -124,13 +126,13 @@ extension Mutant {
       }
     },
     Mutant("a new task has the memory size of its record", breaks: "memory.size") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .insert(let record, _) = change else { return }
         table.edit(record.id) { $0.record.memorySize = record.memorySize }
       }
     },
     Mutant("remembering does not reset the interruptions", breaks: "reopen.interruptions") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .remember = change, let before else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
@@ -147,44 +149,44 @@ extension Mutant {
 
   static let forgetting = [
     Mutant("a task that succeeded keeps its memory", breaks: "memory.succeeded") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .succeed = change, let before else { return }
         entry.memory = before.memory
         entry.record.memorySize = before.record.memorySize
       }
     },
     Mutant("a success clears the size, but not the memory", breaks: "memory.succeeded") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .succeed = change, let before else { return }
         entry.memory = before.memory
       }
     },
     Mutant("abandoning clears the memory", breaks: "memory.stays") {
-      $0.afterwards { change, entry, _ in if case .abandon = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .abandon = change { entry.forget() } }
     },
     Mutant("cancelling clears the memory", breaks: "memory.stays") {
-      $0.afterwards { change, entry, _ in if case .cancel = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .cancel = change { entry.forget() } }
     },
     Mutant("a retry clears the memory", breaks: "memory.stays") {
-      $0.afterwards { change, entry, _ in if case .retry = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .retry = change { entry.forget() } }
     },
     Mutant("an update clears the memory", breaks: "memory.stays") {
-      $0.afterwards { change, entry, _ in if case .update = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .update = change { entry.forget() } }
     },
     Mutant("pausing clears the memory", breaks: "memory.stays") {
-      $0.afterwards { change, entry, _ in if case .pause = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .pause = change { entry.forget() } }
     },
     Mutant("removing a task leaves its memory", breaks: "memory.removed") {
-      $0.leaving { if case .remove = $0 { true } else { false } }
+      $0.keepMemoriesOfTasksRemoved { if case .remove = $0 { true } else { false } }
     },
     Mutant("pruning leaves memories", breaks: "memory.removed") {
-      $0.leaving { if case .prune = $0 { true } else { false } }
+      $0.keepMemoriesOfTasksRemoved { if case .prune = $0 { true } else { false } }
     },
     Mutant("abandoning a task that is not retained leaves its memory", breaks: "memory.removed") {
-      $0.leaving { if case .abandon(_, _, false) = $0 { true } else { false } }
+      $0.keepMemoriesOfTasksRemoved { if case .abandon(_, _, false) = $0 { true } else { false } }
     },
     Mutant("each restart clears the memory", breaks: "memory.restarted") {
-      $0.afterwards { change, entry, _ in if case .restart = change { entry.forget() } }
+      $0.editChangedTask { change, entry, _ in if case .restart = change { entry.forget() } }
     },
     Mutant("no restart clears the memory", breaks: "memory.restarted") {
       $0.rewrite = { change in
@@ -193,7 +195,7 @@ extension Mutant {
       }
     },
     Mutant("restarting an ended task does not clear the memory", breaks: "memory.restarted") {
-      $0.afterwards { change, entry, before in
+      $0.editChangedTask { change, entry, before in
         guard case .restart(_, _, true) = change, let before, before.record.state.isFinished else {
           return
         }
@@ -209,7 +211,7 @@ extension Mutant {
       }
     },
     Mutant("a cascaded restart clears the memory", breaks: "memory.along") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .restart(let target, _, _) = change else { return }
         for index in table.entries.indices {
           let record = table.entries[index].record
@@ -222,7 +224,7 @@ extension Mutant {
       }
     },
     Mutant("a cascaded cancellation clears the memory", breaks: "memory.along") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .abandon = change else { return }
         for index in table.entries.indices
         where table.entries[index].record.dependencies.cause != nil {
@@ -231,10 +233,10 @@ extension Mutant {
       }
     },
     Mutant("a holder with a memory is superseded", breaks: "unique.remembers") {
-      $0.withoutMemory { if case .retry = $0 { true } else { false } }
+      $0.hideMemoriesFromBatches { if case .retry = $0 { true } else { false } }
     },
     Mutant("a holder with a memory is replaced", breaks: "unique.remembers") {
-      $0.withoutMemory { if case .insert = $0 { true } else { false } }
+      $0.hideMemoriesFromBatches { if case .insert = $0 { true } else { false } }
     },
   ]
 }

@@ -13,11 +13,13 @@ final class LeftMemories: Sendable {
 }
 
 extension ReferenceTable.Entry {
+  /// Removes all remembered values.
   mutating func forget() {
     memory = [:]
     record.memorySize = 0
   }
 
+  /// Makes a suspended task wait, and makes it available at once.
   mutating func wake() {
     record.state = .waiting
     record.availableDate = record.createdDate
@@ -25,7 +27,7 @@ extension ReferenceTable.Entry {
 }
 
 extension ReferenceTable {
-  /// Changes the entry of a task, if there is one.
+  /// Changes the entry of the task with this ID, if the table has such a task.
   mutating func edit(_ id: TaskID, _ change: (inout Entry) -> Void) {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
     change(&entries[index])
@@ -34,21 +36,22 @@ extension ReferenceTable {
 
 extension PlainStore.Behaviour {
   /// Replaces the bytes of remembered values.
-  mutating func remembering(_ body: @escaping @Sendable ([UInt8]) -> [UInt8]) {
+  mutating func replaceRememberedBytes(_ body: @escaping @Sendable ([UInt8]) -> [UInt8]) {
     rewrite = { change in
       guard case .remember(let lease, let name, let value) = change else { return change }
       return .remember(lease, named: name, value: body(value))
     }
   }
 
-  /// Runs `body` when a task remembers a value, with the task's memory before that.
+  /// Runs `body` after a task has remembered a value; `body` also gets the memory that the task had
+  /// before.
   mutating func afterRemembering(
     _ body:
       @escaping @Sendable (
         inout ReferenceTable, _ index: Int, ExactText, [ExactText: [UInt8]]
       ) -> Void
   ) {
-    after { change, before, table in
+    afterEachChange { change, before, table in
       guard case .remember(let lease, let name, _) = change,
         let index = table.entries.firstIndex(where: { $0.record.id == lease.id })
       else { return }
@@ -57,7 +60,7 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the names of remembered values.
-  mutating func namingMemory(_ body: @escaping @Sendable (String) -> String) {
+  mutating func replaceRememberedNames(_ body: @escaping @Sendable (String) -> String) {
     rewrite = { change in
       switch change {
       case .remember(let lease, let name, let value):
@@ -70,17 +73,18 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the size of a task's memory.
-  mutating func sizes(_ body: @escaping @Sendable (ReferenceTable.Entry) -> Int) {
-    after { change, _, table in
+  mutating func replaceMemorySizes(_ body: @escaping @Sendable (ReferenceTable.Entry) -> Int) {
+    afterEachChange { change, _, table in
       guard let id = change.taskID else { return }
       table.edit(id) { $0.record.memorySize = body($0) }
     }
   }
 
-  /// Keeps the memory of a task that a change removes, and gives it to the next task with its ID.
-  mutating func leaving(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
+  /// Keeps the memory of a task that such a change removes, and gives that memory to the next task
+  /// with the same ID.
+  mutating func keepMemoriesOfTasksRemoved(by isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     let left = LeftMemories()
-    after { change, before, table in
+    afterEachChange { change, before, table in
       if case .insert(let record, _) = change, let memory = left[record.id] {
         table.edit(record.id) { $0.memory = memory }
       }
@@ -91,8 +95,8 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Applies the batches that contain such a change as if no task remembered anything.
-  mutating func withoutMemory(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
+  /// Applies each batch that contains such a change as if no task remembered anything.
+  mutating func hideMemoriesFromBatches(with isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       guard batch.contains(where: isMeant) else { return table.apply(batch) }
       let before = table
@@ -103,14 +107,14 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the changed task if it is suspended, or was suspended before the change.
-  mutating func afterSuspending(
+  /// Runs `body` on the changed task if that task is suspended now, or was before the change.
+  mutating func editSuspendedTask(
     _ body:
       @escaping @Sendable (
         TaskChange, inout ReferenceTable.Entry, _ before: ReferenceTable.Entry
       ) -> Void
   ) {
-    afterwards { change, entry, before in
+    editChangedTask { change, entry, before in
       guard let before else { return }
       let states = [before.record.state, entry.record.state]
       var isSuspending = false
@@ -120,7 +124,7 @@ extension PlainStore.Behaviour {
   }
 
   /// Replaces the names that a suspended task awaits.
-  mutating func awaiting(
+  mutating func replaceAwaitedNames(
     _ body: @escaping @Sendable ([String], [ExactText: [UInt8]]) -> [String]
   ) {
     apply = { batch, table in
@@ -134,8 +138,9 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Reports some changes to suspended tasks as stale.
-  mutating func ignoringSuspended(_ isMeant: @escaping @Sendable (TaskChange) -> Bool) {
+  /// Reports as stale, without applying them, those changes to suspended tasks that satisfy
+  /// `isMeant`.
+  mutating func ignoreChangesToSuspended(where isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       let isIgnored = batch.map { change in
         isMeant(change) && change.taskID.flatMap(table.record)?.state == .suspended
@@ -145,8 +150,9 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on a task that a new one has replaced.
-  mutating func replacing(
+  /// Runs `body` on the entry of a task that a new task has replaced; `body` also gets the earlier
+  /// entry.
+  mutating func editReplacedTask(
     _ body:
       @escaping @Sendable (inout ReferenceTable.Entry, _ before: ReferenceTable.Entry) -> Void
   ) {
@@ -161,9 +167,10 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Applies stale completions after all, if `isOpen` returns `true` for the memory and the name.
-  mutating func completing(
-    _ isOpen: @escaping @Sendable ([ExactText: [UInt8]], ExactText) -> Bool
+  /// Applies stale completions after all, if `isOpen` returns `true` for the memory of the task and
+  /// the name of the value.
+  mutating func applyStaleCompletions(
+    where isOpen: @escaping @Sendable ([ExactText: [UInt8]], ExactText) -> Bool
   ) {
     apply = { batch, table in
       zip(batch, table.apply(batch)).map { change, outcome in

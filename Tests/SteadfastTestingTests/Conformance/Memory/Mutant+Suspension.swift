@@ -5,44 +5,44 @@ import SteadfastTesting
 extension Mutant {
   static let suspension = [
     Mutant("a suspension counts as a retry", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .suspend = change { entry.record.retryCount = before.record.retryCount + 1 }
       }
     },
     Mutant("a suspension clears the retries", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .suspend = change { entry.record.retryCount = 0 }
       }
     },
     Mutant("a suspension does not reset the interruptions", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         guard case .suspend = change else { return }
         entry.record.interruptionCount = before.record.interruptionCount
       }
     },
     Mutant("a suspended task is postponed", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .suspend = change { entry.record.isPostponed = true }
       }
     },
     Mutant("a suspended task stays leased", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .suspend = change { entry.lease = before.lease }
       }
     },
     Mutant("a suspended task is waiting", breaks: "suspension.suspended") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .suspend = change { entry.record.state = .waiting }
       }
     },
     Mutant("releasing a task suspends it again", breaks: "suspension.suspended") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .release = change, entry.record.retryCount == 3 else { return }
         entry.record.state = .suspended
       }
     },
     Mutant("a suspended task keeps its position", breaks: "suspension.due") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .suspend = change { entry.place = before.place }
       }
     },
@@ -68,37 +68,37 @@ extension Mutant {
       }
     },
     Mutant("a suspension until the distant future waits", breaks: "suspension.endless") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, date >= .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
     Mutant("a suspension beyond the distant future waits", breaks: "suspension.endless") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, date > .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
     Mutant("a suspension ignores completions that came before", breaks: "suspension.awaited") {
-      $0.awaiting { _, _ in [] }
+      $0.replaceAwaitedNames { _, _ in [] }
     },
     Mutant("only the first name is awaited", breaks: "suspension.awaited") {
-      $0.awaiting { names, _ in Array(names.prefix(1)) }
+      $0.replaceAwaitedNames { names, _ in Array(names.prefix(1)) }
     },
     Mutant("any completion wakes a task that awaits a name", breaks: "suspension.awaited") {
-      $0.awaiting { names, memory in names.isEmpty ? [] : memory.keys.map(\.text) }
+      $0.replaceAwaitedNames { names, memory in names.isEmpty ? [] : memory.keys.map(\.text) }
     },
     Mutant("an open name counts as completed", breaks: "suspension.awaited") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .suspend(_, _, let names, _) = change, names == ["open"] else { return }
         entry.wake()
       }
     },
     Mutant("awaited names are normalised", breaks: "suspension.awaited") {
-      $0.awaiting { names, _ in names.map(\.precomposedStringWithCanonicalMapping) }
+      $0.replaceAwaitedNames { names, _ in names.map(\.precomposedStringWithCanonicalMapping) }
     },
     Mutant("a task that wakes at once has its suspension's date", breaks: "suspension.awaited") {
-      $0.afterwards { change, entry, _ in
+      $0.editChangedTask { change, entry, _ in
         guard case .suspend(_, let date, _, _) = change, entry.record.state == .waiting else {
           return
         }
@@ -106,18 +106,18 @@ extension Mutant {
       }
     },
     Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
-      $0.ignoringSuspended { if case .cancel = $0 { true } else { false } }
+      $0.ignoreChangesToSuspended { if case .cancel = $0 { true } else { false } }
     },
     Mutant("a suspended task is not updated", breaks: "suspension.controlled") {
-      $0.ignoringSuspended { if case .update = $0 { true } else { false } }
+      $0.ignoreChangesToSuspended { if case .update = $0 { true } else { false } }
     },
     Mutant("a suspended task that is paused keeps its date", breaks: "suspension.controlled") {
-      $0.afterSuspending { change, entry, before in
+      $0.editSuspendedTask { change, entry, before in
         if case .pause = change { entry.record.availableDate = before.record.availableDate }
       }
     },
     Mutant("a rescheduled suspended task stays suspended", breaks: "suspension.controlled") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .reschedule = change { entry.record.state = .suspended }
       }
     },
@@ -141,7 +141,7 @@ extension Mutant {
       }
     },
     Mutant("a rebase wakes each task", breaks: "suspension.rebase") {
-      $0.after { change, _, table in
+      $0.afterEachChange { change, _, table in
         guard case .rebase = change else { return }
         for index in table.entries.indices
         where table.entries[index].record.state == .suspended { table.entries[index].wake() }
@@ -151,7 +151,7 @@ extension Mutant {
 
   static let suspensionAndOthers = [
     Mutant("a suspended task loses its turn in its order key", breaks: "suspension.order") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         if case .suspend = change { entry.number += 1_000_000 }
       }
     },
@@ -168,15 +168,15 @@ extension Mutant {
       }
     },
     Mutant("a replaced task stays suspended", breaks: "suspension.unique") {
-      $0.replacing { entry, before in
+      $0.editReplacedTask { entry, before in
         if before.record.state == .suspended { entry.record.state = .suspended }
       }
     },
     Mutant("a replaced task keeps its position", breaks: "suspension.unique") {
-      $0.replacing { entry, before in entry.place = before.place }
+      $0.editReplacedTask { entry, before in entry.place = before.place }
     },
     Mutant("cancellations do not cascade to suspended tasks", breaks: "suspension.dependencies") {
-      $0.after { change, before, table in
+      $0.afterEachChange { change, before, table in
         guard case .abandon = change else { return }
         for entry in before.entries where entry.record.state == .suspended {
           table.edit(entry.record.id) { $0.record.state = .suspended }
@@ -184,7 +184,7 @@ extension Mutant {
       }
     },
     Mutant("a suspended task loses its dependencies", breaks: "suspension.dependencies") {
-      $0.afterSuspending { change, entry, _ in
+      $0.editSuspendedTask { change, entry, _ in
         guard case .suspend = change else { return }
         entry.record.dependencies.tasks = []
       }

@@ -1,9 +1,9 @@
 #pragma once
 #include <stdint.h>
 
-/// How often this process has allocated heap memory, in all threads; stays 0 where calls to the
-/// allocator cannot be counted (anywhere but on Linux with glibc).
+/// Returns how often all threads of this process together have allocated heap memory; 0 on systems
+/// other than Linux with glibc, where the calls of the allocator can't be counted.
 uint64_t allocation_count(void);
 
-/// How many bytes of heap memory this process has in use; 0 where that can't be asked.
+/// Returns the number of bytes of heap memory in use by this process; 0 on other systems.
 uint64_t allocated_bytes(void);

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import Synchronization
 
-/// A store that forwards to another one, and measures the duration of each claim.
+/// A store that forwards all calls to another store, and measures the duration of each claim.
 final class ClaimTimes: Persistence {
   private let base: any Persistence
   private let times = Mutex<[Double]>([])
@@ -14,7 +14,7 @@ final class ClaimTimes: Persistence {
   var hints: AsyncStream<Void>? { base.hints }
 
   /// Returns, and removes, the durations of the claims since the last call, in microseconds.
-  func take() -> [Double] {
+  func takeTimes() -> [Double] {
     times.withLock { times in
       defer { times = [] }
       return times

@@ -19,9 +19,10 @@ protocol Database: Sendable {
   associatedtype Place: Sendable
 }
 
-/// Prepared statements that use a database's own library, on the table of a store.
+/// Prepared statements for the table of a store, sent with the C library of the database.
 ///
-/// They do only what tasks without keys and dependencies require. Only one thread can use them.
+/// The statements do only the work that tasks without keys and dependencies require. Only one
+/// thread can use the table.
 protocol RawTable {
   associatedtype Claimed
 
@@ -41,28 +42,33 @@ private let workers = 8
 private let producers = 64
 
 extension Database {
-  private func row(_ name: String) -> String { "\(self.name), \(name)" }
+  private func rowName(_ name: String) -> String { "\(self.name), \(name)" }
 
-  /// The rows of a store, each compared with statements that do the same.
+  /// Returns the rows of a store, each compared with raw statements for the same work.
   func benchmarks(few: Int = 2_000, many: Int = 8_000) -> [Benchmark] {
-    let rawOne = row("raw: insert, 1 a commit")
-    let rawMany = row("raw: insert, \(producers) a commit")
-    let rawDrain = row("raw: claim \(workers), then remove them")
-    let rawWhole = row("raw: insert, claim, remove")
+    let rawOne = rowName("raw: insert, 1 a commit")
+    let rawMany = rowName("raw: insert, \(producers) a commit")
+    let rawDrain = rowName("raw: claim \(workers), then remove them")
+    let rawWhole = rowName("raw: insert, claim, remove")
     return [
-      raw(rawOne, few) { table, count in
+      rawBenchmark(rawOne, few) { table, count in
         for number in 0..<count { try table.insert(number..<number + 1) }
       },
-      enqueueRow("enqueue, 1 producer", few, against: rawOne, producers: 1),
-      raw(rawMany, many, Self.insertMany),
-      enqueueRow("enqueue, \(producers) producers", many, against: rawMany, producers: producers),
-      raw(rawDrain, many, prepare: { try $0.fill($1) }, Self.drain),
-      drainRow("\(workers) workers, drain", many, against: rawDrain),
-      raw(rawWhole, many) { table, count in
+      storeEnqueueBenchmark("enqueue, 1 producer", few, against: rawOne, producers: 1),
+      rawBenchmark(rawMany, many, Self.insertMany),
+      storeEnqueueBenchmark(
+        "enqueue, \(producers) producers",
+        many,
+        against: rawMany,
+        producers: producers
+      ),
+      rawBenchmark(rawDrain, many, prepare: { try $0.fill($1) }, Self.claimAndComplete),
+      storeDrainBenchmark("\(workers) workers, drain", many, against: rawDrain),
+      rawBenchmark(rawWhole, many) { table, count in
         try Self.insertMany(table, count)
-        try Self.drain(table, count)
+        try Self.claimAndComplete(table, count)
       },
-      wholeRow("\(producers) producers, \(workers) workers", many, against: rawWhole),
+      storeWholeBenchmark("\(producers) producers, \(workers) workers", many, against: rawWhole),
     ]
   }
 
@@ -72,11 +78,11 @@ extension Database {
     }
   }
 
-  private static func drain(_ table: Table, _ count: Int) throws {
+  private static func claimAndComplete(_ table: Table, _ count: Int) throws {
     for _ in 0..<count / workers { try table.complete(table.claim(workers)) }
   }
 
-  private func raw(
+  private func rawBenchmark(
     _ name: String,
     _ iterations: Int,
     prepare: @escaping @Sendable (Table, Int) throws -> Void = { _, _ in },
@@ -84,7 +90,7 @@ extension Database {
   ) -> Benchmark {
     Benchmark(name, iterations: iterations) { count, stopwatch in
       try await withStore { store, place in
-        // The store and the statements each need exclusive access to the database.
+        // The raw statements need exclusive access to the database, as the store does.
         try await store.close()
         let table = try table(at: place)
         try prepare(table, count)
@@ -93,26 +99,28 @@ extension Database {
     }
   }
 
-  private func enqueueRow(
+  private func storeEnqueueBenchmark(
     _ name: String,
     _ iterations: Int,
     against baseline: String,
     producers: Int
   ) -> Benchmark {
-    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+    Benchmark(rowName(name), against: baseline, iterations: iterations) { count, stopwatch in
       try await withStore { store, _ in
         let queue = Steadfast(store, workers: 1).queue
-        try await stopwatch.measure { try await enqueue(count, to: queue, producers: producers) }
+        try await stopwatch.measure {
+          try await enqueueTasks(count, to: queue, producers: producers)
+        }
       }
     }
   }
 
-  private func drainRow(
+  private func storeDrainBenchmark(
     _ name: String,
     _ iterations: Int,
     against baseline: String
   ) -> Benchmark {
-    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+    Benchmark(rowName(name), against: baseline, iterations: iterations) { count, stopwatch in
       try await withStore { store, place in
         try table(at: place).fill(count)
         let queue = Steadfast(store, workers: workers).queue
@@ -124,16 +132,16 @@ extension Database {
     }
   }
 
-  private func wholeRow(
+  private func storeWholeBenchmark(
     _ name: String,
     _ iterations: Int,
     against baseline: String
   ) -> Benchmark {
-    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+    Benchmark(rowName(name), against: baseline, iterations: iterations) { count, stopwatch in
       try await withStore { store, _ in
         let subject = Steadfast(store, workers: workers)
         try await stopwatch.measure {
-          try await performOverlapped(count, by: subject, producers: producers)
+          try await performWhileEnqueueing(count, by: subject, producers: producers)
         }
       }
     }
@@ -142,11 +150,11 @@ extension Database {
 
 // MARK: Claims
 
-/// Reports the duration of a claim among many tasks, and that of a statement that only claims.
+/// Reports the duration of a claim among many tasks, and of a raw statement that only claims.
 func reportClaims(_ database: some Database) async throws {
   let title = "\(database.name): claim of \(workers)"
-  guard isPicked(title) else { return }
-  report("\n" + title, "    p50 µs    p99 µs   raw p50   raw p99     ratio")
+  guard isRowSelected(title) else { return }
+  printRow("\n" + title, "    p50 µs    p99 µs   raw p50   raw p99     ratio")
   for count in [1_000, 1_000_000] + numbers(after: "pending=") {
     try await database.withStore { store, place in
       let table = try database.table(at: place)
@@ -162,7 +170,7 @@ func reportClaims(_ database: some Database) async throws {
       }
       let figures = [own, raw].flatMap { [percentile(50, of: $0), percentile(99, of: $0)] }
       let ratio = decimal(figures[0] / figures[2], digits: 2).leftPadded(to: 10)
-      report(
+      printRow(
         "\(count) pending",
         figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined() + ratio
       )

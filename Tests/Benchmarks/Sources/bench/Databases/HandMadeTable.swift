@@ -4,7 +4,7 @@ import CSQLite
 /// A typical hand-written task queue on SQLite: a table, an index for the next task, and prepared
 /// statements.
 ///
-/// It is as durable as the file store: it flushes the write-ahead log at the end of each
+/// The queue is as durable as the file store: it flushes the write-ahead log at the end of each
 /// transaction (`synchronous = FULL`). Only one thread can use it.
 final class SQLite {
   private let database: OpaquePointer
@@ -37,7 +37,7 @@ final class SQLite {
   func enqueue(_ numbers: Range<Int>, now: Double) throws {
     try transaction {
       for number in numbers {
-        let statement = try prepared(
+        let statement = try preparedStatement(
           """
           INSERT INTO tasks (id, name, priority, created, available, payload)
           VALUES (randomblob(16), 'Increment', 0, ?1, ?1, ?2)
@@ -48,7 +48,7 @@ final class SQLite {
         // SQLITE_TRANSIENT: the text is copied.
         let transient = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         sqlite3_bind_text(statement, 2, payload, -1, transient)
-        try step(statement, until: SQLITE_DONE)
+        try run(statement, expecting: SQLITE_DONE)
       }
     }
   }
@@ -56,7 +56,7 @@ final class SQLite {
   /// Claims the next tasks in one transaction and completes them in another.
   func perform(_ count: Int, now: Double) throws {
     let ids = try transaction {
-      let statement = try prepared(
+      let statement = try preparedStatement(
         """
         UPDATE tasks SET state = 1 WHERE seq IN (
           SELECT seq FROM tasks WHERE state = 0 AND available <= ?1
@@ -76,22 +76,22 @@ final class SQLite {
       return ids
     }
     try transaction {
-      let statement = try prepared("DELETE FROM tasks WHERE seq = ?1")
+      let statement = try preparedStatement("DELETE FROM tasks WHERE seq = ?1")
       for id in ids {
         sqlite3_bind_int64(statement, 1, id)
-        try step(statement, until: SQLITE_DONE)
+        try run(statement, expecting: SQLITE_DONE)
       }
     }
   }
 
   private func transaction<Result>(_ body: () throws -> Result) throws -> Result {
-    try step(try prepared("BEGIN IMMEDIATE"), until: SQLITE_DONE)
+    try run(try preparedStatement("BEGIN IMMEDIATE"), expecting: SQLITE_DONE)
     let result = try body()
-    try step(try prepared("COMMIT"), until: SQLITE_DONE)
+    try run(try preparedStatement("COMMIT"), expecting: SQLITE_DONE)
     return result
   }
 
-  private func prepared(_ text: String) throws -> OpaquePointer {
+  private func preparedStatement(_ text: String) throws -> OpaquePointer {
     if let statement = statements[text] { return statement }
     var statement: OpaquePointer?
     guard sqlite3_prepare_v2(database, text, -1, &statement, nil) == SQLITE_OK, let statement
@@ -100,7 +100,7 @@ final class SQLite {
     return statement
   }
 
-  private func step(_ statement: OpaquePointer, until end: Int32) throws {
+  private func run(_ statement: OpaquePointer, expecting end: Int32) throws {
     let result = sqlite3_step(statement)
     sqlite3_reset(statement)
     guard result == end else { throw Failed() }

@@ -3,15 +3,15 @@ import SteadfastPostgreSQL
 import SteadfastQueue
 import Synchronization
 
-/// Passes many tasks through a store, and reports how its table grows.
+/// Passes many tasks through a store, and reports how the table of the store grows.
 ///
-/// `through=10000000` is the number of tasks, of which up to 100,000 are pending at a time. With
+/// `through=10000000` gives the number of tasks; up to 100,000 of them are pending at a time. With
 /// `snapshot=600`, another session holds a snapshot for 600 seconds after a tenth of the tasks, so
 /// that the server can't remove the rows of finished tasks.
 func reportLongRun(_ database: PostgreSQLDatabase) async throws {
   for count in numbers(after: "through=") {
     try await database.withStore { store, place in
-      try await LongRun(count, store, try RawConnection(place), try RawConnection(place)).report()
+      try await LongRun(count, store, try RawConnection(place), try RawConnection(place)).run()
     }
   }
 }
@@ -39,45 +39,45 @@ private struct LongRun {
     self.holder = holder
   }
 
-  func report() async throws {
+  func run() async throws {
     let queue = Steadfast(store, workers: Self.workers).queue
     let added = Self.mostPending / Self.batch
-    for _ in 0..<added { try await Self.add(to: queue) }
-    let peak = try size()
-    bench.report(
+    for _ in 0..<added { try await Self.addBatch(to: queue) }
+    let peak = try tableSize()
+    printRow(
       "\n\(count) tasks through PostgreSQL, \(Self.mostPending) pending",
       "   a second   claim p50    claim p99 µs   MB   × of the pending   snapshot"
     )
-    await queue.register(Increment.self) { [passed] _, _ in passed.note() }
+    await queue.register(Increment.self) { [passed] _, _ in passed.countTask() }
     try await withThrowingTaskGroup { group in
       group.addTask { try? await queue.run() }
       group.addTask { [passed, count] in
         for batch in added..<max(added, count / Self.batch) {
-          await passed.wait(for: (batch + 1) * Self.batch - Self.mostPending)
-          try await Self.add(to: queue)
+          await passed.waitUntilCount(reaches: (batch + 1) * Self.batch - Self.mostPending)
+          try await Self.addBatch(to: queue)
         }
       }
-      try await observe(peak)
+      try await printTenths(peakSize: peak)
       group.cancelAll()
       try await group.waitForAll()
     }
   }
 
-  private static func add(to queue: TaskQueue) async throws {
+  private static func addBatch(to queue: TaskQueue) async throws {
     try await queue.enqueue(contentsOf: (0..<batch).map { Increment(number: $0) })
   }
 
-  /// Prints a line for each tenth.
-  private func observe(_ peak: Int) async throws {
+  /// Prints a row for each tenth of the tasks.
+  private func printTenths(peakSize peak: Int) async throws {
     let snapshot = numbers(after: "snapshot=").first
     var start = ContinuousClock.now
     var end: ContinuousClock.Instant?
     for tenth in 1...10 {
-      await passed.wait(for: count / 10 * tenth)
-      let times = store.take()
+      await passed.waitUntilCount(reaches: count / 10 * tenth)
+      let times = store.takeTimes()
       let seconds = start.duration(to: .now) / .seconds(1)
-      let megabytes = Double(try size()) / 1e6
-      bench.report(
+      let megabytes = Double(try tableSize()) / 1e6
+      printRow(
         "tenth \(tenth)",
         [
           decimal(Double(count / 10) / seconds, digits: 0).leftPadded(to: 11),
@@ -90,7 +90,7 @@ private struct LongRun {
       )
       if let snapshot, tenth == 1 {
         try holder.execute("begin isolation level repeatable read")
-        _ = try holder.integer("select count(*) from pg_class")
+        _ = try holder.queryInteger("select count(*) from pg_class")
         end = .now + .seconds(snapshot)
       } else if let date = end, date < .now {
         try holder.execute("rollback")
@@ -101,12 +101,12 @@ private struct LongRun {
   }
 
   /// Returns the size of the table of tasks with its indexes, in bytes.
-  private func size() throws -> Int {
-    try observer.integer("select pg_total_relation_size('steadfast_task')")
+  private func tableSize() throws -> Int {
+    try observer.queryInteger("select pg_total_relation_size('steadfast_task')")
   }
 }
 
-/// A counter of performed tasks that others can wait for.
+/// A counter of performed tasks; other tasks can wait until the counter reaches a number.
 private final class PassedTasks: Sendable {
   private struct State {
     var count = 0
@@ -115,7 +115,7 @@ private final class PassedTasks: Sendable {
 
   private let state = Mutex(State())
 
-  func note() {
+  func countTask() {
     let reached = state.withLock { state in
       state.count += 1
       guard !state.waiters.isEmpty else { return state.waiters }
@@ -126,7 +126,7 @@ private final class PassedTasks: Sendable {
     for waiter in reached { waiter.continuation.resume() }
   }
 
-  func wait(for number: Int) async {
+  func waitUntilCount(reaches number: Int) async {
     await withCheckedContinuation { continuation in
       let isReached = state.withLock { state in
         if state.count < number { state.waiters.append((number, continuation)) }

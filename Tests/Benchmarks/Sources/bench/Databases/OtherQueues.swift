@@ -4,7 +4,8 @@
 ///
 /// The queues themselves, in Go and Elixir, do not run.
 ///
-/// Each has as many clients as the store's corresponding row has producers or workers.
+/// Each row of another queue has as many clients as the corresponding row of the store has
+/// producers or workers.
 struct OtherQueue: Sendable {
   let name: String
   /// The statements that create the table, and those that drop it.
@@ -14,7 +15,7 @@ struct OtherQueue: Sendable {
   let insert: String
   /// Claims up to `$1` jobs; the first column is the ID.
   let claim: String
-  /// Completes the jobs with the IDs `$1`, an array; one after another if ``completesEach``.
+  /// Completes the jobs with the IDs in the array `$1`; one job per statement if ``completesEach``.
   let complete: String
   let completesEach: Bool
 
@@ -121,13 +122,13 @@ struct OtherQueue: Sendable {
 func otherQueueBenchmarks(_ place: String) -> [Benchmark] {
   [OtherQueue.river, .oban].flatMap { queue in
     [
-      queue.row("insert, 1 client", 2_000, place) { clients, count in
+      queue.benchmark("insert, 1 client", 2_000, place) { clients, count in
         try clients.insert(count, by: 1)
       },
-      queue.row("insert, 64 clients", 8_000, place) { clients, count in
+      queue.benchmark("insert, 64 clients", 8_000, place) { clients, count in
         try clients.insert(count, by: 64)
       },
-      queue.row("8 workers, drain", 8_000, place, prepare: { try $0.insert($1, by: 64) }) {
+      queue.benchmark("8 workers, drain", 8_000, place, prepare: { try $0.insert($1, by: 64) }) {
         try $0.drain($1, by: 8)
       },
     ]
@@ -135,7 +136,7 @@ func otherQueueBenchmarks(_ place: String) -> [Benchmark] {
 }
 
 extension OtherQueue {
-  fileprivate func row(
+  fileprivate func benchmark(
     _ name: String,
     _ iterations: Int,
     _ place: String,
@@ -154,7 +155,7 @@ extension OtherQueue {
 
 /// Clients of another queue, each with one running call at a time.
 ///
-/// One thread serves all of them.
+/// One thread serves all clients.
 private final class Clients {
   let queue: OtherQueue
   let connections: [RawConnection]
@@ -169,32 +170,34 @@ private final class Clients {
       let busy = connections[0..<min(clients, count - first)]
       for (offset, connection) in busy.enumerated() {
         try connection.send(queue.insert, Array(#"{"number":\#(first + offset)}"#.utf8))
-        try connection.push()
+        try connection.sendBuffered()
       }
-      for connection in busy { _ = try connection.results() }
+      for connection in busy { _ = try connection.readResults() }
     }
   }
 
   func drain(_ count: Int, by workers: Int) throws {
     for _ in 0..<count / workers {
       try connections[0].send(queue.claim, workers.bytes)
-      guard let rows = try connections[0].flush().last, rows.count == workers else {
+      guard let rows = try connections[0].waitForResults().last, rows.count == workers else {
         throw Failed()
       }
       let ids = (0..<workers).map { rows[$0, 0] }
       guard queue.completesEach else {
-        try connections[0].send(queue.complete, array(ids))
-        try connections[0].flush()
+        try connections[0].send(queue.complete, binaryArray(of: ids))
+        try connections[0].waitForResults()
         continue
       }
       for (id, connection) in zip(ids, connections) {
-        try connection.send(queue.complete, array([id]))
-        try connection.push()
+        try connection.send(queue.complete, binaryArray(of: [id]))
+        try connection.sendBuffered()
       }
-      for connection in connections[0..<workers] { _ = try connection.results() }
+      for connection in connections[0..<workers] { _ = try connection.readResults() }
     }
   }
 
-  private func array(_ ids: [[UInt8]]) -> [UInt8] { RawConnection.array(ids, ofType: 20) }
+  private func binaryArray(of ids: [[UInt8]]) -> [UInt8] {
+    RawConnection.binaryArray(of: ids, type: 20)
+  }
 }
 #endif

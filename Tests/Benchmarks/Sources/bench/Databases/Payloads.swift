@@ -6,15 +6,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Reports the cost of a payload's size: to store and claim it, and to change and end its task.
+/// Reports how long it takes to insert, claim, retry and end a task with a payload of each size.
 func reportPayloads(_ database: some Database) async throws {
   let title = "\(database.name): payloads"
-  guard isPicked(title) else { return }
-  report("\n" + title, " insert µs    claim µs    retry µs      end µs")
+  guard isRowSelected(title) else { return }
+  printRow("\n" + title, " insert µs    claim µs    retry µs      end µs")
   for size in [1_000, 100_000, 1_000_000] {
     try await database.withStore { store, _ in
       let figures = try await PayloadTimes(bytes: size, in: store).measure()
-      report(
+      printRow(
         "\(size) bytes",
         figures.map { decimal($0, digits: 0).leftPadded(to: 10) }.joined(separator: "  ")
       )

@@ -31,7 +31,7 @@ struct PostgreSQLDatabase: Database {
   /// The processes of the server, if it is on this machine.
   func server() throws -> ServerProcesses? {
     let connection = try RawConnection(connection)
-    return ServerProcesses(child: try connection.integer("select pg_backend_pid()"))
+    return ServerProcesses(child: try connection.queryInteger("select pg_backend_pid()"))
   }
 
   func table(at place: String) throws -> PostgreSQLTable { try PostgreSQLTable(place) }
@@ -70,7 +70,7 @@ final class PostgreSQLTable: RawTable {
       )
     }
     if numbers.count > 1 { try connection.send("commit") }
-    try connection.flush()
+    try connection.waitForResults()
   }
 
   func fill(_ count: Int) throws {
@@ -82,9 +82,9 @@ final class PostgreSQLTable: RawTable {
       Array(#"{"number":1}"#.utf8),
       count.bytes
     )
-    try connection.flush()
+    try connection.waitForResults()
     try connection.send("vacuum analyze steadfast_task")
-    try connection.flush()
+    try connection.waitForResults()
   }
 
   func claim(_ limit: Int) throws -> Claimed {
@@ -103,11 +103,11 @@ final class PostgreSQLTable: RawTable {
       limit.bytes,
       token.bytes
     )
-    guard let rows = try connection.flush().last else { throw Failed() }
+    guard let rows = try connection.waitForResults().last else { throw Failed() }
     guard rows.count == limit else { throw Failed() }
     for row in 0..<limit { for column in 0..<rows.columnCount { consume(rows[row, column].first) } }
     return Claimed(
-      ids: RawConnection.array((0..<limit).map { rows[$0, 0] }, ofType: 2950),
+      ids: RawConnection.binaryArray(of: (0..<limit).map { rows[$0, 0] }, type: 2950),
       token: Int64(token)
     )
   }
@@ -119,7 +119,7 @@ final class PostgreSQLTable: RawTable {
       claimed.ids,
       claimed.token.bytes
     )
-    try connection.flush()
+    try connection.waitForResults()
   }
 
   func release(_ claimed: Claimed) throws {
@@ -132,7 +132,7 @@ final class PostgreSQLTable: RawTable {
       claimed.ids,
       claimed.token.bytes
     )
-    try connection.flush()
+    try connection.waitForResults()
   }
 }
 

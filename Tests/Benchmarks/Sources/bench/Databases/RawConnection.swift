@@ -18,12 +18,12 @@ final class RawConnection {
 
   /// Returns the binary form of an array: one dimension, no nulls, the OID of the elements' type,
   /// the number of elements, the first index, and each element with its length.
-  static func array(_ elements: [[UInt8]], ofType type: Int32) -> [UInt8] {
+  static func binaryArray(of elements: [[UInt8]], type: Int32) -> [UInt8] {
     let head = [1, 0, type, Int32(elements.count), 1].flatMap(\.bytes)
     return head + elements.flatMap { Int32($0.count).bytes + $0 }
   }
 
-  /// Runs statements without values.
+  /// Runs statements without values, outside of the pipeline.
   func execute(_ script: String) throws {
     guard PQexitPipelineMode(handle) == 1, let result = PQexec(handle, script) else {
       throw Failed()
@@ -34,6 +34,7 @@ final class RawConnection {
     }
   }
 
+  /// Buffers a statement with these binary values.
   func send(_ text: String, _ values: [UInt8]...) throws {
     if names[text] == nil {
       let name = "raw\(names.count)"
@@ -56,23 +57,24 @@ final class RawConnection {
   }
 
   /// Runs a statement without values, and returns the whole number in its only row.
-  func integer(_ text: String) throws -> Int {
+  func queryInteger(_ text: String) throws -> Int {
     try send(text)
-    guard let bytes = try flush().last?[0, 0] else { throw Failed() }
+    guard let bytes = try waitForResults().last?[0, 0] else { throw Failed() }
     return bytes.reduce(0) { $0 << 8 | Int($1) }
   }
 
-  /// Sends the buffered statements.
-  func push() throws { guard PQpipelineSync(handle) == 1 else { throw Failed() } }
+  /// Sends the buffered statements to the server.
+  func sendBuffered() throws { guard PQpipelineSync(handle) == 1 else { throw Failed() } }
 
-  /// Waits for the results of all statements that were sent.
+  /// Sends the buffered statements, and waits for the results of all statements.
   @discardableResult
-  func flush() throws -> [RawRows] {
-    try push()
-    return try results()
+  func waitForResults() throws -> [RawRows] {
+    try sendBuffered()
+    return try readResults()
   }
 
-  func results() throws -> [RawRows] {
+  /// Reads the results of the statements that were sent together.
+  func readResults() throws -> [RawRows] {
     var found: [RawRows] = []
     while true {
       guard let result = PQgetResult(handle) else { continue }

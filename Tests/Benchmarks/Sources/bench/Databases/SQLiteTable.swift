@@ -59,35 +59,35 @@ final class SQLiteTable: RawTable {
 
   func insert(_ numbers: Range<Int>) throws {
     try transaction {
-      let statement = try prepared(
+      let statement = try preparedStatement(
         "insert into steadfast_task \(Self.columns) values (?1, \(Self.values))"
       )
       for number in numbers {
         var id = UUID().uuid
         sqlite3_bind_blob(statement, 1, &id, 16, transient)
-        bind(#"{"number":\#(number)}"#, to: statement)
-        try step(statement)
+        bindSharedValues(payload: #"{"number":\#(number)}"#, to: statement)
+        try run(statement)
       }
     }
   }
 
   /// Binds the values that all insertions share.
-  private func bind(_ payload: String, to statement: OpaquePointer) {
+  private func bindSharedValues(payload: String, to statement: OpaquePointer) {
     sqlite3_bind_blob(statement, 2, payload, Int32(payload.utf8.count), transient)
     sqlite3_bind_double(statement, 3, Date().timeIntervalSince1970)
   }
 
   func fill(_ count: Int) throws {
     try transaction {
-      let statement = try prepared(
+      let statement = try preparedStatement(
         """
         with recursive number (n) as (select 1 union all select n + 1 from number where n < ?4)
         insert into steadfast_task \(Self.columns) select randomblob(16), \(Self.values) from number
         """
       )
-      bind(#"{"number":1}"#, to: statement)
+      bindSharedValues(payload: #"{"number":1}"#, to: statement)
       sqlite3_bind_int64(statement, 4, Int64(count))
-      try step(statement)
+      try run(statement)
     }
     try execute("pragma wal_checkpoint(truncate)")
   }
@@ -95,7 +95,7 @@ final class SQLiteTable: RawTable {
   func claim(_ limit: Int) throws -> Claimed {
     var claimed = Claimed(token: Int64.random(in: 1...Int64.max))
     try transaction(isDurable: false) {
-      let first = try prepared(
+      let first = try preparedStatement(
         """
         select *, seq from steadfast_task
         where is_ready and queue = '' and name = 'Increment' and priority = 0
@@ -112,8 +112,8 @@ final class SQLiteTable: RawTable {
       }
       sqlite3_reset(first)
       guard claimed.rows.count == limit else { throw Failed(reason: "\(claimed.rows.count) tasks") }
-      try change(
-        claimed,
+      try executeForEachRow(
+        of: claimed,
         "update steadfast_task set state = 'running', lease_token = ?2 where seq = ?1"
       )
     }
@@ -122,14 +122,17 @@ final class SQLiteTable: RawTable {
 
   func complete(_ claimed: Claimed) throws {
     try transaction {
-      try change(claimed, "delete from steadfast_task where seq = ?1 and lease_token = ?2")
+      try executeForEachRow(
+        of: claimed,
+        "delete from steadfast_task where seq = ?1 and lease_token = ?2"
+      )
     }
   }
 
   func release(_ claimed: Claimed) throws {
     try transaction(isDurable: false) {
-      try change(
-        claimed,
+      try executeForEachRow(
+        of: claimed,
         """
         update steadfast_task set state = 'waiting', lease_token = null
         where seq = ?1 and lease_token = ?2
@@ -138,12 +141,12 @@ final class SQLiteTable: RawTable {
     }
   }
 
-  private func change(_ claimed: Claimed, _ text: String) throws {
-    let statement = try prepared(text)
+  private func executeForEachRow(of claimed: Claimed, _ text: String) throws {
+    let statement = try preparedStatement(text)
     for row in claimed.rows {
       sqlite3_bind_int64(statement, 1, row)
       sqlite3_bind_int64(statement, 2, claimed.token)
-      try step(statement)
+      try run(statement)
     }
   }
 
@@ -151,18 +154,18 @@ final class SQLiteTable: RawTable {
 
   /// Runs a transaction.
   ///
-  /// Claims are not durable, as in the store.
+  /// Claims are not durable, just as in the store.
   private func transaction(isDurable: Bool = true, _ body: () throws -> Void) throws {
     if isDurable != self.isDurable {
       try execute("pragma synchronous = \(isDurable ? "full" : "normal")")
       self.isDurable = isDurable
     }
-    try step(try prepared("begin immediate"))
+    try run(try preparedStatement("begin immediate"))
     try body()
-    try step(try prepared("commit"))
+    try run(try preparedStatement("commit"))
   }
 
-  private func prepared(_ text: String) throws -> OpaquePointer {
+  private func preparedStatement(_ text: String) throws -> OpaquePointer {
     if let statement = statements[text] { return statement }
     var statement: OpaquePointer?
     guard sqlite3_prepare_v2(database, text, -1, &statement, nil) == SQLITE_OK, let statement
@@ -171,7 +174,7 @@ final class SQLiteTable: RawTable {
     return statement
   }
 
-  private func step(_ statement: OpaquePointer) throws {
+  private func run(_ statement: OpaquePointer) throws {
     let result = sqlite3_step(statement)
     sqlite3_reset(statement)
     guard result == SQLITE_DONE else { throw failure }

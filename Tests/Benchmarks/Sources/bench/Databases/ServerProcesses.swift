@@ -16,7 +16,7 @@ import Musl
 struct ServerProcesses: Sendable {
   private let parent: Int
 
-  /// Finds a server by the process of one of its sessions; `nil` if it is not on this machine.
+  /// Finds a server on this machine by the process of a session; `nil` if there is no such process.
   init?(child: Int) {
     guard let parent = ProcessFigures(child)?.parent else { return nil }
     self.parent = parent
@@ -26,7 +26,8 @@ struct ServerProcesses: Sendable {
   ///
   /// The time of ended sessions counts for the server's main process.
   func processorNanoseconds() -> Double {
-    let children = text(of: "/proc/\(parent)/task/\(parent)/children")?.split(separator: " ") ?? []
+    let list = contents(ofFile: "/proc/\(parent)/task/\(parent)/children")
+    let children = list?.split(separator: " ") ?? []
     let figures = ([parent] + children.compactMap { Int($0) }).compactMap(ProcessFigures.init)
     return figures.reduce(0) { $0 + $1.processorNanoseconds }
   }
@@ -39,12 +40,12 @@ private struct ProcessFigures {
 
   init?(_ id: Int) {
     // The name of the program, in parentheses, can contain spaces.
-    guard let text = text(of: "/proc/\(id)/stat"), let end = text.lastIndex(of: ")") else {
+    guard let text = contents(ofFile: "/proc/\(id)/stat"), let end = text.lastIndex(of: ")") else {
       return nil
     }
     let fields = text[end...].split(separator: " ").dropFirst().map { Int($0) ?? 0 }
-    // The fields from the state on: the next one is the parent, and from the 12th on come the ticks
-    // of the process and of its ended children.
+    // The first field here is the state, and the second is the parent. The fields from the 12th to
+    // the 15th are the ticks of the process and of its ended children.
     guard fields.count > 14 else { return nil }
     parent = fields[1]
     let ticks = fields[11...14].reduce(0, +)
@@ -56,6 +57,6 @@ private struct ProcessFigures {
   }
 }
 
-private func text(of path: String) -> String? {
+private func contents(ofFile path: String) -> String? {
   try? String(contentsOfFile: path, encoding: .utf8)
 }

@@ -1,12 +1,12 @@
 import SteadfastQueue
 
-/// The keys are created on first use, so that other benchmarks do not pay for them.
+/// The keys, which are created on first use, so that other benchmarks do not pay the cost.
 private let keys = (0..<100_000).map { "key \($0)" }
 
 /// The cost of keys and conditions.
 ///
-/// All tasks are enqueued one after the other, then all are performed. The keys are created before
-/// the measurement, since a plain task has no key.
+/// All tasks are enqueued one after another, and then all tasks are performed. The keys are created
+/// before the measurement, since a plain task has no key.
 let keyBenchmarks: [Benchmark] = {
   let count = 100_000
   func benchmark(

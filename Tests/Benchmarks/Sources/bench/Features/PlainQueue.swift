@@ -7,17 +7,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A minimal queue of tasks in memory, for the cost of the package's features.
+/// A minimal queue of tasks in memory, which shows by comparison what the package's features cost.
 ///
 /// Tasks have an ID, dates and a number of retries, and are performed in order of arrival. Each
-/// task is claimed, and can end only with its claim. No queue can avoid this work.
+/// task is claimed, and can end only with the token of that claim. No queue can avoid this work.
 ///
-/// The package's rows beside it show the cost of the rest. The package indexes each task by its
-/// name, priority, date, unique key, order key, tags, conditions and queue, whether they are used
-/// or not. It calls a store through a protocol, notifies observers, and updates statistics. When a
-/// worker ends a task and claims the next one, it acquires the table's lock twice and the queue's
-/// lock twice; this queue acquires a single lock twice. With a producer on another core, passing a
-/// lock between cores costs more than the work done within it.
+/// The difference from the package's rows is the cost of all other work. The package indexes each
+/// task by name, priority, date, unique key, order key, tags, conditions and queue, even if the
+/// task does not use them all. The package calls a store through a protocol, notifies observers,
+/// and updates statistics. When a worker ends a task and claims the next task, the package acquires
+/// the lock of the table twice and the lock of the queue twice, but this queue acquires a single
+/// lock twice. With a producer on another core, passing a lock between cores costs more than the
+/// work that is done while the lock is held.
 final class PlainQueue: Subject {
   private struct Entry {
     let payload: Increment
@@ -82,7 +83,7 @@ final class PlainQueue: Subject {
   func run(_ perform: @escaping @Sendable (Increment) async throws -> Void) async {
     await withTaskCancellationHandler {
       await withDiscardingTaskGroup { group in
-        for _ in 0..<workers { group.addTask { await self.work(perform) } }
+        for _ in 0..<workers { group.addTask { await self.runWorker(perform) } }
       }
     } onCancel: {
       let idle = state.withLock { state in
@@ -94,7 +95,7 @@ final class PlainQueue: Subject {
     }
   }
 
-  private func work(_ perform: @Sendable (Increment) async throws -> Void) async {
+  private func runWorker(_ perform: @Sendable (Increment) async throws -> Void) async {
     while !state.withLock(\.hasEnded) {
       let date = Date()
       guard let task = state.withLock({ $0.claim(at: date) }) else {

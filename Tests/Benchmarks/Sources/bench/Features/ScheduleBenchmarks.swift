@@ -7,26 +7,27 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Reports the memory of a schedule with the task that waits for its next occurrence.
+/// Reports the memory of a schedule together with the task that waits for the next occurrence.
 func reportSchedules() async throws {
-  guard isPicked("memory of schedules") else { return }
-  report("\nmemory of schedules", "   bytes each")
+  guard isRowSelected("memory of schedules") else { return }
+  printRow("\nmemory of schedules", "   bytes each")
   let count = 10_000
-  let plain = try await bytes(count) { queue, number in
+  let plain = try await bytesPerTask(count) { queue, number in
     try await queue.enqueue(Increment(number: number), delay: .seconds(86_400))
   }
-  report("a task that waits", decimal(plain, digits: 0).leftPadded(to: 18))
-  let scheduled = try await bytes(count) { queue, number in
+  printRow("a task that waits", decimal(plain, digits: 0).leftPadded(to: 18))
+  let scheduled = try await bytesPerTask(count) { queue, number in
     try await queue.schedule(
       "schedule \(number)",
       .every(.seconds(86_400)),
       Increment(number: number)
     )
   }
-  report("a schedule and its task", decimal(scheduled, digits: 0).leftPadded(to: 12))
+  printRow("a schedule and its task", decimal(scheduled, digits: 0).leftPadded(to: 12))
 }
 
-private func bytes(
+/// Adds this number of tasks to a new queue, and returns the memory of each task in bytes.
+private func bytesPerTask(
   _ count: Int,
   _ add: (TaskQueue, Int) async throws -> Void
 ) async throws -> Double {

@@ -57,8 +57,8 @@ private func stepBenchmark(
 
 /// Reports the memory of a suspended task, and checks that the queue has one timer and no worker.
 func reportSuspended() async throws {
-  guard isPicked("memory of suspended tasks") else { return }
-  report("\nmemory of suspended tasks", "   bytes a task")
+  guard isRowSelected("memory of suspended tasks") else { return }
+  printRow("\nmemory of suspended tasks", "   bytes a task")
   let count = 100_000
   let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 8))
   await queue.register(Increment.self) { _, context in
@@ -69,5 +69,5 @@ func reportSuspended() async throws {
   try await queue.runAvailable()
   let bytes = Double(allocated_bytes() - before) / Double(count)
   let suspended = try await queue.statistics.counts[.suspended] ?? 0
-  report("\(suspended) suspended", decimal(bytes, digits: 0).leftPadded(to: 15))
+  printRow("\(suspended) suspended", decimal(bytes, digits: 0).leftPadded(to: 15))
 }

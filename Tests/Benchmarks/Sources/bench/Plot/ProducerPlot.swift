@@ -46,7 +46,7 @@ private actor BareFile: DurableQueue {
 
   init(_ url: URL) throws { file = try AppendedFile(url) }
 
-  func add(_ number: Int) throws { try file.append() }
+  func add(_ number: Int) throws { try file.appendLine() }
   func close() {}
 }
 
@@ -79,7 +79,7 @@ private var tables: [Contender] {
   #endif
 }
 
-/// Measures durable enqueues with 1 to 512 producers, and writes a plot of them.
+/// Measures durable enqueues with 1 to 512 producers, and writes a plot of the measurements.
 ///
 /// The contenders take turns, and each point is the median of three rounds.
 func plotProducers(to path: String) async throws {
@@ -98,31 +98,31 @@ func plotProducers(to path: String) async throws {
     rates.append(samples.map { median($0.map(\.rate)) })
     delays.append(samples.map { median($0.map(\.slow)) })
     let figures = rates[rates.count - 1].map { decimal($0, digits: 0).leftPadded(to: 9) }
-    report("\(producers) producers, a second", figures.joined())
+    printRow("\(producers) producers, a second", figures.joined())
   }
-  func lines(_ values: [[Double]]) -> [SVGPlot.Line] {
+  func lines(for values: [[Double]]) -> [SVGPlot.Line] {
     contenders.enumerated().map { index, contender in
       SVGPlot.Line(name: contender.name, color: contender.color, values: values.map { $0[index] })
     }
   }
-  let image = SVGPlot.image([
+  let image = SVGPlot.image(of: [
     SVGPlot(
       title: "Durable tasks a second",
       unit: "producers",
       numbers: numbers,
-      lines: lines(rates)
+      lines: lines(for: rates)
     ),
     SVGPlot(
       title: "99 of 100 are durable within … ms",
       unit: "producers",
       numbers: numbers,
-      lines: lines(delays)
+      lines: lines(for: delays)
     ),
   ])
   try image.write(to: URL(filePath: path), atomically: true, encoding: .utf8)
 }
 
-/// A queue's performance as producers see it.
+/// The performance of a queue, as its producers observe it.
 private struct Load {
   /// The number of enqueues per second.
   let rate: Double
