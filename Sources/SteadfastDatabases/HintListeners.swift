@@ -34,10 +34,12 @@ package final class HintListeners: Sendable {
     return stream
   }
 
+  /// Reports a possible change on each open stream.
   package func tell() {
     for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield() }
   }
 
+  /// Ends the open streams, and each stream that is started later.
   package func end() {
     let listeners = state.withLock { state in
       state.isEnded = true

@@ -2,20 +2,21 @@ package import Dispatch
 package import SteadfastQueue
 import Synchronization
 
-/// Forwards a store's calls to its threads.
+/// Forwards the calls of a store to the threads of the store.
 package protocol StoreCalls: Sendable {
   func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer
 }
 
 /// Remembers whether a store is open.
 ///
-/// A queue opens its store before each call. If the store is open, that must not involve a thread.
+/// A queue opens its store before each call. If the store is already open, opening it must not
+/// involve a thread.
 package final class OpenState: Sendable {
   private let state = Mutex((isOpen: false, hasEnded: false))
 
   package init() {}
 
-  /// Opens the store on a thread, unless it is known to be open.
+  /// Opens the store on a thread, unless the store is known to be open.
   ///
   /// After ``noteLastCall()``, the store never counts as open.
   package func open(
@@ -89,9 +90,9 @@ extension StoreCalls {
 
   package func destroy() async throws { _ = try await call(.destroy) }
 
-  /// Stops the program: the kind of an answer always matches its call.
+  /// Stops the program, because the kind of an answer must match the kind of its call.
   private static func answerMismatch() -> Never {
-    preconditionFailure("a thread of the store returned the answer to another kind of call")
+    preconditionFailure("a thread of the store answered a call with the answer to another kind")
   }
 }
 
@@ -103,7 +104,7 @@ package struct StoreJob: Sendable {
     case claim(ClaimRequest)
     case close
     case destroy
-    // These are for the threads that read.
+    // The threads that read perform the following calls.
     case tasks(TaskFilter, after: TaskID?, limit: Int)
     case count(TaskFilter)
     case contains(TaskFilter)
@@ -160,7 +161,7 @@ package struct StoreJob: Sendable {
 }
 
 extension StoreJob {
-  /// The result of a call that was rolled back because of an error.
+  /// Returns the result of a call that was rolled back because of an error.
   package static func result(of error: any Error) -> Result<Answer, any Error> {
     guard let refusal = error as? BatchRefusal else { return .failure(error) }
     return .success(.outcomes(refusal.outcomes))
@@ -207,7 +208,7 @@ package final class JobQueue: Sendable {
     }
   }
 
-  /// Wakes the thread that waits in `next(all: true)`, even without a job.
+  /// Wakes the thread that waits in `next(all: true)`, even if there is no job.
   package func wake() {
     state.withLock { $0.isWoken = true }
     changed.signal()
@@ -244,7 +245,7 @@ package final class JobQueue: Sendable {
         return .jobs(state.jobs)
       }
       if let next {
-        // Passes the end on to the next thread of the group.
+        // Wakes the next waiting thread, which then ends, too.
         if case .end = next { changed.signal() }
         return next
       }
@@ -254,7 +255,7 @@ package final class JobQueue: Sendable {
 }
 
 extension SystemThread {
-  /// Starts a thread that belongs to a group until it ends.
+  /// Starts a thread that belongs to a group until the thread ends.
   package static func start(
     in group: DispatchGroup,
     _ work: @escaping @Sendable () -> Void

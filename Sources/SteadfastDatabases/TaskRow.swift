@@ -6,14 +6,14 @@ package import SystemFoundation
 /// The first column has the number 0.
 package protocol TaskRow {
   func isNull(_ column: Int32) -> Bool
-  /// The integer in a column; 0 if it is null.
+  /// The integer in a column; 0 if the column is null.
   func int64(_ column: Int32) -> Int64
-  /// The integer in a column, clamped to the range of `Int`; 0 if it is null.
+  /// The integer in a column, clamped to the range of `Int`; 0 if the column is null.
   func integer(_ column: Int32) -> Int
   func flag(_ column: Int32) -> Bool
   func text(_ column: Int32) -> String
   func bytes(_ column: Int32) -> [UInt8]
-  /// The ID in a column; `nil` if it is null.
+  /// The ID in a column; `nil` if the column is null.
   func id(_ column: Int32) -> TaskID?
   func date(_ column: Int32) -> Date
   /// The strings of an array; empty if the column is null.
@@ -51,13 +51,15 @@ package enum TaskColumns {
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
   ]
 
-  /// The number of these columns, and so the number of the first column after them.
+  /// The number of these columns, which is also the number of the first column after them.
   package static let count = Int32(names.count)
 }
 
-/// A task that another task waits for or counts as a member of its batch.
+/// A task for which another task, the dependent, waits, or which is a member of the dependent's
+/// batch.
 ///
-/// The row has the task's ID, whether the other task names it, and the state in which it failed.
+/// The columns of the row: the task's ID, whether the dependent names that ID, and the state in
+/// which the task failed.
 package struct StoredDependency {
   fileprivate let id: TaskID?
   fileprivate let isNamed: Bool
@@ -73,8 +75,8 @@ package struct StoredDependency {
 extension TaskRow {
   /// Returns the task in a row of ``TaskColumns``.
   ///
-  /// `dependencies` looks up the tasks that a task waits for or counts. It is called only for tasks
-  /// that have some.
+  /// `dependencies` looks up the tasks for which a task waits, and the members of its batch. The
+  /// function is called only for a task that has such tasks.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
   package func record(
@@ -82,13 +84,13 @@ extension TaskRow {
   ) throws -> TaskRecord {
     guard let id = id(0) else { throw UnreadableRow(column: "id") }
     do {
-      return try record(id, self.dependencies(of: id, dependencies))
+      return try record(id: id, dependencies: self.dependencies(of: id, lookUp: dependencies))
     } catch let unreadable as UnreadableRow {
       throw UnreadableRow(column: unreadable.column, id: id)
     }
   }
 
-  private func record(_ id: TaskID, _ dependencies: TaskDependencies?) throws -> TaskRecord {
+  private func record(id: TaskID, dependencies: TaskDependencies?) throws -> TaskRecord {
     guard let format = StoredPayload.Format(rawValue: text(4)) else {
       throw UnreadableRow(column: "format")
     }
@@ -129,7 +131,7 @@ extension TaskRow {
 
   private func dependencies(
     of id: TaskID,
-    _ look: (TaskID) throws -> [StoredDependency]
+    lookUp: (TaskID) throws -> [StoredDependency]
   ) throws -> TaskDependencies? {
     guard let rule = DependencyRule(rawValue: text(30)) else {
       throw UnreadableRow(column: "dependency_rule")
@@ -145,7 +147,7 @@ extension TaskRow {
     guard integer(33) > 0 || found.batch != nil else {
       return found == TaskDependencies() ? nil : found
     }
-    for row in try look(id) {
+    for row in try lookUp(id) {
       guard let id = row.id else { throw UnreadableRow(column: "dependency") }
       if row.isNamed { found.tasks.insert(id) }
       if let state = row.failed.flatMap(TaskState.init) { found.note(id, endedAs: state) }
@@ -154,23 +156,24 @@ extension TaskRow {
   }
 }
 
-/// The failures before the last one, as JSON with the text and the date of each.
+/// A task's failures before the last one, stored as JSON with the text and the date of each.
 package enum StoredFailures {
   private struct Failure: Codable {
     var reason: String
     var date: Double
   }
 
-  /// Returns the text for failures; `nil` if there are none.
+  /// Returns the JSON text for failures; `nil` if there are no failures.
   package static func text(of failures: [TaskFailure]) -> String? {
     let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
     guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// Returns the text for a task's earlier failures with its last one appended.
+  /// Returns the JSON text for a task's earlier failures with the last failure appended.
   ///
-  /// The row has the text and the date of the last failure, then the text for the earlier ones.
+  /// The row has the text and the date of the last failure, then the JSON text for the earlier
+  /// failures.
   package static func textWithLast(_ row: some TaskRow) throws -> String? {
     let earlier = try read(row.ifAny(2, row.text))
     guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
@@ -194,7 +197,7 @@ package enum StoredFailures {
 
 /// A key as it is stored: prefixed with the name of its queue, so that queues never share a key.
 package enum StoredKey {
-  /// A queue's name has no control characters, so the first one ends the name.
+  /// A queue's name has no control characters, so the first control character ends the name.
   private static let separator = "\u{1}"
 
   package static func text(of key: String, in queue: String) -> String { queue + separator + key }
@@ -211,7 +214,7 @@ package enum StoredKey {
 /// A row has a value that this version does not know.
 package struct UnreadableRow: Error {
   package let column: String
-  /// The task of the row, if it is known.
+  /// The task of the row, if the task is known.
   package var id: TaskID?
 
   package init(column: String, id: TaskID? = nil) {
@@ -233,7 +236,7 @@ extension TaskState {
 /// The properties of a task that a change needs.
 package struct TaskEntry {
   package let id: TaskID
-  /// The number of its row, in a database that finds rows faster by number.
+  /// The number of the task's row, in a database that finds rows faster by number.
   package let rowNumber: Int?
   package let state: TaskState
   package let name: String
@@ -243,7 +246,7 @@ package struct TaskEntry {
   package let follower: TaskID?
   package let memorySize: Int
   package let priority: Int
-  /// Whether another task names this one.
+  /// Whether another task names this task as a dependency.
   package let isNamed: Bool
   /// The order key as it is stored, with the queue.
   package let orderKey: String?
@@ -254,8 +257,8 @@ package struct TaskEntry {
     state, name, unique_key, key_role, follower, memory_size, priority, order_key, lease_token
     """
 
-  /// Reads a row of ``columns``, a flag that says whether another task names this one, and, with
-  /// `hasNumber`, the row's number.
+  /// Reads a row: ``columns``, then a flag that says whether another task names this task, and
+  /// then, with `hasNumber`, the row's number.
   package init(_ id: TaskID, _ row: some TaskRow, hasNumber: Bool = false) throws {
     self.id = id
     state = try row.state(0)
@@ -271,15 +274,16 @@ package struct TaskEntry {
     rowNumber = hasNumber ? row.integer(10) : nil
   }
 
-  /// Whether the end of this task affects others, so that its outcome lists the consequences.
+  /// Whether the end of this task affects other tasks, so that the outcome of the end lists the
+  /// consequences.
   package var concernsOthers: Bool { isNamed || follower != nil }
 
-  /// Whether the task expired, and a later one then took over its unique key.
+  /// Whether the task expired, and a later task then took over its unique key.
   package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
 
-  /// Whether a target matches the task: its lease is the current one, or it is an unclaimed task
-  /// in one of the states.
-  fileprivate func matches(_ target: TaskTarget, in states: Set<TaskState>) -> Bool {
+  /// Returns whether a target matches the task: the target's lease is the current lease, or the
+  /// target has no lease and the task is in one of the states.
+  fileprivate func matches(_ target: TaskTarget, unclaimedIn states: Set<TaskState>) -> Bool {
     switch target {
     case .claimed(let lease): state == .running && token == lease.token
     case .unclaimed: states.contains(state)
@@ -290,17 +294,17 @@ package struct TaskEntry {
 extension TaskTables {
   /// Returns the task of a change, and adds its order key to ``changedOrders``.
   ///
-  /// - Returns: `nil` if the change is stale: the lease is not the current one, or the unclaimed
-  ///   task is in none of the states.
+  /// - Returns: `nil` if the change is stale: the target's lease is not the current lease, or the
+  ///   target has no lease and the task is in none of the states.
   package func entry(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
-    guard let entry = try entry(of: target.id), entry.matches(target, in: states) else {
+    guard let entry = try entry(of: target.id), entry.matches(target, unclaimedIn: states) else {
       return nil
     }
     if let key = entry.orderKey { changedOrders.append(key) }
     return entry
   }
 
-  /// Returns the task with a lease; `nil` if the lease is not the current one.
+  /// Returns the task of a lease; `nil` if the lease is not the current lease of the task.
   package func entry(_ lease: Lease) throws -> TaskEntry? { try entry(.claimed(lease), in: []) }
 
   /// Makes a task's successor the holder of the key, after the task ended or was removed.

@@ -6,35 +6,38 @@ package protocol TaskTables: AnyObject {
   associatedtype Database: TaskLookUps
 
   var database: Database { get }
-  /// The order keys whose first task the batch may have changed.
+  /// The order keys of which another task may be first in line because of the batch.
   var changedOrders: [String] { get set }
-  /// The tasks with a follower that the batch has added so far.
+  /// The added tasks of the batch so far that have a follower.
   var newMembers: [TaskRecord] { get set }
   /// The number of rows that the connection has changed so far; `nil` if unknown.
   var changedRowCount: Int? { get }
 
   /// The properties of a task that a change needs; `nil` if no task has this ID.
   func entry(of id: TaskID) throws -> TaskEntry?
+  /// Makes the successor of a unique key the holder, unless the key has a holder.
   func promoteSuccessor(name: String, _ key: String) throws
   /// Counts new tasks as members of their followers' batches.
   ///
-  /// The database may have counted an earlier task with the same ID, which was then removed.
+  /// An earlier task with the same ID may have been counted already, and removed afterwards.
   func addMembers(_ members: [TaskRecord]) throws
   /// Gives the turn of each changed order key to the first task in line.
   func giveTurns() throws
 
   // MARK: Insertions
 
-  /// The outcome if a task already has the new task's ID; `nil` if none does.
+  /// Returns the outcome of the insertion if a task already has the new task's ID; `nil` if no task
+  /// has the ID.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
-  /// The holder and the successor of a new task's key.
+  /// Returns the holder and the successor of a new task's key.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
   /// Removes the key roles of expired tasks that have a new task's key.
   func displaceTwins(of record: TaskRecord, _ key: String) throws
-  /// The succeeded task that makes a new one a duplicate; `nil` if there is none.
+  /// Returns the succeeded task that makes a new task a duplicate; `nil` if there is no such task.
   func recent(_ record: TaskRecord, _ key: String) throws -> TaskID?
+  /// Gives the content of a new task to the task that has the same key already, its twin.
   func takeOver(_ record: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws
-  /// Adds the row of a task unless its ID is in use, and returns whether it was added.
+  /// Adds the row of a task unless its ID is in use, and returns whether the row was added.
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool
   /// Stores the dependencies of a new task.
   func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome
@@ -91,12 +94,15 @@ package protocol TaskTables: AnyObject {
 extension TaskTables {
   package var changedRowCount: Int? { nil }
 
-  /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
+  /// Makes all changes of a batch, or none if a stored value is not the expected one or an
+  /// insertion refuses the batch.
   ///
   /// - Throws: After any error, the caller must roll back the batch. A ``BatchRefusal`` has the
   ///   outcomes of the batch.
   package func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
-    guard try batch.allSatisfy(findsOldValue) else { return batch.map { _ in .valueDiffers } }
+    guard try batch.allSatisfy(isStoredValueExpected) else {
+      return batch.map { _ in .valueDiffers }
+    }
     changedOrders = []
     newMembers = []
     let countBefore = changedRowCount
@@ -107,7 +113,10 @@ extension TaskTables {
       guard !change.refusesBatch(outcome) else {
         // The refused row may exist until the rollback, so the remaining changes are skipped.
         let rest = batch.dropFirst(outcomes.count).map { _ in ChangeOutcome.batchRefused }
-        return try refused(outcomes.map(\.ofRefusedBatch) + rest, countBefore)
+        return try refuseBatch(
+          with: outcomes.map(\.ofRefusedBatch) + rest,
+          rowCountBefore: countBefore
+        )
       }
     }
     if !newMembers.isEmpty { try addMembers(newMembers) }
@@ -116,9 +125,9 @@ extension TaskTables {
   }
 
   /// Returns the outcomes of a refused batch, or throws them if there are changes to roll back.
-  private func refused(
-    _ outcomes: [ChangeOutcome],
-    _ countBefore: Int?
+  private func refuseBatch(
+    with outcomes: [ChangeOutcome],
+    rowCountBefore countBefore: Int?
   ) throws(BatchRefusal) -> [ChangeOutcome] {
     guard let countBefore, changedRowCount == countBefore else {
       throw BatchRefusal(outcomes: outcomes)
@@ -126,16 +135,17 @@ extension TaskTables {
     return outcomes
   }
 
-  /// Returns whether the stored value is the one that a change expects; `true` if the change sets
+  /// Returns whether the stored value is the value that a change expects; `true` if the change sets
   /// no value.
-  private func findsOldValue(_ prepared: PreparedChange) throws -> Bool {
+  private func isStoredValueExpected(by prepared: PreparedChange) throws -> Bool {
     guard case .setValue(let name, let old, _) = prepared.change else { return true }
     return try database.value(named: name) == old
   }
 
   private func apply(_ prepared: PreparedChange) throws -> ChangeOutcome {
     switch prepared.change {
-    case .insert(let record, let policy): return try insert(record, policy, prepared.payload)
+    case .insert(let record, let policy):
+      return try insert(record, onDuplicate: policy, payload: prepared.payload)
     case .succeed(let lease, let date, let retains):
       return try end(.claimed(lease), as: .succeeded, at: date, retains: retains, failure: nil)
     case .retry(let lease, let date, let retryCount, let failure, let origin):
@@ -186,16 +196,16 @@ extension TaskTables {
 package struct KeyTwin {
   package let id: TaskID
   package let state: TaskState
-  /// Whether its uniqueness lasts longer than the requested date.
+  /// Whether the task's uniqueness lasts longer than the requested date.
   package let isRecent: Bool
   package let memorySize: Int
-  /// Whether it isn't running, and expires by the requested date.
+  /// Whether the task isn't running, and expires by the requested date.
   package let hasExpired: Bool
 }
 
 extension KeyTwin {
   /// Reads a row: the ID, the role, the state, whether the task is recent, the size of its memory,
-  /// and whether it has expired.
+  /// and whether the task has expired.
   package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
     guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
       throw UnreadableRow(column: "key_role", id: row.id(0))
@@ -215,8 +225,8 @@ extension KeyTwin {
 extension TaskTables {
   func insert(
     _ record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
+    onDuplicate policy: UniquePolicy,
+    payload: [UInt8]
   ) throws -> ChangeOutcome {
     var role: UniqueKeyRole?
     let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
@@ -227,7 +237,7 @@ extension TaskTables {
       return sent
     }
     if takesKey, let key {
-      switch try decision(on: record, key, policy, payload) {
+      switch try decideKeyRole(of: record, key: key, onDuplicate: policy, payload: payload) {
       case .role(let decided): role = decided
       case .outcome(let outcome): return outcome
       }
@@ -243,14 +253,14 @@ extension TaskTables {
     return try name(record.dependencies, by: record)
   }
 
-  /// Decides the key role of a new task, or its outcome if it isn't added.
+  /// Decides the key role of a new task, or the outcome of the insertion if the task isn't added.
   ///
-  /// This replaces the content of the new task's twin if the policy asks for it.
-  private func decision(
-    on record: TaskRecord,
-    _ key: String,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
+  /// If the policy requires a replacement, this also replaces the content of the new task's twin.
+  private func decideKeyRole(
+    of record: TaskRecord,
+    key: String,
+    onDuplicate policy: UniquePolicy,
+    payload: [UInt8]
   ) throws -> KeyDecision {
     let all = try twins(of: record, key)
     let twins = all.filter { !$0.value.hasExpired }
@@ -319,7 +329,8 @@ package struct PreparedChange: Sendable {
 }
 
 extension ChangeOutcome {
-  /// The outcome if the batch was refused; an outcome without effect stays the same.
+  /// The change's outcome if its batch is refused; the outcome of a change without effect stays the
+  /// same.
   package var ofRefusedBatch: ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
@@ -368,10 +379,10 @@ extension UniquePolicy {
 }
 
 extension TaskRecord {
-  /// The reason why no statement can add the task; `nil` if one can.
+  /// The reason why no statement can add the task; `nil` if a statement can add the task.
   package var objectionToStatement: String? {
     guard state != .waiting || dependencies.follower != nil else { return nil }
-    return "a statement can add only a waiting task that belongs to no batch; the task \(id) is "
-      + "\(state), or has a follower"
+    return "a statement can add only a waiting task that belongs to no batch, but the task \(id) "
+      + "is \(state), or has a follower; add this task with the store instead"
   }
 }

@@ -9,7 +9,7 @@ import Testing
 @Suite(.onServer)
 struct PostgreSQLClaimTests {
   /// Adds tasks of four names with three priorities each, in the order of their dates.
-  private func fill(_ count: Int, in database: Connection) throws {
+  private func addTasks(_ count: Int, to database: Connection) throws {
     _ = try database.run(
       """
       insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
@@ -26,9 +26,9 @@ struct PostgreSQLClaimTests {
 
   /// Returns the number of blocks of tables and indexes that a claim of eight tasks reads, and
   /// rolls the claim back.
-  private func blocks(
-    _ database: Connection,
-    _ tables: TestTables,
+  private func blocksReadByClaim(
+    on database: Connection,
+    in tables: TestTables,
     from places: ClaimCursors.Places? = nil
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
@@ -59,26 +59,26 @@ struct PostgreSQLClaimTests {
   }
 
   /// Returns the number of blocks that a claim reads among `count` tasks.
-  private func blocks(besides count: Int) async throws -> Int {
+  private func blocksRead(amongTasks count: Int) async throws -> Int {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
-      try fill(count, in: database)
-      return try blocks(database, tables)
+      try addTasks(count, to: database)
+      return try blocksReadByClaim(on: database, in: tables)
     }
   }
 
   /// Returns the number of blocks that a claim reads beside `count` dead rows that a snapshot can
-  /// still see: from the start, and from the places of the first tasks.
-  private func blocks(besidesDead count: Int) async throws -> (all: Int, fromPlaces: Int) {
+  /// still see: if the claim reads from the first entry, and from the places of the first tasks.
+  private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromPlaces: Int) {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
-      try fill(count + 400, in: database)
+      try addTasks(count + 400, to: database)
       let reader = try tables.database()
       try reader.execute(
         "begin isolation level repeatable read; select count(*) from steadfast_task"
@@ -93,23 +93,24 @@ struct PostgreSQLClaimTests {
       #expect(dead == count)
       let places = try Tables.firstPlaces(ofQueue: "", in: database)
       #expect(places.count == 12)
-      let all = try blocks(database, tables)
-      let fromPlaces = try blocks(database, tables, from: places)
+      let all = try blocksReadByClaim(on: database, in: tables)
+      let fromPlaces = try blocksReadByClaim(on: database, in: tables, from: places)
       try reader.execute("rollback")
       return (all, fromPlaces)
     }
   }
 
   @Test func `a claim reads as few blocks among many tasks as among few`() async throws {
-    let (few, many) = (try await blocks(besides: 400), try await blocks(besides: 40_000))
+    let few = try await blocksRead(amongTasks: 400)
+    let many = try await blocksRead(amongTasks: 40_000)
     // The indexes are one or two blocks deeper, and each lane is searched three times.
     #expect(few > 20)
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
   }
 
-  @Test func `a claim that starts from places reads no dead rows`() async throws {
-    let few = try await blocks(besidesDead: 400)
-    let many = try await blocks(besidesDead: 20_000)
+  @Test func `a claim that starts from known places reads no dead rows`() async throws {
+    let few = try await blocksRead(besidesDeadRows: 400)
+    let many = try await blocksRead(besidesDeadRows: 20_000)
     #expect(few.fromPlaces > 20)
     #expect(many.fromPlaces <= few.fromPlaces * 13 / 10, "\(few) and \(many) blocks")
     // Proves that there are dead rows.
@@ -117,7 +118,9 @@ struct PostgreSQLClaimTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store with places finds a task that another store releases before them`() async throws {
+  func `a store that reads from places finds a task that another store releases before a place`()
+    async throws
+  {
     try await withTables { tables in
       let store = PostgreSQLStore(
         tables.connection,
@@ -130,12 +133,12 @@ struct PostgreSQLClaimTests {
       let early = TaskRecord.numbered(9)
       _ = try await other.insert(early)
       let held = try #require(try await other.claim(.ofA()).tasks.first)
-      // Claims other tasks until the place of the lane is behind the task.
+      // Claims other tasks until the place of the lane is behind the task with the number 9.
       for number in 1...3 { _ = try await store.insert(.numbered(number)) }
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 3)
       for _ in 0..<3 { #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty) }
       #expect(try await other.apply([.release(held.lease)], durability: .durable) == [.done])
-      // The next look comes after ten times the duration of the last one.
+      // The next look follows after ten times the duration of the last look.
       var found: [ClaimedTask] = []
       while found.isEmpty { found = try await store.claim(.ofA(limit: 8)).tasks }
       #expect(found.map(\.record.id) == [early.id])
@@ -143,9 +146,7 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  @Test func `two sessions that claim at the same time get different tasks, and lock no others`()
-    async throws
-  {
+  @Test func `two concurrent claims get different tasks, and lock no other tasks`() async throws {
     try await withTables { tables in
       let store = tables.store()
       for number in 1...6 { _ = try await store.insert(.numbered(number)) }

@@ -9,7 +9,7 @@ import Testing
 /// Connecting to the server: users, passwords, certificates, versions and poolers.
 @Suite(.onServer)
 struct PostgreSQLConnectingTests {
-  @Test func `an unknown user can't connect`() async throws {
+  @Test func `connecting as an unknown user is a permanent error`() async throws {
     let error = await PostgreSQLStore(try Server.connection(with: "user=nobody_here"))
       .openingError()
     #expect(error?.code == .notAllowed)
@@ -21,7 +21,7 @@ struct PostgreSQLConnectingTests {
   ])
   func `a wrong password is a permanent error`(_ text: String) throws {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
     #expect(error.code == .notAllowed)
     #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
   }
@@ -59,7 +59,7 @@ struct PostgreSQLConnectingTests {
     }
   }
 
-  @Test func `a server that is down is a transient error`() async throws {
+  @Test func `connecting to a server that is down is a transient error`() async throws {
     let place = "host=/nowhere dbname=app password=secret"
     let error = await PostgreSQLStore(place).openingError()
     #expect(error?.code == .unreachable)
@@ -80,16 +80,18 @@ struct PostgreSQLConnectingTests {
     )
   }
 
-  @Test func `a server that reports an old version is a permanent error`() async throws {
+  @Test func `connecting to a server that reports an old version is a permanent error`()
+    async throws
+  {
     try await withProxy { proxy, tables in
-      proxy.pretend(version: "12")
+      proxy.reportVersion("12")
       let error = await tables.store().openingError()
       #expect(error?.code == .unsuitableServer)
       #expect(error?.isTransient == false)
       #expect(
         error?.message.hasSuffix("is PostgreSQL 12; the store needs version 13 or newer") == true
       )
-      proxy.pretend(version: "13")
+      proxy.reportVersion("13")
       let store = tables.store()
       #expect(await store.openingError() == nil)
       try await store.close()
@@ -125,7 +127,7 @@ struct PostgreSQLConnectingTests {
       ("sslmode=verify-full sslrootcert=/etc/hostname", false),
     ]
   )
-  func `an untrusted server is a permanent error`(
+  func `connecting to an untrusted server is a permanent error`(
     _ parameters: String,
     _ hasCertificate: Bool
   ) async throws {
@@ -138,28 +140,30 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test(.onSecuredServer)
-  func `connecting without TLS to a server that requires it fails`() async throws {
+  func `connecting without encryption to a server that requires TLS is a permanent error`()
+    async throws
+  {
     let error = await PostgreSQLStore(try #require(Server.secured) + " sslmode=disable")
       .openingError()
     #expect(error?.code == .notAllowed)
     #expect(error?.isTransient == false)
   }
 
-  @Test func `a host without TLS is a permanent error, unless there is another host`() {
+  @Test func `a host without TLS is a permanent error, unless the string names another host`() {
     let failure = PostgreSQLFailure(
       state: "",
       text:
         "connection to server at \"db\" failed: server does not support SSL, but SSL was required",
       isConnectionLost: true
     )
-    #expect(DatabaseLocation("host=db").describedAttempt(failure).code == .tlsFailed)
-    #expect(DatabaseLocation("host=db,other").describedAttempt(failure).code == .unreachable)
+    #expect(DatabaseLocation("host=db").connectingError(for: failure).code == .tlsFailed)
+    #expect(DatabaseLocation("host=db,other").connectingError(for: failure).code == .unreachable)
   }
 
   // MARK: Poolers
 
   @Test(.enabled(if: Server.pooled != nil, "STEADFAST_POSTGRESQL_POOLED names no pooler"))
-  func `a pooler that switches sessions is rejected, and the rejected change is not stored`()
+  func `a pooler that switches sessions is reported, and the reported changes are not stored`()
     async throws
   {
     let pooled = try #require(Server.pooled)

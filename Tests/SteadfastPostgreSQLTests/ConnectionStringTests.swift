@@ -29,7 +29,7 @@ struct ConnectionStringTests {
     _ reason: String
   ) throws {
     let place = DatabaseLocation(string)
-    let error = try #require(throws: PostgreSQLError.self) { try place.check() }
+    let error = try #require(throws: PostgreSQLError.self) { try place.checkArguments() }
     #expect(error.code == .invalidArgument)
     let start = "the connection string can't be read: \(reason)"
     #expect(error.message.hasPrefix(start), "\(error.message)")
@@ -46,7 +46,9 @@ struct ConnectionStringTests {
   }
 
   @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
-  func `the database's name omits empty parts`(_ string: String) {
+  func `the name of a database in errors omits empty parts of the connection string`(
+    _ string: String
+  ) {
     #expect(DatabaseLocation(string).name == "the user's own database on this machine")
   }
 
@@ -54,16 +56,18 @@ struct ConnectionStringTests {
     "invalid port number: \"secret\"\n", "invalid sslmode value: \"secret\"\n",
     "invalid connection option \"secret\"\n", "invalid port number: „secret“\n",
   ])
-  func `an error from an attempt to connect shows no part of the string`(_ text: String) {
+  func `an error from an attempt to connect shows no part of the connection string`(
+    _ text: String
+  ) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
     #expect(!error.message.contains("secret"))
   }
 
   @Test func `libpq's message of several lines becomes one sentence`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let message = DatabaseLocation("dbname=app host=here").describedAttempt(failure).message
+    let message = DatabaseLocation("dbname=app host=here").connectingError(for: failure).message
     #expect(
       message
         == "the database app on here can't be reached: no such file; Is the server running?"
@@ -76,7 +80,7 @@ struct ConnectionStringTests {
   ])
   func `a server without free connections is a transient error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").describedAttempt(failure)
+    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
     #expect(error.code == .unreachable)
     #expect(error.isTransient)
   }
@@ -86,7 +90,7 @@ struct ConnectionStringTests {
   ])
   func `a role that can't log in is a permanent error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    #expect(DatabaseLocation("dbname=app").describedAttempt(failure).code == .notAllowed)
+    #expect(DatabaseLocation("dbname=app").connectingError(for: failure).code == .notAllowed)
   }
 }
 #endif

@@ -40,7 +40,7 @@ struct PostgreSQLInsertStatementModelTests {
       place = DatabaseLocation(test.connection, prefix: test.prefix)
       let database = try test.database()
       try SessionSettings(place).apply(to: database)
-      try Schema().migrate(database, prefix: test.prefix, changes: true)
+      try Schema().migrate(database, prefix: test.prefix, mayChange: true)
       tables = Tables(database, isShared: true)
     }
 
@@ -79,11 +79,11 @@ struct PostgreSQLInsertStatementModelTests {
       }
     }
 
-    /// Returns all rows, without leases' random tokens and the server's expiry dates, and without
-    /// earlier failures, whose JSON has no fixed order.
+    /// Returns all rows, but without the tokens of leases, which are random, without the ends of
+    /// leases, and without earlier failures, whose JSON has no fixed order.
     func rows() throws -> [String] {
       try Schema.tables.filter { $0 != "request" }.flatMap { table in
-        try tables.database.all(
+        try tables.database.allRows(
           """
           select (to_jsonb(entry) - 'lease_token' - 'lease_end' - 'earlier_failures')::text
           from steadfast_\(table) as entry order by 1
@@ -93,7 +93,7 @@ struct PostgreSQLInsertStatementModelTests {
     }
   }
 
-  @Test func `a random insertion by a statement leaves the same rows as by the store`()
+  @Test func `a task leaves the same rows whether a statement or the store inserts it`()
     async throws
   {
     let seeds = Soak.seed.map { [$0] } ?? (0..<Soak.runs(short: 30)).map(UInt64.init)

@@ -15,7 +15,9 @@ private struct Receipt: TaskPayload, Equatable {
 /// Tasks that another connection enqueues within its own transaction.
 @Suite(.onServer)
 struct PostgreSQLInsertStatementTests {
-  @Test func `a statement has the same options and defaults as enqueue`() async throws {
+  @Test func `a statement adds a task with the same options and defaults as enqueue`()
+    async throws
+  {
     try await withTables { tables in
       let queue = TaskQueue(
         persistence: tables.store(),
@@ -50,7 +52,9 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `a task commits or rolls back with the program's own rows`() async throws {
+  @Test func `a task is committed or rolled back together with the program's own rows`()
+    async throws
+  {
     try await withTables { tables in
       let queue = TaskQueue(persistence: tables.store())
       try await queue.open()
@@ -64,14 +68,16 @@ struct PostgreSQLInsertStatementTests {
       }
       let receipts = try await queue.tasks().map { try $0.payload(as: Receipt.self).order }
       #expect(receipts == [2, 4])
-      let numbers = try database.all("select number from \(orders) order by 1") { $0.integer(0) }
+      let numbers = try database.allRows("select number from \(orders) order by 1") {
+        $0.integer(0)
+      }
       #expect(numbers == receipts)
       try database.execute("drop table \(orders)")
     }
   }
 
-  /// Such a transaction does not see what others have committed since it started, and gets no
-  /// error.
+  /// Such a transaction does not see what other transactions have committed since it started, and
+  /// without this check, would get no error.
   @Test(arguments: ["repeatable read", "serializable"])
   func `a transaction with an old snapshot can't add a task with a key`(_ level: String)
     async throws
@@ -123,7 +129,7 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `a statement of another version is rejected, and one without the function fails`()
+  @Test func `a statement is rejected if another version made it or its function is missing`()
     async throws
   {
     try await withTables { tables in
@@ -158,14 +164,14 @@ struct PostgreSQLInsertStatementTests {
   }
 
   @Test(arguments: 1..<Schema().version)
-  func `migrating older tables adds the function and keeps tasks and dates`(
+  func `migrating older tables adds the function for insertions, and keeps tasks and dates`(
     version: Int
   ) async throws {
     try await withTables { tables in
       let database = try tables.database()
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
       let old = Schema(steps: Array(Schema().steps.prefix(version)))
-      try old.migrate(database, prefix: tables.prefix, changes: true)
+      try old.migrate(database, prefix: tables.prefix, mayChange: true)
       // Each task was available a minute after its creation, task 2 because of a failure.
       try database.execute(
         """
@@ -193,7 +199,9 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `of two transactions with one key, the second waits for the first`() async throws {
+  @Test func `of two transactions that insert the same key, the second waits for the first`()
+    async throws
+  {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()

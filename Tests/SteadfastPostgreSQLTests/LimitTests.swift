@@ -9,28 +9,29 @@ import Testing
 /// Values that are too long or too large for the server.
 @Suite(.onServer)
 struct LimitTests {
-  /// A text that the server can't compress.
-  private func text(_ count: Int) -> String {
+  /// Returns a text that the server can't compress.
+  private func randomText(ofLength count: Int) -> String {
     var random = SplitMix64(seed: UInt64(count))
     let bytes = (0..<count).map { _ in UInt8.random(in: 0x21...0x7E, using: &random) }
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  @Test func `names and keys can have 2600 bytes together, and longer ones are rejected`()
+  @Test func `a name and a key can have 2600 bytes together, and longer ones are rejected`()
     async throws
   {
     try await withTables { tables in
       let store = tables.store()
       let longest = TaskRecord.numbered(
         1,
-        name: text(1_000),
-        uniqueKey: text(1_600),
-        orderKey: text(2_600)
+        name: randomText(ofLength: 1_000),
+        uniqueKey: randomText(ofLength: 1_600),
+        orderKey: randomText(ofLength: 2_600)
       )
       #expect(try await store.insert(longest) == [.done])
       for record in [
-        TaskRecord.numbered(2, uniqueKey: text(2_800)), .numbered(3, orderKey: text(2_800)),
-        .numbered(4, name: text(2_800)),
+        TaskRecord.numbered(2, uniqueKey: randomText(ofLength: 2_800)),
+        .numbered(3, orderKey: randomText(ofLength: 2_800)),
+        .numbered(4, name: randomText(ofLength: 2_800)),
       ] {
         let error = await store.error { _ = try await $0.insert(.numbered(5), record) }
         #expect(error?.code == .refused)
@@ -55,13 +56,13 @@ struct LimitTests {
           try database.send("select $1::bytea, $2::bytea[]", values, isWanted: true)
         }
         #expect(!failure.isConnectionLost)
-        let error = DatabaseLocation(tables.connection).described(failure)
+        let error = DatabaseLocation(tables.connection).storeError(for: failure)
         #expect(error.code == .refused)
         #expect(!error.isTransient)
         #expect(error.message.contains("less than 1 GiB"))
       }
       try database.flush()
-      #expect(try database.has("select $1::bytea, $2::bytea", bytes, bytes))
+      #expect(try database.hasRow("select $1::bytea, $2::bytea", bytes, bytes))
     }
   }
 }

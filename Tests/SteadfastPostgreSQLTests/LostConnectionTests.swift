@@ -11,11 +11,11 @@ private struct Count: TaskPayload { var number: Int }
 /// Connections that are lost, in the worst case during a commit.
 @Suite(.onServer, .serialized, .timeLimit(.minutes(5)))
 struct LostConnectionTests {
-  @Test func `a lost response to a commit is resolved: insertions`() async throws {
+  @Test func `insertions are stored once although responses to commits are lost`() async throws {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()
-      proxy.plan((0..<60).map { [nil, .before, .after][$0 % 3] })
+      proxy.planCuts((0..<60).map { [nil, .before, .after][$0 % 3] })
       for number in 0..<60 {
         #expect(try await store.insert(.numbered(number)) == [.done])
         // With a key, a repeated insertion would be a duplicate of itself.
@@ -33,13 +33,13 @@ struct LostConnectionTests {
     }
   }
 
-  @Test func `a lost response to a commit is resolved: compared values`()
+  @Test func `values are compared and set once although responses to commits are lost`()
     async throws
   {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()
-      proxy.plan((0..<80).map { [nil, .before, .after, .hold][$0 % 4] })
+      proxy.planCuts((0..<80).map { [nil, .before, .after, .hold][$0 % 4] })
       var value: [UInt8]?
       for number in 0..<60 {
         let next: [UInt8] = [UInt8(number)]
@@ -53,7 +53,7 @@ struct LostConnectionTests {
   }
 
   @Test(arguments: [nil, StoreSharing()])
-  func `a lost response to a commit is resolved: claims and ends`(
+  func `tasks are claimed and ended once although responses to commits are lost`(
     _ sharing: StoreSharing?
   ) async throws {
     try await withProxy { proxy, tables in
@@ -61,7 +61,7 @@ struct LostConnectionTests {
       let records = (0..<60).map { TaskRecord.numbered($0) }
       let insertions = records.map { TaskChange.insert($0, onDuplicate: .keep) }
       _ = try await store.apply(insertions, durability: .durable)
-      proxy.plan((0..<120).map { [nil, .before, .after, nil, nil][$0 % 5] })
+      proxy.planCuts((0..<120).map { [nil, .before, .after, nil, nil][$0 % 5] })
       var seen: [TaskID] = []
       while true {
         let claim = try await store.claim(.ofA(leaseDuration: sharing?.leaseDuration))
@@ -91,7 +91,7 @@ struct LostConnectionTests {
     func end() { ends.add(true) }
   }
 
-  @Test func `a queue whose sessions are terminated performs each task`() async throws {
+  @Test func `a queue performs each task although its sessions are terminated`() async throws {
     try await withTables { tables in
       let connection = "\(tables.connection) application_name=\(tables.prefix)"
       let store = PostgreSQLStore(connection, prefix: tables.prefix)
@@ -115,7 +115,7 @@ struct LostConnectionTests {
   }
 
   @Test(.enabled(if: Server.restartCommand != nil))
-  func `workers survive a restart of the server`() async throws {
+  func `a queue performs each task although the server restarts`() async throws {
     let command = try #require(Server.restartCommand)
     try await withTables(on: Server.restarted) { tables in
       let strikes = Strikes()
@@ -136,7 +136,7 @@ struct LostConnectionTests {
   }
 
   @Test(.enabled(if: Server.restartCommand != nil))
-  func `workers survive a server that is temporarily read-only`() async throws {
+  func `a queue performs each task although the server is temporarily read-only`() async throws {
     try await withTables(on: Server.restarted) { tables in
       let strikes = Strikes()
       let store = tables.store()

@@ -7,11 +7,11 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Transactions with many changes, and concurrent ones.
+/// Transactions with many changes, and concurrent transactions.
 @Suite(.onServer, .timeLimit(.minutes(2)))
 struct ManyChangesTests {
   @Test(arguments: ["57014", "55P03"], [[20], Array(1...60)])
-  func `a call that times out does not make others fail`(
+  func `a call that times out does not make concurrent calls fail`(
     _ state: String,
     _ bad: [Int]
   ) async throws {
@@ -44,13 +44,13 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `pruning many tasks removes the right ones, and those that their ends cancelled`()
+  @Test func `pruning removes the right tasks, and the tasks that their ends cancelled`()
     async throws
   {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
-      // Task n ended in second n, and each of the first 1,200 cancelled another one.
+      // Task n ended in second n, and each of the first 1,200 tasks cancelled one more task.
       try tables.database().execute(
         """
         insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
@@ -83,7 +83,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `changes that are sent with their commit fail together if a task is not as expected`()
+  @Test func `changes that are sent with their commit all fail if one task is not as expected`()
     async throws
   {
     try await withTables { tables in
@@ -97,7 +97,7 @@ struct ManyChangesTests {
       let (first, second) = try (#require(leases[plain.id]), #require(leases[keyed.id]))
       let stale = Lease(id: lost.id, token: try #require(leases[lost.id]).token &+ 1)
 
-      // Each of the three is reason enough to fail; nothing is stored.
+      // Each of these three batches fails as a whole; nothing is stored.
       let own = Tables(try tables.database(), isShared: true)
       for changes: [TaskChange] in [
         [.insert(lost, onDuplicate: .keep)], [first, stale].map(Self.success),
@@ -153,7 +153,7 @@ struct ManyChangesTests {
     try await withTables { tables in
       let database = try tables.database()
       try SessionSettings(DatabaseLocation(tables.connection)).apply(to: database)
-      let names = try database.all(
+      let names = try database.allRows(
         "select name from pg_settings where name like 'tcp_%' and source = 'session' order by name"
       ) { $0.text(0) }
       #expect(
@@ -176,7 +176,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `one batch stores the ends of a thousand attempts except for a stale one`()
+  @Test func `one batch stores the ends of a thousand attempts, except the stale ends`()
     async throws
   {
     try await withTables { tables in
@@ -188,7 +188,7 @@ struct ManyChangesTests {
       )
       let leases = try await store.claim(.ofA(limit: 1_000)).tasks.map(\.lease)
       #expect(leases.count == 1_000)
-      // Another task has the same token, which must not count for this task.
+      // The last lease has the token of another task, which must not count for the second task.
       _ = try await store.apply([.release(leases[0])], durability: .durable)
       let again = try await store.claim(.ofA(limit: 1)).tasks.map(\.lease)
       #expect(again.map(\.id) == [leases[0].id])
@@ -205,9 +205,11 @@ struct ManyChangesTests {
     }
   }
 
-  /// A task that another session adds at the same time could miss its turn.
+  /// Otherwise, a task that another session adds at the same time could miss its turn.
   @Test(.timeLimit(.minutes(2)))
-  func `a prune updates order keys while no other session does`() async throws {
+  func `pruning waits for other sessions that change the order keys of the pruned tasks`()
+    async throws
+  {
     try await withTables { tables in
       let store = tables.store()
       let first = TaskRecord.numbered(1)
@@ -222,7 +224,7 @@ struct ManyChangesTests {
         hashtext('orders ' || current_schema() || '.' || $1), hashtext(chr(1) || 'k') & 4095
         """
       try database.execute("begin")
-      #expect(try database.has("select pg_advisory_xact_lock(\(lock))", .text(tables.prefix)))
+      #expect(try database.hasRow("select pg_advisory_xact_lock(\(lock))", .text(tables.prefix)))
       let prune = TaskChange.prune(
         .cancelled,
         endedBefore: nil,
@@ -240,7 +242,7 @@ struct ManyChangesTests {
           and (classid, objid) in (select kind::oid, number::oid
             from (select \(lock)) as lock (kind, number))
         """
-      while try !database.has(waits, .text(tables.prefix)) { try #require(ends.entries.isEmpty) }
+      while try !database.hasRow(waits, .text(tables.prefix)) { try #require(ends.entries.isEmpty) }
       try database.execute("commit")
       #expect(try await pruning == [.done])
       #expect(try await store.count(matching: TaskFilter()) == 0)

@@ -10,8 +10,8 @@ import Testing
 @Suite(.onServer)
 struct PostgreSQLOpeningTests {
   /// Returns the tables of a test, with their columns.
-  private func columns(_ tables: TestTables) throws -> [String] {
-    try tables.database().all(
+  private func columns(of tables: TestTables) throws -> [String] {
+    try tables.database().allRows(
       """
       select table_name || '.' || column_name from information_schema.columns
       where table_name like $1::text order by 1
@@ -26,18 +26,19 @@ struct PostgreSQLOpeningTests {
       _ = try await first.insert(.numbered(1))
       try await first.close()
       try tables.database().execute("update steadfast_schema set version = 99")
-      let before = try columns(tables)
+      let before = try columns(of: tables)
       let store = tables.store()
       let error = await store.openingError()
       #expect(error?.code == .newerVersion)
       #expect(
         error?.message.hasSuffix(
-          "were made by a newer version of Steadfast: they have version 99, and this one knows up "
-            + "to \(Schema().version). They were not changed; update the package Steadfast"
+          "were made by a newer version of Steadfast: they have version 99, and this package knows "
+            + "versions up to \(Schema().version). The tables were not changed; update the package "
+            + "Steadfast"
         ) == true
       )
       #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)
-      #expect(try columns(tables) == before)
+      #expect(try columns(of: tables) == before)
       #expect(
         try tables.database().first("select count(*) from steadfast_task") {
           $0.integer(0)
@@ -52,18 +53,18 @@ struct PostgreSQLOpeningTests {
   ) async throws {
     try await withTables { tables in
       try tables.database().execute("create table steadfast_\(name) (mine text)")
-      let before = try columns(tables)
+      let before = try columns(of: tables)
       let store = tables.store()
       let error = await store.openingError()
       #expect(error?.code == .foreignTable)
       #expect(
         error?.message.contains(
-          "has a table or sequence \(tables.prefix)_\(name) that was not made by Steadfast. It was "
-            + "not changed"
+          "has a table or sequence \(tables.prefix)_\(name) that was not made by Steadfast. "
+            + "Nothing was changed"
         ) == true
       )
       #expect(await store.error { try await $0.destroy() }?.code == .foreignTable)
-      #expect(try columns(tables) == before)
+      #expect(try columns(of: tables) == before)
     }
   }
 
@@ -120,7 +121,9 @@ struct PostgreSQLOpeningTests {
     #expect(error?.message.contains("target_session_attrs=read-write") == true)
   }
 
-  @Test func `with several hosts, having no writable one is a transient error`() async throws {
+  @Test func `if the string names several hosts, having no writable host is a transient error`()
+    async throws
+  {
     let server = try #require(Server.connection)
     let host = try #require(try ConnectionString(server).parameters.first { $0.name == "host" })
     let standby = "target_session_attrs=read-write options='-c default_transaction_read_only=on'"
@@ -134,14 +137,16 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `an error about missing privileges shows the statements to run`() async throws {
+  @Test func `if a store may not create its tables, the error has the statements to run`()
+    async throws
+  {
     try await withTables { tables in
       let error = await tables.store(migrates: false).openingError()
       #expect(error?.code == .tablesMissing)
       let script = try PostgreSQLStore.tables(prefix: tables.prefix)
       #expect(error?.statements == script)
       #expect(error?.message.contains("\n") == false)
-      #expect(try columns(tables).isEmpty)
+      #expect(try columns(of: tables).isEmpty)
       try tables.database().execute(script)
       let store = tables.store(migrates: false)
       #expect(try await store.insert(.numbered(1)) == [.done])
@@ -179,7 +184,9 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `an unshared store locks others out`() async throws {
+  @Test func `an unshared store locks out other stores, and is locked out by shared stores`()
+    async throws
+  {
     try await withTables { tables in
       let store = tables.store(sharing: nil)
       try await store.open()
@@ -228,15 +235,15 @@ struct PostgreSQLOpeningTests {
         select from pg_locks
         where relation = to_regclass('steadfast_value') and locktype = 'relation' and not granted
         """
-      while try !database.has(waits) { try #require(ends.entries.isEmpty) }
+      while try !database.hasRow(waits) { try #require(ends.entries.isEmpty) }
       async let closing: Void = {
         try await store.close()
         ends.add("closed")
       }()
       // The hints end as soon as the store accepts no more calls.
       for await _ in hints {}
-      // A close that did not wait for the read would have ended by now.
-      for _ in 1...100 where ends.entries.isEmpty { #expect(try database.has(waits)) }
+      // If closing did not wait for the read, it would have ended by now.
+      for _ in 1...100 where ends.entries.isEmpty { #expect(try database.hasRow(waits)) }
       #expect(ends.entries.isEmpty)
       try other.execute("commit")
       #expect(try await value == nil)
@@ -244,7 +251,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a closed store and a destroyed store throw`() async throws {
+  @Test func `calls of a closed store throw, but destroying it succeeds`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -253,7 +260,7 @@ struct PostgreSQLOpeningTests {
       #expect(await store.error { _ = try await $0.claim(.ofA()) }?.code == .closed)
       try await store.destroy()
       try await store.destroy()
-      #expect(try columns(tables).isEmpty)
+      #expect(try columns(of: tables).isEmpty)
     }
   }
 }

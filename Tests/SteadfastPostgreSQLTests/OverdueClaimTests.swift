@@ -7,7 +7,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Claims that a store has left behind, seen by a store with another kind of sharing.
+/// Claims that a store has left behind when another store opens the tables.
 @Suite(.onServer, .timeLimit(.minutes(5)))
 struct OverdueClaimTests {
   @Test(arguments: [nil, StoreSharing(), StoreSharing(leaseDuration: .seconds(3_600))])
@@ -45,7 +45,7 @@ struct OverdueClaimTests {
     }
   }
 
-  /// A queue rejects such a store, but it can be used without a queue.
+  /// A queue rejects such a store, but the store can be used without a queue.
   @Test(arguments: [.zero, .seconds(Int64.min / 2)] as [Duration])
   func `a store with leases of zero or negative duration still claims tasks`(
     _ duration: Duration
@@ -59,7 +59,9 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a second shared store leaves the claims of an open one`() async throws {
+  @Test func `opening a second shared store leaves the claims of the first store valid`()
+    async throws
+  {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())
       _ = try await first.insert(.numbered(1))
@@ -72,7 +74,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a claim that starts from places finds a task whose lease has expired`()
+  @Test func `a claim that starts from known places finds a task whose lease has expired`()
     async throws
   {
     try await withTables { tables in
@@ -108,7 +110,7 @@ struct OverdueClaimTests {
       let own = try await first.claim(.ofA(limit: 1, leaseDuration: sharing?.leaseDuration)).tasks
       #expect(own.count == 1)
       let database = try tables.database()
-      while try database.has(
+      while try database.hasRow(
         """
         select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1::text
           and query not like 'listen%'
@@ -149,11 +151,11 @@ struct OverdueClaimTests {
         """
       )
       for claims in Tables.OverdueClaims.allCases {
-        let plan = try database.all("explain \(claims.statement)") { $0.text(0) }
+        let plan = try database.allRows("explain \(claims.statement)") { $0.text(0) }
         #expect(plan.contains { $0.contains("\(tables.prefix)_lease") }, "\(claims): \(plan)")
       }
       for (state, index) in [(TaskState.succeeded, "ended"), (.parked, "parked")] {
-        let found = database.containing(TaskFilter(states: [state]))
+        let found = database.existenceStatement(for: TaskFilter(states: [state]))
         let plan = try database.rows("explain \(found.statement)", found.values).map { $0.text(0) }
         #expect(plan.contains { $0.contains("\(tables.prefix)_\(index)") }, "\(plan)")
       }
@@ -161,7 +163,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a claim whose response was lost is requeued before the next claim`()
+  @Test func `the tasks of a claim whose response was lost are requeued before the next claim`()
     async throws
   {
     try await withProxy { proxy, tables in
@@ -172,7 +174,7 @@ struct OverdueClaimTests {
       let states = Log<String>()
       Thread.detachNewThread {
         guard let database = try? tables.database() else { return }
-        let isTaken = try? database.has(
+        let isTaken = try? database.hasRow(
           """
           select pg_advisory_lock_shared(hashtextextended(current_schema() || '.' || $1, 1))
           """,
@@ -180,12 +182,12 @@ struct OverdueClaimTests {
         )
         states.add(isTaken == true ? "taken" : "failed")
         release.wait()
-        _ = try? database.has("select pg_advisory_unlock_all()")
+        _ = try? database.hasRow("select pg_advisory_unlock_all()")
         states.add("free")
       }
       defer { release.signal() }
       let database = try tables.database()
-      while try !database.has(
+      while try !database.hasRow(
         """
         select from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and not granted
           and (classid::bigint << 32) | objid::bigint
@@ -195,7 +197,7 @@ struct OverdueClaimTests {
       ) {
         try #require(states.entries.isEmpty)
       }
-      proxy.plan([.after])
+      proxy.planCuts([.after])
       let error = await store.error { _ = try await $0.claim(.ofA(leaseDuration: nil)) }
       #expect(error?.code == .inUse)
       #expect(proxy.count(of: .after) == 1)

@@ -6,8 +6,8 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Characters that SQL quotes, also with a combining character, with which Swift sees a different
-/// character.
+/// Characters that SQL quotes, also followed by a combining character: Swift sees the two as one
+/// other character.
 @Suite(.onServer)
 struct QuotingTests {
   private static let texts = [
@@ -36,7 +36,7 @@ struct QuotingTests {
   }
 
   @Test(arguments: [(nil, "Jobs"), (nil, "pg_jobs"), ("", "jobs"), (nil, "a; drop table b")])
-  func `there are no statements for invalid names of tables`(
+  func `a schema or prefix that is not valid is rejected instead of quoted`(
     schema: String?,
     prefix: String
   ) {

@@ -10,8 +10,8 @@ import Testing
 @Suite(.onServer, .serialized, .timeLimit(.minutes(5)))
 struct SessionTests {
   /// Returns a session on existing tables that waits 300 milliseconds for a response.
-  private func session(
-    _ tables: TestTables,
+  private func openSession(
+    on tables: TestTables,
     prepare: @escaping (_ isFirst: Bool) throws -> Void = { _ in }
   ) async throws -> Session {
     let store = tables.store()
@@ -23,7 +23,7 @@ struct SessionTests {
     }
   }
 
-  private func setValue(_ name: String, on session: Session) throws {
+  private func storeValue(named name: String, on session: Session) throws {
     try session.transaction(isDurable: true) { tables in
       tables.hasChanged = true
       _ = try tables.database.run(
@@ -33,21 +33,21 @@ struct SessionTests {
     }
   }
 
-  private func names(_ tables: TestTables) throws -> [String] {
-    try tables.database().all("select name from steadfast_value order by name") { $0.text(0) }
+  private func valueNames(in tables: TestTables) throws -> [String] {
+    try tables.database().allRows("select name from steadfast_value order by name") { $0.text(0) }
   }
 
-  @Test func `a session that a pooler has switched stores no change`() async throws {
+  @Test func `no change is stored after a pooler has switched to another session`() async throws {
     try await withTables { tables in
-      let session = try await session(tables)
-      try setValue("a", on: session)
+      let session = try await openSession(on: tables)
+      try storeValue(named: "a", on: session)
       let own = session.backend
       session.backend += 1
-      let error = #expect(throws: PostgreSQLError.self) { try setValue("b", on: session) }
+      let error = #expect(throws: PostgreSQLError.self) { try storeValue(named: "b", on: session) }
       #expect(error?.code == .unsuitableServer)
       session.backend = own
-      try setValue("c", on: session)
-      #expect(try names(tables) == ["a", "c"])
+      try storeValue(named: "c", on: session)
+      #expect(try valueNames(in: tables) == ["a", "c"])
     }
   }
 
@@ -56,7 +56,7 @@ struct SessionTests {
     _ state: String
   ) async throws {
     try await withTables { tables in
-      let session = try await session(tables)
+      let session = try await openSession(on: tables)
       var attempts = 0
       try session.transaction(isDurable: true) { tables in
         tables.hasChanged = true
@@ -66,33 +66,35 @@ struct SessionTests {
         try tables.database.execute("do $$ begin raise sqlstate '\(state)'; end $$")
       }
       #expect(attempts == 3)
-      #expect(try names(tables) == ["a"])
+      #expect(try valueNames(in: tables) == ["a"])
     }
   }
 
   @Test(arguments: ["26000", "42P05"])
-  func `the error reports a pooler that gives each transaction another session`(_ state: String) {
+  func `an unexpected prepared statement is reported as a pooler that switches sessions`(
+    _ state: String
+  ) {
     let failure = PostgreSQLFailure(
       state: state,
       text: "ERROR:  prepared statement \"s1\" is not as it was"
     )
-    let error = DatabaseLocation("dbname=app").described(failure)
+    let error = DatabaseLocation("dbname=app").storeError(for: failure)
     #expect(error.code == .unsuitableServer)
     #expect(!error.isTransient)
     #expect(error.message.contains("(prepared statement \"s1\" is not as it was)"))
     #expect(error.message.contains("pool_mode=session"))
   }
 
-  @Test func `a connection without a response is not reused`() async throws {
+  @Test func `a connection that got no response is not reused`() async throws {
     try await withProxy { proxy, tables in
-      let session = try await session(tables)
-      try setValue("a", on: session)
-      proxy.plan([.silence])
-      try setValue("b", on: session)
+      let session = try await openSession(on: tables)
+      try storeValue(named: "a", on: session)
+      proxy.planCuts([.silence])
+      try storeValue(named: "b", on: session)
       #expect(proxy.count(of: .silence) == 1)
-      #expect(try session.look { try $0.first("select 17::bigint") { $0.integer(0) } } == 17)
-      try setValue("c", on: session)
-      #expect(try names(tables) == ["a", "b", "c"])
+      #expect(try session.lookUp { try $0.first("select 17::bigint") { $0.integer(0) } } == 17)
+      try storeValue(named: "c", on: session)
+      #expect(try valueNames(in: tables) == ["a", "b", "c"])
     }
   }
 
@@ -102,10 +104,10 @@ struct SessionTests {
     try await withTables { tables in
       let database = try tables.database()
       database.patience = 50
-      #expect(throws: PostgreSQLFailure.self) { try database.has("select pg_sleep(0.3)") }
+      #expect(throws: PostgreSQLFailure.self) { try database.hasRow("select pg_sleep(0.3)") }
       #expect(database.isLost)
       // The response has arrived by now, and the library reports the connection as usable.
-      #expect(try tables.database().has("select pg_sleep(0.5)"))
+      #expect(try tables.database().hasRow("select pg_sleep(0.5)"))
       #expect(database.isLost)
     }
   }
@@ -134,7 +136,9 @@ struct SessionTests {
     }
   }
 
-  @Test func `a response's time-out is longer than the server's statement time-out`() async throws {
+  @Test func `a connection waits for a response for longer than the server's statement time-out`()
+    async throws
+  {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
       for (place, patience) in [("", 120_000), (options, 630_000)] {
@@ -147,13 +151,15 @@ struct SessionTests {
       let database = try Connection(place.connection.get().parameters)
       database.patience = 500
       try SessionSettings(place).apply(to: database)
-      #expect(try database.has("select pg_sleep(0.7)"))
+      #expect(try database.hasRow("select pg_sleep(0.7)"))
     }
   }
 
-  @Test func `a server that has become read-only is a transient error`() async throws {
+  @Test func `a change on a server that has become read-only fails with a transient error`()
+    async throws
+  {
     try await withTables { tables in
-      let session = try await session(tables)
+      let session = try await openSession(on: tables)
       let failure = try #require(throws: PostgreSQLFailure.self) {
         try session.retrying(for: .seconds(0)) { tables in
           try tables.database.execute(
@@ -162,12 +168,12 @@ struct SessionTests {
         }
       }
       #expect(failure.state == "25006")
-      let error = try #require(session.place.error(failure) as? PostgreSQLError)
+      let error = try #require(session.place.errorForCaller(failure) as? PostgreSQLError)
       #expect(error.code == .unreachable)
       #expect(error.isTransient)
       #expect(error.message.contains("accepts no changes"))
-      try setValue("b", on: session)
-      #expect(try names(tables) == ["b"])
+      try storeValue(named: "b", on: session)
+      #expect(try valueNames(in: tables) == ["b"])
     }
   }
 
@@ -182,13 +188,15 @@ struct SessionTests {
     _ reason: any Error
   ) async throws {
     try await withProxy { proxy, tables in
-      let session = try await session(tables) { isFirst in if !isFirst { throw reason } }
-      try setValue("a", on: session)
-      proxy.plan([.after])
-      let error = try #require(throws: PostgreSQLError.self) { try setValue("b", on: session) }
+      let session = try await openSession(on: tables) { isFirst in if !isFirst { throw reason } }
+      try storeValue(named: "a", on: session)
+      proxy.planCuts([.after])
+      let error = try #require(throws: PostgreSQLError.self) {
+        try storeValue(named: "b", on: session)
+      }
       #expect(error.code == .outcomeUnknown)
       #expect(["in use", "not let in", "canceled"].contains { error.message.hasSuffix($0) })
-      #expect(try names(tables) == ["a", "b"])
+      #expect(try valueNames(in: tables) == ["a", "b"])
     }
   }
 
@@ -197,26 +205,24 @@ struct SessionTests {
   {
     try await withProxy { proxy, tables in
       let refusals = Log<Int>()
-      let session = try await session(tables) { isFirst in
+      let session = try await openSession(on: tables) { isFirst in
         guard !isFirst, refusals.entries.count < 3 else { return }
         refusals.add(1)
         throw PostgreSQLFailure(state: "55P03", text: "ERROR:  canceled due to lock time-out")
       }
-      try setValue("a", on: session)
-      proxy.plan([.after])
-      try setValue("b", on: session)
+      try storeValue(named: "a", on: session)
+      proxy.planCuts([.after])
+      try storeValue(named: "b", on: session)
       #expect(refusals.entries.count == 3)
-      #expect(try names(tables) == ["a", "b"])
+      #expect(try valueNames(in: tables) == ["a", "b"])
     }
   }
 
-  @Test func `a commit that is found is acknowledged after another one on standbys`()
-    async throws
-  {
+  @Test func `a commit that is found is acknowledged only after another commit`() async throws {
     try await withProxy { proxy, tables in
-      let session = try await session(tables)
+      let session = try await openSession(on: tables)
       func isRowOfTheChange(_ name: String) throws -> Bool {
-        try tables.database().has(
+        try tables.database().hasRow(
           """
           select from steadfast_value as value join steadfast_request as request
             on request.xmin = value.xmin
@@ -225,18 +231,18 @@ struct SessionTests {
           .text(name)
         )
       }
-      try setValue("a", on: session)
+      try storeValue(named: "a", on: session)
       #expect(try isRowOfTheChange("a"))
-      proxy.plan([.after])
-      try setValue("b", on: session)
+      proxy.planCuts([.after])
+      try storeValue(named: "b", on: session)
       #expect(try !isRowOfTheChange("b"))
-      #expect(try names(tables) == ["a", "b"])
+      #expect(try valueNames(in: tables) == ["a", "b"])
     }
   }
 
-  @Test func `a session whose rollback fails reconnects`() async throws {
+  @Test func `a session reconnects if a rollback fails`() async throws {
     try await withProxy { _, tables in
-      let session = try await session(tables)
+      let session = try await openSession(on: tables)
       struct Refusal: Error {}
       #expect(throws: Refusal.self) {
         try session.transaction(isDurable: true) { tables in
@@ -246,32 +252,34 @@ struct SessionTests {
           throw Refusal()
         }
       }
-      try setValue("a", on: session)
-      #expect(try names(tables) == ["a"])
+      try storeValue(named: "a", on: session)
+      #expect(try valueNames(in: tables) == ["a"])
     }
   }
 
-  @Test func `a session whose rollback gets no response reconnects`() async throws {
+  @Test func `a session reconnects if a rollback gets no response`() async throws {
     try await withProxy { proxy, tables in
-      let session = try await session(tables)
+      let session = try await openSession(on: tables)
       struct Refusal: Error {}
-      try setValue("a", on: session)
-      proxy.silence("rollback")
+      try storeValue(named: "a", on: session)
+      proxy.withholdScript("rollback")
       #expect(throws: Refusal.self) {
         try session.transaction(isDurable: true) { _ in throw Refusal() }
       }
       #expect(proxy.count(of: .silence) == 1)
-      try setValue("b", on: session)
-      #expect(try names(tables) == ["a", "b"])
+      try storeValue(named: "b", on: session)
+      #expect(try valueNames(in: tables) == ["a", "b"])
     }
   }
 
   @Test(arguments: [Proxy.Cut.before, .after])
-  func `the tables are removed when destroying returns`(_ cut: Proxy.Cut) async throws {
+  func `destroying removes the tables even if a connection breaks at the commit`(
+    _ cut: Proxy.Cut
+  ) async throws {
     try await withProxy { proxy, tables in
       let store = tables.store()
       try await store.open()
-      proxy.plan([cut])
+      proxy.planCuts([cut])
       try await store.destroy()
       #expect(proxy.count(of: cut) == 1)
       #expect(try Schema().version(in: tables.database(), prefix: tables.prefix) == nil)

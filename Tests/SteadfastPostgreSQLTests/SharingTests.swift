@@ -31,7 +31,7 @@ struct PostgreSQLSharingTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `an end that makes another task available sends a hint`() async throws {
+  func `ending a task sends a hint if another task becomes available`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())
       let records = [TaskRecord.numbered(1, orderKey: "k"), .numbered(2, orderKey: "k")]
@@ -50,7 +50,7 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `two queues perform each task once`() async throws {
+  @Test func `two queues on the same tables perform each task only once`() async throws {
     try await withTables { tables in
       let performed = Log<Int>()
       let stores = (0..<2).map { _ in
@@ -82,7 +82,7 @@ struct PostgreSQLSharingTests {
   }
 
   @Test(.timeLimit(.minutes(2)))
-  func `a store whose writing session was terminated still locks out an unshared store`()
+  func `a store still locks out an unshared store after its writing session was terminated`()
     async throws
   {
     try await withTables { tables in
@@ -90,7 +90,7 @@ struct PostgreSQLSharingTests {
       // The store connects for writing first, and for claiming later.
       try await store.open()
       let database = try tables.database()
-      let sessions = try database.all(
+      let sessions = try database.allRows(
         """
         select pid::bigint from pg_locks where locktype = 'advisory' and granted
           and (classid::bigint << 32) | objid::bigint
@@ -101,7 +101,7 @@ struct PostgreSQLSharingTests {
       #expect(sessions.count == 1)
       let writer = try #require(sessions.first)
       #expect(try await store.claim(.ofA()).tasks.isEmpty)
-      while try database.has(
+      while try database.hasRow(
         """
         select pg_terminate_backend(pid) from pg_stat_activity
         where pid = $1::bigint::integer
@@ -117,7 +117,9 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `the server does not terminate idle sessions`() async throws {
+  @Test func `the settings of a session keep the server from terminating idle sessions`()
+    async throws
+  {
     try await withTables { tables in
       let database = try tables.database()
       let name = "idle_session_timeout"
@@ -128,7 +130,7 @@ struct PostgreSQLSharingTests {
     }
   }
 
-  @Test func `a call that fails does not make others fail`() async throws {
+  @Test func `a call that fails does not make concurrent calls fail`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()

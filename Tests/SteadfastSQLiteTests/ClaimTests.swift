@@ -21,7 +21,7 @@ struct ClaimTests {
       )
       let claim = try await store.claim(.make())
       #expect(claim.tasks.map(\.record.id) == [readable.id])
-      // The unreadable task may have blocked others.
+      // Other tasks may be available in place of the unreadable task.
       #expect(claim.nextDate == ClaimRequest.make().now)
       let found = try connection.first(
         "select state, last_error, lease_token from steadfast_task where id = ?1",
@@ -40,7 +40,7 @@ struct ClaimTests {
     }
   }
 
-  @Test func `a claim that fails claims nothing`() async throws {
+  @Test func `a claim that fails leaves all tasks unclaimed`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)

@@ -25,9 +25,9 @@ struct ConformanceTests {
   ///
   /// `STEADFAST_SEED` is the seed of the first case. Each case makes 200 random calls.
   @Test(arguments: [nil, StoreSharing()])
-  func `the store meets all requirements, twice at the same places`(_ sharing: StoreSharing?)
-    async throws
-  {
+  func `the store meets all requirements, also in a second run on the same databases`(
+    _ sharing: StoreSharing?
+  ) async throws {
     try await withTemporaryFolder { folder in
       let clocks = Clocks()
       let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }

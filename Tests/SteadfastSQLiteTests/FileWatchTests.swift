@@ -7,7 +7,7 @@ import Testing
 @testable import SteadfastSQLite
 
 struct FileWatchTests {
-  private func write(_ text: String, to url: URL) throws {
+  private func append(_ text: String, to url: URL) throws {
     let file = try FileHandle(forWritingTo: url)
     try file.seekToEnd()
     try file.write(contentsOf: Data(text.utf8))
@@ -15,24 +15,24 @@ struct FileWatchTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `the watch reports writes, even to a file that was created later`() async throws {
+  func `the watch reports writes, even to a file that was created after the watch`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db-wal")
       // A macro can't take the watch, which is not copyable.
       let watch = FileWatch()
-      func follows() -> Bool { watch.follow(url.path) }
+      func startsWatching() -> Bool { watch.watchFile(at: url.path) }
       let found = watch.descriptor
       let descriptor = try #require(found)
       let stop = try StopSignal()
-      #expect(!follows())
+      #expect(!startsWatching())
       for text in ["first", "second"] {
         try Data().write(to: url)
-        #expect(follows())
-        // Earlier writes do not count, and neither does following the file twice.
+        #expect(startsWatching())
+        // Earlier writes are not reported, and neither is the second call that watches the file.
         watch.clear()
-        #expect(follows())
+        #expect(startsWatching())
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
-        try write(text, to: url)
+        try append(text, to: url)
         #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
         watch.clear()
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
@@ -40,12 +40,12 @@ struct FileWatchTests {
         // The end of the watch is reported as well.
         #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
         watch.clear()
-        #expect(!follows())
+        #expect(!startsWatching())
       }
     }
   }
 
-  /// Finishes the stream when the last reference is released.
+  /// Finishes the stream when the last reference to this object is released.
   private final class Held: Sendable {
     let looks: AsyncStream<Void>.Continuation
 
@@ -55,7 +55,9 @@ struct FileWatchTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a thread checks until it is stopped, even without a log`() async throws {
+  func `the watching thread keeps checking until it is stopped, even if there is no log`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let (looks, continuation) = AsyncStream<Void>.makeStream()
       let path = folder.appending(path: "db-wal").path

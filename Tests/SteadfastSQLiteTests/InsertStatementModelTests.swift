@@ -42,7 +42,7 @@ struct InsertStatementModelTests {
     func execute(_ statement: InsertStatement) throws -> StatementResult {
       do {
         try tables.database.run(statement)
-        let isThere = try tables.database.has(
+        let isThere = try tables.database.hasRow(
           "select 1 from steadfast_insertion where id = ?1",
           .id(statement.id)
         )
@@ -52,8 +52,8 @@ struct InsertStatementModelTests {
       }
     }
 
-    /// Returns all rows, without leases' tokens, which are random, and without earlier failures,
-    /// whose JSON has no fixed order.
+    /// Returns all rows, but without the tokens of leases, which are random, and without earlier
+    /// failures, whose JSON has no fixed order.
     func rows() throws -> [String] {
       try Schema.tables.flatMap { table in
         let columns = try tables.database.rows(
@@ -72,7 +72,7 @@ struct InsertStatementModelTests {
     }
   }
 
-  @Test func `a random insertion by a statement leaves the same rows as by the store`()
+  @Test func `a task leaves the same rows whether a statement or the store inserts it`()
     async throws
   {
     let seeds = Soak.seed.map { [$0] } ?? (0..<Soak.runs(short: 30)).map(UInt64.init)

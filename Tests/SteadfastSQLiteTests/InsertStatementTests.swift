@@ -24,12 +24,14 @@ struct InsertStatementTests {
     let tags = "(select group_concat(value) from (select value from json_each(tags) order by 1))"
     let values = columns.split(separator: ",").map { "quote(\($0))" } + [tags]
     let row = values.joined(separator: " || ' ' || ")
-    return try database(at: url).all("select \(row) from steadfast_task order by seq") {
+    return try database(at: url).allRows("select \(row) from steadfast_task order by seq") {
       $0.text(0)
     }
   }
 
-  @Test func `a statement has the same options and defaults as enqueue`() async throws {
+  @Test func `a statement adds a task with the same options and defaults as enqueue`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let clock = VirtualClock()
       func queue(_ name: String) -> TaskQueue {
@@ -62,7 +64,9 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a task commits or rolls back with the program's own rows`() async throws {
+  @Test func `a task is committed or rolled back together with the program's own rows`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url, prefix: "jobs"))
@@ -77,12 +81,12 @@ struct InsertStatementTests {
       }
       let receipts = try await queue.tasks().map { try $0.payload(as: Receipt.self).order }
       #expect(receipts == [2, 4])
-      let orders = try connection.all("select number from orders order by 1") { $0.integer(0) }
+      let orders = try connection.allRows("select number from orders order by 1") { $0.integer(0) }
       #expect(orders == receipts)
     }
   }
 
-  @Test func `a transaction can check whether a task was added`() async throws {
+  @Test func `a transaction can check whether its statement added a task`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url))
@@ -96,7 +100,7 @@ struct InsertStatementTests {
         )
         try connection.run(statement)
         guard case .bytes(let id) = statement.parameters[0] else { return false }
-        return try connection.has("select 1 from steadfast_insertion where id = ?1", .blob(id))
+        return try connection.hasRow("select 1 from steadfast_insertion where id = ?1", .blob(id))
       }
       #expect(try isAdded(.reject))
       #expect(try !isAdded(.keep))
@@ -121,7 +125,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a statement of a group's queue adds to that queue`() async throws {
+  @Test func `a statement from a queue of a group adds the task to that queue`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let group = TaskQueueGroup(persistence: .sqlite(at: url))
@@ -133,7 +137,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a statement of another version is rejected`() async throws {
+  @Test func `a statement that another version made is rejected`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let queue = TaskQueue(persistence: .sqlite(at: url))
@@ -159,7 +163,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `migrating tables of the first version adds the view`() async throws {
+  @Test func `migrating tables of the first version adds the view for insertions`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let connection = try database(at: url)
@@ -192,7 +196,9 @@ struct InsertStatementTests {
     }
   }
 
-  @Test func `a statement's task with an order key waits for a running one`() async throws {
+  @Test func `a task that a statement adds waits for a running task with the same order key`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)

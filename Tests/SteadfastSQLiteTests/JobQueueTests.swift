@@ -7,7 +7,8 @@ import Testing
 @testable import SteadfastSQLite
 
 @Suite(.timeLimit(.minutes(1))) struct JobQueueTests {
-  @Test(arguments: 1...3) func `any number of threads all end`(_ count: Int) async throws {
+  @Test(arguments: 1...3)
+  func `when a job queue ends, all threads that wait for its jobs end`(_ count: Int) async throws {
     let jobs = JobQueue()
     let group = DispatchGroup()
     for _ in 0..<count {

@@ -7,7 +7,9 @@ import Testing
 @testable import SteadfastSQLite
 
 struct KeyTests {
-  @Test func `keys of two queues are separate, whatever characters they contain`() async throws {
+  @Test func `the keys of two queues are separate, whatever characters the keys contain`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let store = SQLiteStore(at: folder.appending(path: "db"))
       let places: [(queue: String, key: String)] = [

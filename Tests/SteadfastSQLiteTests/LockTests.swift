@@ -8,7 +8,7 @@ import Testing
 
 /// Stores that can, or can't, use the same tables at the same time.
 struct LockTests {
-  @Test func `a symbolic link to a database is the same database`() async throws {
+  @Test func `a symbolic link to a database counts as the same database`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let links = folder.appending(path: "links")
@@ -25,7 +25,7 @@ struct LockTests {
     }
   }
 
-  @Test func `a database with two names is rejected`() async throws {
+  @Test func `a database file with a second hard link is rejected`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -41,7 +41,7 @@ struct LockTests {
     }
   }
 
-  @Test func `shared stores lock out an unshared one until the last is closed`()
+  @Test func `shared stores lock out an unshared store until the last shared store is closed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -61,7 +61,7 @@ struct LockTests {
     }
   }
 
-  @Test func `a store that destroys its tables locks others out until they are removed`()
+  @Test func `a store that destroys its tables locks out others until the tables are removed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -77,7 +77,7 @@ struct LockTests {
       Thread.detachNewThread {
         let connection = try? database(at: url)
         let isThere = {
-          try? connection?.has("select 1 from sqlite_schema where name = 'steadfast_task'")
+          try? connection?.hasRow("select 1 from sqlite_schema where name = 'steadfast_task'")
         }
         _ = isThere()
         start.yield()

@@ -9,43 +9,43 @@ struct LookScheduleTests {
     numbers.map { .milliseconds($0) }
   }
 
-  /// Returns the times of the next checks, if the file does not change.
-  private func looks(_ count: Int, of schedule: inout LookSchedule) -> [Duration] {
+  /// Makes the next checks, and returns their times if the file does not change.
+  private func timesOfNextChecks(_ count: Int, of schedule: inout LookSchedule) -> [Duration] {
     (0..<count).map { _ in
       let time = schedule.nextLook
-      schedule.looked(at: time)
+      schedule.recordCheck(at: time)
       return time
     }
   }
 
   @Test func `without changes to the file, the checks are far apart`() {
     var schedule = LookSchedule(longest: .seconds(1), now: .seconds(5))
-    #expect(looks(3, of: &schedule) == [.seconds(5), .seconds(6), .seconds(7)])
+    #expect(timesOfNextChecks(3, of: &schedule) == [.seconds(5), .seconds(6), .seconds(7)])
     #expect(schedule.isSlow)
     #expect(schedule.awaitsFile)
   }
 
-  @Test func `after a change, checks follow at doubling intervals`() {
+  @Test func `after a change to the file, checks follow at doubling intervals`() {
     var schedule = LookSchedule(longest: .milliseconds(100), now: .zero)
-    _ = looks(1, of: &schedule)
-    schedule.fileChanged(at: .milliseconds(40))
+    _ = timesOfNextChecks(1, of: &schedule)
+    schedule.recordWrite(at: .milliseconds(40))
     #expect(!schedule.isSlow)
     let times = Self.milliseconds([40, 41, 43, 47, 55, 71, 103, 167, 267, 367])
-    #expect(looks(10, of: &schedule) == times)
+    #expect(timesOfNextChecks(10, of: &schedule) == times)
     #expect(schedule.isSlow)
   }
 
-  @Test func `many changes cause at most one check per millisecond`() {
+  @Test func `many changes to the file cause at most one check per millisecond`() {
     var schedule = LookSchedule(longest: .seconds(1), now: .zero)
-    _ = looks(1, of: &schedule)
+    _ = timesOfNextChecks(1, of: &schedule)
     var times: [Duration] = []
     for number in 1...1_000 {
       let now = Duration.microseconds(10 * number)
       if now >= schedule.nextLook {
-        schedule.looked(at: now)
+        schedule.recordCheck(at: now)
         times.append(now)
       }
-      schedule.fileChanged(at: now)
+      schedule.recordWrite(at: now)
       // Until the check is due, further changes do not matter.
       #expect(!schedule.awaitsFile)
     }
@@ -55,19 +55,19 @@ struct LookScheduleTests {
   @Test func `a new interval applies from the next check on`() {
     var schedule = LookSchedule(longest: .milliseconds(10), now: .zero)
     schedule.longest = .milliseconds(35)
-    #expect(looks(5, of: &schedule) == Self.milliseconds([0, 10, 30, 65, 100]))
+    #expect(timesOfNextChecks(5, of: &schedule) == Self.milliseconds([0, 10, 30, 65, 100]))
     schedule.longest = .milliseconds(10)
-    #expect(looks(3, of: &schedule) == Self.milliseconds([135, 170, 180]))
+    #expect(timesOfNextChecks(3, of: &schedule) == Self.milliseconds([135, 170, 180]))
   }
 
-  /// A commit can become visible some time after the file's change, while it is flushed.
+  /// A commit becomes visible after its flush, which can be some time after the file's change.
   ///
-  /// A check finds it within about twice that time.
+  /// A check finds the commit within about twice that time.
   @Test func `a commit that becomes visible late is found soon, despite other changes`() {
     let dice = Dice(seed: Soak.seed ?? 1)
     for _ in 0..<Soak.runs(short: 2_000) {
       var schedule = LookSchedule(longest: .seconds(1), now: .zero)
-      _ = looks(1, of: &schedule)
+      _ = timesOfNextChecks(1, of: &schedule)
       let sign = Duration.microseconds(dice.number(0...2_000_000))
       let delay = Duration.microseconds(
         dice.pick([dice.number(0...900), dice.number(0...400_000)])
@@ -82,10 +82,10 @@ struct LookScheduleTests {
       while seen == nil {
         if let next = signs.first, next <= schedule.nextLook {
           signs.removeFirst()
-          schedule.fileChanged(at: next)
+          schedule.recordWrite(at: next)
         } else {
           let now = schedule.nextLook
-          schedule.looked(at: now)
+          schedule.recordCheck(at: now)
           if now >= sign + delay { seen = now }
         }
       }

@@ -15,18 +15,18 @@ struct OpeningTests {
       _ = try await first.insert(.make(1))
       try await first.close()
       try database(at: url).execute("update steadfast_schema set version = 99")
-      let before = try schema(at: url)
+      let before = try tableDefinitions(at: url)
       let store = SQLiteStore(at: url)
       let error = await store.openingError()
       #expect(error?.code == .newerVersion)
       #expect(
         error?.message
           == "the tables steadfast_… of \(url.path) were made by a newer version of Steadfast: "
-          + "they have version 99, and this one knows up to \(Schema().version). They were not "
-          + "changed; update the package Steadfast"
+          + "they have version 99, and this package knows versions up to \(Schema().version). The "
+          + "tables were not changed; update the package Steadfast"
       )
       #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)
-      #expect(try schema(at: url) == before)
+      #expect(try tableDefinitions(at: url) == before)
       let count = try database(at: url).first("select count(*) from steadfast_task") {
         $0.integer(0)
       }
@@ -41,26 +41,26 @@ struct OpeningTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try database(at: url).execute("create table steadfast_\(name) (mine text)")
-      let before = try schema(at: url)
+      let before = try tableDefinitions(at: url)
       let store = SQLiteStore(at: url)
       let error = await store.openingError()
       #expect(error?.code == .foreignTable)
       #expect(
         error?.message
-          == "\(url.path) has a table steadfast_\(name) that was not made by Steadfast. It was not "
-          + "changed; choose another prefix for the tables"
+          == "\(url.path) has a table steadfast_\(name) that was not made by Steadfast. The table "
+          + "was not changed; choose another prefix for the tables"
       )
       #expect(await store.error { try await $0.destroy() }?.code == .foreignTable)
-      #expect(try schema(at: url) == before)
+      #expect(try tableDefinitions(at: url) == before)
       let mode = try database(at: url).first("pragma journal_mode") { $0.text(0) }
       #expect(mode == "delete")
-      // With another prefix, both have their tables.
+      // With another prefix, the store has its own tables beside that table.
       let other = SQLiteStore(at: url, prefix: "jobs")
       #expect(try await other.insert(.make(1)) == [.done])
     }
   }
 
-  @Test func `a file that is no database is rejected and left unchanged`() async throws {
+  @Test func `a file that is not a database is rejected and left unchanged`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let text = Data(repeating: UInt8(ascii: "x"), count: 5_000)
@@ -93,7 +93,7 @@ struct OpeningTests {
     }
   }
 
-  /// Returns a database whose changes are all in the `-wal` file, as after a kill.
+  /// Returns a database, and the contents of its files while all changes are in the `-wal` file.
   private func databaseWithLog(in folder: URL) async throws -> (URL, main: Data, log: Data) {
     let url = folder.appending(path: "db")
     let store = SQLiteStore(at: url)
@@ -116,20 +116,20 @@ struct OpeningTests {
       #expect(error?.code == .damaged)
       #expect(
         error?.message
-          == "\(url.path) was cut: it has \(count) bytes, less than one page of a database. It was not "
-          + "changed; restore a backup"
+          == "\(url.path) was truncated: it has \(count) bytes, less than one page of a database. "
+          + "The file was not changed; restore a backup"
       )
       #expect(await store.error { try await $0.destroy() }?.code == .damaged)
       #expect(try Data(contentsOf: url) == rest)
-      // With its log, it is whole.
+      // With its log, the database is complete.
       try log.write(to: URL(filePath: url.path + "-wal"))
       #expect(try await SQLiteStore(at: url).count(matching: .unfinished) == 1)
     }
   }
 
   #if os(Linux)
-  /// When a process closes a file, the system releases all the process's locks on it, even those of
-  /// SQLite.
+  /// When a process closes a file, the system releases all locks that the process has on that file,
+  /// even those of SQLite.
   @Test func `the program's own connection keeps its locks when a store opens the file`()
     async throws
   {
@@ -139,7 +139,7 @@ struct OpeningTests {
       _ = try await store.insert(.make(1))
       try await store.close()
       let own = try database(at: url)
-      #expect(try own.has("select 1 from steadfast_task"))
+      #expect(try own.hasRow("select 1 from steadfast_task"))
       let number = try FileManager.default.attributesOfItem(atPath: url.path)[.systemFileNumber]
       let inode = try #require(number as? UInt64)
       func hasLocks() throws -> Bool {
@@ -154,12 +154,12 @@ struct OpeningTests {
       try #require(try hasLocks())
       try await SQLiteStore(at: url).open()
       #expect(try hasLocks())
-      #expect(try own.has("select 1 from steadfast_task"))
+      #expect(try own.hasRow("select 1 from steadfast_task"))
     }
   }
   #endif
 
-  @Test func `an empty file is a new database, unless a log of it exists`() async throws {
+  @Test func `an empty file counts as a new database, unless its log exists`() async throws {
     try await withTemporaryFolder { folder in
       let (url, _, log) = try await databaseWithLog(in: folder)
       let wal = URL(filePath: url.path + "-wal")
@@ -169,8 +169,8 @@ struct OpeningTests {
       #expect(error?.code == .damaged)
       #expect(
         error?.message
-          == "\(url.path) was cut: it is empty, but \(url.path)-wal has what was stored in it. Neither "
-          + "was changed; restore a backup, or remove both"
+          == "\(url.path) was truncated: it is empty, but \(url.path)-wal still has its changes. "
+          + "Neither file was changed; restore a backup, or remove both files"
       )
       #expect(try Data(contentsOf: url).isEmpty)
       #expect(try Data(contentsOf: wal) == log)
@@ -179,7 +179,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a damaged table does not count as another program's`() async throws {
+  @Test func `a damaged table does not count as a table of another program`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -219,12 +219,12 @@ struct OpeningTests {
     }
   }
 
-  @Test func `a URL that is no file URL is rejected`() async throws {
+  @Test func `a URL that is not a file URL is rejected`() async throws {
     let url = try #require(URL(string: "https://example.org/db"))
     #expect(await SQLiteStore(at: url).openingError()?.code == .invalidArgument)
   }
 
-  @Test func `an unshared store locks others out until it is closed`() async throws {
+  @Test func `an unshared store locks out other stores until it is closed`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url)
@@ -256,7 +256,7 @@ struct OpeningTests {
       #expect(try next.version(in: connection, prefix: "steadfast") == Schema().version)
       try next.migrate(connection, prefix: "steadfast")
       #expect(try next.version(in: connection, prefix: "steadfast") == next.version)
-      #expect(try connection.has("select 1 from sqlite_schema where name = 'steadfast_more'"))
+      #expect(try connection.hasRow("select 1 from sqlite_schema where name = 'steadfast_more'"))
       #expect(try connection.first("select count(*) from steadfast_task") { $0.integer(0) } == 1)
       // A second migration does nothing, and the older schema rejects this newer version.
       try next.migrate(connection, prefix: "steadfast")
@@ -278,7 +278,7 @@ struct OpeningTests {
       #expect(throws: SQLiteFailure.self) { try wrong.migrate(connection, prefix: "steadfast") }
       try connection.execute("rollback")
       #expect(try Schema().version(in: connection, prefix: "steadfast") == Schema().version)
-      #expect(try !connection.has("select 1 from sqlite_schema where name = 'steadfast_a'"))
+      #expect(try !connection.hasRow("select 1 from sqlite_schema where name = 'steadfast_a'"))
     }
   }
 }

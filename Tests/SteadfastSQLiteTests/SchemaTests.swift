@@ -8,8 +8,8 @@ import Testing
 
 /// The versions of the tables.
 struct SchemaTests {
-  /// The definitions of the tables, indexes and triggers.
-  private func parts(_ database: Connection) throws -> [String] {
+  /// Returns the definitions of the tables, indexes and triggers.
+  private func definitions(in database: Connection) throws -> [String] {
     try database.rows(ofOnce: "select type, name, sql from sqlite_schema order by name", []) {
       "\($0.text(0)) \($0.text(1)): \($0.text(2))"
     }
@@ -33,18 +33,18 @@ struct SchemaTests {
         """
       )
       let store = SQLiteStore(at: url, prefix: "jobs")
-      // A process that has ended had claimed the task.
+      // The task was claimed by a process that has ended.
       let claimed = try await store.claim(.make()).tasks.map(\.record)
       #expect(claimed.map(\.id) == [TaskRecord.make(1).id])
       #expect(claimed.map(\.interruptionCount) == [1])
       try await SQLiteStore(at: new, prefix: "jobs").open()
-      let present = try parts(database(at: new))
-      #expect(try parts(connection) == present)
+      let present = try definitions(in: database(at: new))
+      #expect(try definitions(in: connection) == present)
       #expect(present.contains { $0.hasPrefix("index jobs_recent:") })
     }
   }
 
-  @Test func `dates from before version 4 count from failures and creations`()
+  @Test func `dates that were stored before version 4 count from the last failure or the creation`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -108,7 +108,8 @@ struct SchemaTests {
             try connection.execute("commit")
           }
         }
-        // The loop blocks its thread until the other task has ended, which also needs a thread.
+        // The loop blocks its thread until the other task has ended. The other task needs a thread,
+        // too.
         group.addTask(executorPreference: ThreadForEachJob()) {
           let connection = try database(at: url)
           repeat {

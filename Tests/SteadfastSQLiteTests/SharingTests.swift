@@ -31,13 +31,15 @@ struct SharingTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a sequence of hints that starts while the store waits gets hints`() async throws {
+  func `a sequence of hints that starts while the store waits for calls receives hints`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url, sharing: StoreSharing())
       let second = SQLiteStore(at: url, sharing: StoreSharing())
       try await first.open()
-      // During this, the first store's thread starts to wait for its next call.
+      // During these insertions, the first store's thread starts to wait for the next call.
       for number in 1...20 { _ = try await second.insert(.make(UInt64(number))) }
       var iterator = try #require(first.hints).makeAsyncIterator()
       _ = try await second.insert(.make(21))
@@ -47,7 +49,7 @@ struct SharingTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `hints come again when all earlier sequences have ended`() async throws {
+  func `a new sequence receives hints after all earlier sequences have ended`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let first = SQLiteStore(at: url, sharing: StoreSharing())
@@ -55,7 +57,7 @@ struct SharingTests {
       try await first.open()
       for number in 1...10 {
         let hints = try #require(first.hints)
-        // The last sequence can end before this one starts, or at the same time.
+        // The last sequence can end before this sequence starts, or at the same time.
         async let hint: Void? = hints.first { _ in true }
         _ = try await second.insert(.make(UInt64(number)))
         #expect(await hint != nil)
@@ -76,7 +78,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `two queues perform each task once`() async throws {
+  @Test func `two queues on one database perform each task only once`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let performed = Log<Int>()
@@ -121,7 +123,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `a call that fails does not make others fail`() async throws {
+  @Test func `a call that fails does not make concurrent calls fail`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -150,7 +152,7 @@ struct SharingTests {
     }
   }
 
-  @Test func `a deleted database stores nothing more`() async throws {
+  @Test func `a store whose database was deleted stores nothing more`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -171,7 +173,7 @@ struct SharingTests {
       let store = SQLiteStore(at: url)
       _ = try await store.insert(.make(1))
       try await store.destroy()
-      let left = try schema(at: url)
+      let left = try tableDefinitions(at: url)
       #expect(left == ["CREATE TABLE orders (number integer)"])
       #expect(try database(at: url).first("select number from orders") { $0.integer(0) } == 7)
       #expect(await store.error { _ = try await $0.insert(.make(2)) }?.code == .closed)

@@ -9,8 +9,8 @@ import Testing
 
 /// The efficiency of the statements that run for each task.
 struct StatementTests {
-  /// The instructions that SQLite compiles a statement to.
-  private func instructions(_ sql: String, _ database: Connection) throws -> [String] {
+  /// Returns the instructions to which SQLite compiles a statement.
+  private func instructions(of sql: String, in database: Connection) throws -> [String] {
     try database.rows(ofOnce: "explain \(sql)", []) { $0.text(1) }
   }
 
@@ -26,7 +26,7 @@ struct StatementTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
-      let instructions = try instructions(sql, database(at: url))
+      let instructions = try instructions(of: sql, in: database(at: url))
       #expect(instructions.count > 100)
       #expect(!instructions.contains("OpenEphemeral"))
       #expect(!instructions.contains("Program"))
@@ -45,13 +45,13 @@ struct StatementTests {
     }
   }
 
-  /// The plan by which SQLite finds the rows of a statement.
-  private func plan(_ sql: String, _ database: Connection) throws -> [String] {
+  /// Returns the plan by which SQLite finds the rows of a statement.
+  private func queryPlan(of sql: String, in database: Connection) throws -> [String] {
     try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
   }
 
   /// Makes SQLite analyse the small tables, as `pragma optimize` does.
-  private func countRows(at url: URL) throws {
+  private func analyzeTables(at url: URL) throws {
     try database(at: url).execute(
       """
       insert into steadfast_dependency values (x'01', x'02', 1, 'abandoned');
@@ -68,10 +68,10 @@ struct StatementTests {
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
       _ = try await store.insert(.make(1), .make(2), .make(3))
-      try countRows(at: url)
+      try analyzeTables(at: url)
       try await store.close()
       let connection = try database(at: url)
-      let plan = try plan("select \(Tables.nextPlace)", connection)
+      let plan = try queryPlan(of: "select \(Tables.nextPlace)", in: connection)
       #expect(plan.contains("SEARCH steadfast_task"))
       #expect(!plan.contains { $0.contains("INDEX") }, "\(plan)")
       let later = SQLiteStore(at: url)
@@ -91,8 +91,8 @@ struct StatementTests {
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
       _ = try await store.insert(.make(1), .make(2), .make(3))
-      try countRows(at: url)
-      let plan = try plan(sql, database(at: url))
+      try analyzeTables(at: url)
+      let plan = try queryPlan(of: sql, in: database(at: url))
       let reads = plan.filter { line in
         line.hasPrefix("SEARCH steadfast_") || line.hasPrefix("SEARCH failure")
       }
@@ -110,12 +110,12 @@ struct StatementTests {
       let store = SQLiteStore(at: url)
       _ = try await store.insert(.make(1), .make(2), .make(3))
       let statement = try #require(try store.insertStatement(for: .make(4), onDuplicate: .keep))
-      func beginnings() throws -> Int {
-        try instructions(statement.text, database(at: url)).count { $0 == "Rewind" }
+      func rewindCount() throws -> Int {
+        try instructions(of: statement.text, in: database(at: url)).count { $0 == "Rewind" }
       }
-      let before = try beginnings()
-      try countRows(at: url)
-      #expect(try beginnings() == before)
+      let before = try rewindCount()
+      try analyzeTables(at: url)
+      #expect(try rewindCount() == before)
     }
   }
 
@@ -123,7 +123,7 @@ struct StatementTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
-      let plan = try plan(Tables.recent, database(at: url))
+      let plan = try queryPlan(of: Tables.recent, in: database(at: url))
       let range = "(name=? AND unique_key=? AND unique_until>?)"
       #expect(plan == ["SEARCH steadfast_task USING INDEX steadfast_recent \(range)"])
     }
@@ -141,11 +141,11 @@ struct StatementTests {
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
       _ = try await store.insert(.make(1, uniqueKey: "a"), .make(2), .make(3))
-      try countRows(at: url)
+      try analyzeTables(at: url)
       let connection = try database(at: url)
       var filter = filter
       filter.queue = ""
-      let (statement, values) = try connection.containing(filter)
+      let (statement, values) = try connection.existenceStatement(for: filter)
       let plan = try connection.rows(ofOnce: "explain query plan \(statement)", values) {
         $0.text(3)
       }
@@ -163,7 +163,7 @@ struct StatementTests {
       for queue in ["", nil] {
         for (state, index) in [(TaskState.succeeded, "ended"), (.parked, "parked")] {
           let filter = TaskFilter(queue: queue, states: [state])
-          let (statement, values) = try database.containing(filter)
+          let (statement, values) = try database.existenceStatement(for: filter)
           let plan = try database.rows(ofOnce: "explain query plan \(statement)", values) {
             $0.text(3)
           }
@@ -173,7 +173,7 @@ struct StatementTests {
     }
   }
 
-  @Test func `removing the first task of a long cascade removes all of it`() async throws {
+  @Test func `removing the first task of a long cascade removes the whole cascade`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let store = SQLiteStore(at: url)
@@ -192,11 +192,13 @@ struct StatementTests {
       _ = try await store.apply([.remove(first)], durability: .durable)
       #expect(try await store.count(matching: TaskFilter()) == 0)
       let connection = try database(at: url)
-      #expect(try !connection.has("select 1 from steadfast_dependency"))
+      #expect(try !connection.hasRow("select 1 from steadfast_dependency"))
     }
   }
 
-  @Test func `a claim that fails midway beside other calls claims nothing`() async throws {
+  @Test func `a claim that fails midway among concurrent calls leaves all tasks unclaimed`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       let connection = try database(at: url)

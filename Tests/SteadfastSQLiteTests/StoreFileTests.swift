@@ -8,7 +8,7 @@ import Testing
 
 /// The file that a store uses, and how the store closes it.
 struct StoreFileTests {
-  /// Finishes the stream when the last reference is released.
+  /// Finishes the stream when the last reference to this object is released.
   private final class Held: Sendable {
     private let end: AsyncStream<Void>.Continuation
 
@@ -19,18 +19,26 @@ struct StoreFileTests {
     var time: Double { 0 }
   }
 
-  /// Uses and releases a store that retains `held` until its threads have ended.
-  private func use(_ url: URL, _ held: Held?, _ number: UInt64) async throws -> Int {
+  /// Inserts a task into a store, returns the number of tasks, and releases the store.
+  ///
+  /// The store retains `held` until the threads of the store have ended.
+  private func useStore(
+    at url: URL,
+    retaining held: Held?,
+    inserting number: UInt64
+  ) async throws -> Int {
     let store = SQLiteStore(at: url, sharing: nil) { held?.time ?? 0 }
     _ = try await store.insert(.make(number))
     return try await store.count(matching: .unfinished)
   }
 
-  @Test func `another store can use the tables once the last reference is released`() async throws {
+  @Test func `another store can use the tables once the last reference to a store is released`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       for number in 1...20 {
-        let count = try await use(url, nil, UInt64(number))
+        let count = try await useStore(at: url, retaining: nil, inserting: UInt64(number))
         #expect(count == number)
       }
     }
@@ -42,7 +50,7 @@ struct StoreFileTests {
       let url = folder.appending(path: "db")
       for number in 1...20 {
         let (ends, end) = AsyncStream<Void>.makeStream()
-        let count = try await use(url, Held(end), UInt64(number))
+        let count = try await useStore(at: url, retaining: Held(end), inserting: UInt64(number))
         #expect(count == number)
         // Returns when the threads have ended and released their references.
         for await _ in ends {}
@@ -85,13 +93,13 @@ struct StoreFileTests {
   }
 
   @Test(arguments: [false, true])
-  func `a look-up finds the store's own tasks, or reports that the file was replaced`(
+  func `a look-up finds the tasks of the store's own file, or reports that the file was replaced`(
     _ looksBefore: Bool
   ) async throws {
     try await withTemporaryFolder { folder in
       let files = FileManager.default
       let link = folder.appending(path: "current")
-      func release(_ name: String) throws {
+      func pointLink(to name: String) throws {
         try? files.removeItem(at: link)
         try files.createSymbolicLink(
           atPath: link.path,
@@ -101,22 +109,22 @@ struct StoreFileTests {
       for name in ["old", "new"] {
         let path = folder.appending(path: name)
         try files.createDirectory(at: path, withIntermediateDirectories: true)
-        try release(name)
+        try pointLink(to: name)
         let store = SQLiteStore(at: link.appending(path: "db"))
         if name == "new" { _ = try await store.insert(.make(1), .make(2), .make(3)) }
         try await store.open()
         try await store.close()
       }
-      try release("old")
+      try pointLink(to: "old")
       let store = SQLiteStore(at: link.appending(path: "db"))
       _ = try await store.insert(.make(1))
       if looksBefore { #expect(try await store.count(matching: .unfinished) == 1) }
-      // The link now leads to another folder, and the store continues in the old one.
-      try release("new")
+      // The link now leads to another folder, and the store continues in the old folder.
+      try pointLink(to: "new")
       #expect(try await store.count(matching: .unfinished) == 1)
       #expect(try await store.insert(.make(4)) == [.done])
       #expect(try await store.count(matching: .unfinished) == 2)
-      // Another file replaces the old one.
+      // Another file replaces the old file.
       let old = folder.appending(path: "old").appending(path: "db")
       try files.moveItem(at: old, to: folder.appending(path: "moved"))
       try files.copyItem(at: folder.appending(path: "new").appending(path: "db"), to: old)
@@ -125,7 +133,7 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `the first look-up after a replacement finds no tasks of the new file`()
+  @Test func `the first look-up after the file was replaced finds no tasks of the new file`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -188,7 +196,7 @@ struct StoreFileTests {
 
   @Test func `the store's error says that the system can't start a thread`() throws {
     let place = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
-    let found = place.error(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
+    let found = place.errorForCaller(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
     let error = try #require(found)
     #expect(error.code == .cannotOpen)
     #expect(error.message.contains("(pthread_create)"))

@@ -5,14 +5,15 @@ import SystemFoundation
 /// The positions from which the claims of one queue read, in a table with many dead rows.
 ///
 /// The server keeps the rows of removed tasks, and their entries in indexes, until no transaction
-/// can see them and the table is vacuumed. In an index, they come before the waiting tasks. A claim
-/// that reads from the first entry reads all of them. A claim that reads from the position that
-/// earlier claims reached reads almost none.
+/// can see them and the table is vacuumed. In an index, these dead entries come before those of the
+/// waiting tasks. A claim that reads from the first entry reads all dead entries. A claim that
+/// reads from the position that earlier claims reached reads almost none of them.
 ///
-/// A task may become available before that position. The store records its own changes
-/// (``DeletedRows``). It finds the changes of others by a look at the first entries. The next look
-/// follows after a second, or after ten times the duration of the last look if that is longer. If
-/// there is something to find, it follows after the duration of the last look.
+/// A task may become available before that position. The store records the tasks that its own
+/// changes make available (``FreedTasks``). It finds other tasks by a look at the first entries.
+/// The next look follows after a second, or after ten times the duration of the last look if that
+/// is longer. If there may be tasks to find, the next look follows after the duration of the last
+/// look.
 struct ClaimCursors {
   /// The tasks with one name and one priority.
   struct Lane: Hashable, Sendable {
@@ -41,7 +42,8 @@ struct ClaimCursors {
   /// The position from which a claim reads each lane.
   typealias Places = [Lane: Place]
 
-  /// The positions that claims reached in a lane: now, at least one lag ago, and at least two ago.
+  /// The positions that claims reached in a lane: `reached` now, `earlier` at least one lag ago,
+  /// and `start` at least two lags ago.
   private struct Progress {
     private(set) var start: Place
     private var earlier: Place
@@ -60,13 +62,14 @@ struct ClaimCursors {
       (start, earlier, reached) = (min(start, place), min(earlier, place), min(reached, place))
     }
 
-    mutating func move() { (start, earlier) = (earlier, reached) }
+    /// Moves the position to start from, after a lag.
+    mutating func advance() { (start, earlier) = (earlier, reached) }
   }
 
   /// The maximum number of known lanes without tasks.
   private static let mostEmptyLanes = 1_000
 
-  /// Whether a look follows at once if there is something to find.
+  /// Whether a look follows at once if there may be tasks to find.
   private let isExact: Bool
   private var lanes: [Lane: Progress] = [:]
   /// The conditions that were met in all claims since the last look; `nil` before the first look.
@@ -84,18 +87,19 @@ struct ClaimCursors {
     self.isExact = isExact
   }
 
-  /// The longest expected time from the choice of a task's date until another store commits it.
+  /// The longest expected time from another store's choice of a task's date to the commit of that
+  /// task.
   private var lag: Duration { isExact ? .zero : .milliseconds(100) }
 
   /// Returns the position from which a claim reads each lane; `nil` if a look must come first.
   mutating func places(
     for request: ClaimRequest,
-    after freed: DeletedRows,
+    freed: FreedTasks,
     at now: ContinuousClock.Instant
   ) -> Places? {
     isBehind = isBehind || freed.areAnywhere
-    // A task that was skipped because of a condition may be before the position when the condition
-    // is met again.
+    // When a condition is met again, a task that was skipped because of the condition may be before
+    // the position.
     if conditions?.isSuperset(of: request.conditions) == false { isBehind = true }
     conditions?.formIntersection(request.conditions)
     for (lane, date) in freed.dates {
@@ -107,22 +111,22 @@ struct ClaimCursors {
     }
     guard conditions != nil, timeToLook(at: now) > .zero else { return nil }
     if lastMove.duration(to: now) >= lag {
-      for lane in lanes.keys { lanes[lane]?.move() }
+      for lane in lanes.keys { lanes[lane]?.advance() }
       lastMove = now
     }
     return lanes.mapValues(\.start)
   }
 
-  /// Records the result of a look: the first entry of each lane that has one.
+  /// Records the result of a look: the first entry of each lane that has entries.
   ///
   /// - Returns: The position from which the claim reads each lane.
-  mutating func note(
+  mutating func recordLook(
     _ firsts: Places,
     for request: ClaimRequest,
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
   ) -> Places {
-    // A task that is added later to a lane without available tasks has no earlier position.
+    // Tasks that are added later to a lane without available tasks come after this position.
     let latest = Place(date: request.now - lag / .seconds(1), position: .min)
     let empty = lanes.keys.filter { firsts[$0] == nil }.prefix(Self.mostEmptyLanes)
     lanes = firsts.mapValues { Progress(min($0, latest)) }
@@ -132,12 +136,12 @@ struct ClaimCursors {
     return lanes.mapValues(\.start)
   }
 
-  /// Records that a look was cancelled because it took too long.
+  /// Records that a look was cancelled because the look took too long.
   ///
   /// The next look is postponed as after a completed look of the same duration.
   ///
   /// - Returns: The position from which the claim reads each lane; `nil` if no look was completed.
-  mutating func noteFailedLook(
+  mutating func recordFailedLook(
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
   ) -> Places? {
@@ -146,7 +150,7 @@ struct ClaimCursors {
   }
 
   /// Records that a claim got all available tasks of a lane up to a position.
-  mutating func note(_ lane: Lane, upTo place: Place) { lanes[lane]?.reach(place) }
+  mutating func recordClaim(in lane: Lane, upTo place: Place) { lanes[lane]?.reach(place) }
 
   /// Returns the time until the next look, which finds tasks that other stores made available.
   func timeToLook(at now: ContinuousClock.Instant) -> Duration {
@@ -157,8 +161,8 @@ struct ClaimCursors {
   }
 }
 
-/// Tasks of a queue that the changes of a store may have made available.
-struct DeletedRows: Sendable {
+/// The tasks of a queue that a store's own changes may have made available.
+struct FreedTasks: Sendable {
   /// The earliest date of new tasks in each lane.
   var dates: [ClaimCursors.Lane: Date] = [:]
   /// The earliest date of tasks of any lane.

@@ -6,7 +6,7 @@ import SystemC
 /// A connection to the server; one thread uses it.
 ///
 /// Statements are buffered until a result is needed, and are then sent together. So a transaction
-/// costs a round trip for each decision in it, and not for each statement.
+/// costs a round trip for each result that it needs, and not for each statement.
 @safe final class Connection {
   /// The replacements that adapt the text of a statement to a store.
   struct Wording: Sendable {
@@ -25,9 +25,9 @@ import SystemC
   private var newStatements: [String] = []
   /// For each statement that was sent since the last result, whether its result is needed.
   private var sent: [Bool] = []
-  /// Whether answers may still arrive that nothing waits for.
+  /// Whether answers may still arrive for which nothing waits.
   ///
-  /// The library considers such a connection usable.
+  /// libpq considers such a connection usable.
   private var isOutOfStep = false
   /// How long to wait for an answer of the server, in milliseconds.
   ///
@@ -35,7 +35,7 @@ import SystemC
   var patience: Int32 = 120_000
   /// The maximum number of bytes in a statement's values.
   ///
-  /// If a server receives 1 GiB or more, it discards the bytes and closes the connection.
+  /// If a server receives 1 GiB or more, the server discards the bytes and closes the connection.
   var mostBytes = 1_000_000_000
 
   /// Connects, with the time-out for each host from the parameters.
@@ -83,7 +83,8 @@ import SystemC
   /// The descriptor of the connection, for waiting.
   var descriptor: Int32 { unsafe PQsocket(handle) }
 
-  func named(_ sql: String) -> String {
+  /// Returns the text of statements, adapted to the store by the connection's wording.
+  func adaptedSQL(_ sql: String) -> String {
     let sql = sql.replacing("store_clock()", with: wording.clock)
     guard wording.prefix != "steadfast" else { return sql }
     return sql.replacing("steadfast_", with: wording.prefix + "_")
@@ -97,10 +98,10 @@ import SystemC
     try flush()
     guard unsafe PQexitPipelineMode(handle) == 1 else { throw failure() }
     defer { unsafe PQenterPipelineMode(handle) }
-    guard unsafe PQsendQuery(handle, named(script)) == 1 else { throw failure() }
+    guard unsafe PQsendQuery(handle, adaptedSQL(script)) == 1 else { throw failure() }
     var firstFailure: PostgreSQLFailure?
     while let rows = try nextRows() { firstFailure = firstFailure ?? rows.failureIfAny }
-    if let firstFailure { throw described(firstFailure) }
+    if let firstFailure { throw failureWithState(firstFailure) }
   }
 
   /// Buffers a statement whose result is ignored, until the next result is needed.
@@ -108,6 +109,9 @@ import SystemC
     try send(sql, values, isWanted: false)
   }
 
+  /// Buffers a statement until the next result is needed.
+  ///
+  /// `isWanted` says whether the result of this statement is needed.
   func send(_ sql: String, _ values: [SQLValue], isWanted: Bool) throws(PostgreSQLFailure) {
     let name = try preparedName(of: sql)
     var bytes: [UInt8] = []
@@ -152,7 +156,7 @@ import SystemC
     if let name = names[sql] { return name }
     nameCount += 1
     let name = "s\(nameCount)"
-    guard unsafe PQsendPrepare(handle, name, named(sql), 0, nil) == 1 else { throw failure() }
+    guard unsafe PQsendPrepare(handle, name, adaptedSQL(sql), 0, nil) == 1 else { throw failure() }
     names[sql] = name
     newStatements.append(sql)
     sent.append(false)
@@ -186,10 +190,10 @@ import SystemC
       if firstFailure == nil, count < expected.count, expected[count] { wanted.append(rows) }
     }
     if let firstFailure {
-      // The server may have skipped these preparations.
+      // After a failure, the server may not have prepared these statements.
       for sql in newStatements { names[sql] = nil }
       newStatements = []
-      throw described(firstFailure)
+      throw failureWithState(firstFailure)
     }
     newStatements = []
     return wanted
@@ -219,7 +223,11 @@ import SystemC
       )
     case -1 where errno != EINTR:
       isOutOfStep = true
-      throw PostgreSQLFailure(state: "08006", text: "the wait failed", isConnectionLost: true)
+      throw PostgreSQLFailure(
+        state: "08006",
+        text: "waiting for the server failed",
+        isConnectionLost: true
+      )
     default: try consumeInput()
     }
   }
@@ -232,7 +240,8 @@ import SystemC
     }
   }
 
-  private func described(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
+  /// Returns a failure of a statement, with the present state of the connection.
+  private func failureWithState(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
     PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: isLost)
   }
 
@@ -268,7 +277,7 @@ extension Connection {
     try rows(sql, values).changedCount
   }
 
-  /// Reads the first row with `read`; returns `nil` if there is none.
+  /// Reads the first row of a statement with `read`; returns `nil` if there is no row.
   func first<Value>(
     _ sql: String,
     _ values: SQLValue...,
@@ -278,13 +287,13 @@ extension Connection {
     return rows.count > 0 ? try read(rows[0]) : nil
   }
 
-  /// Returns whether there is a row.
-  func has(_ sql: String, _ values: SQLValue...) throws -> Bool {
+  /// Returns whether a statement has a row.
+  func hasRow(_ sql: String, _ values: SQLValue...) throws -> Bool {
     try rows(sql, values).count > 0
   }
 
-  /// Reads each row with `read`.
-  func all<Value>(
+  /// Reads each row of a statement with `read`.
+  func allRows<Value>(
     _ sql: String,
     _ values: SQLValue...,
     read: (Row) throws -> Value
@@ -292,7 +301,7 @@ extension Connection {
     try rows(sql, values).map(read)
   }
 
-  /// Returns the IDs in the first column.
+  /// Returns the IDs in the first column of a statement's rows.
   func ids(_ sql: String, _ values: SQLValue...) throws -> [TaskID] {
     try rows(sql, values).map { $0.id(0) }.compactMap(\.self)
   }
@@ -305,9 +314,9 @@ extension Rows {
   }
 }
 
-/// The error of the library or the server for a failed call.
+/// The error of libpq or of the server for a failed call.
 struct PostgreSQLFailure: Error, Equatable {
-  /// The five characters of SQLSTATE; empty if the library itself has failed.
+  /// The five characters of SQLSTATE; empty if libpq itself has failed.
   let state: String
   let text: String
   /// Whether the connection is unusable.
@@ -322,10 +331,10 @@ struct PostgreSQLFailure: Error, Equatable {
     return line.isEmpty ? "no reason was given" : String(line)
   }
 
-  /// Whether the transaction collided with another one, and may succeed if repeated at once.
+  /// Whether the transaction collided with another one, and may succeed if it is repeated at once.
   ///
-  /// Another session just took a key, or removed a cause; or there was a serialization failure or a
-  /// deadlock.
+  /// Another session took the same key or removed the task that was to be a cause, or there was a
+  /// serialization failure or a deadlock.
   var isCollision: Bool { ["23505", "23503", "40001", "40P01"].contains(state) }
 
   /// Whether the server is unavailable, is starting or stopping, or has no capacity for the call.
@@ -337,7 +346,7 @@ struct PostgreSQLFailure: Error, Equatable {
   /// Whether the server no longer accepts changes, like a former primary.
   var isReadOnly: Bool { state == "25006" }
 
-  /// Whether the server has ended a statement that took too long, or waited too long for a lock.
+  /// Whether the server has ended a statement that took too long or waited too long for a lock.
   var tookTooLong: Bool { !isConnectionLost && ["57014", "55P03"].contains(state) }
 
   /// Whether a statement names a table or a column that does not exist.

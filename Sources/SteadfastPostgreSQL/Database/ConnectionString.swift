@@ -29,10 +29,10 @@ struct ConnectionString: Sendable {
   ]
 
   init(_ text: String) throws(Mistake) {
-    try Self.checkSigns(in: text)
+    try Self.checkUnescapedSigns(in: text)
     var given = try Self.parsed(text)
     if let name = given["dbname"], name.contains("=") || name.contains("://") {
-      // libpq would read the name as a connection string, which may contain a password.
+      // libpq would read this name as a connection string, which may contain a password.
       throw Mistake(text: "its dbname is a connection string itself")
     }
     let port = given["port"] ?? ""
@@ -52,7 +52,7 @@ struct ConnectionString: Sendable {
   /// Throws if a URI has an unescaped `@` or `/` in a user's name or password.
   ///
   /// libpq would read the rest of the password as a host, a port or a database.
-  private static func checkSigns(in text: String) throws(Mistake) {
+  private static func checkUnescapedSigns(in text: String) throws(Mistake) {
     let text = Array(text.utf8)
     let starts = ["postgresql://", "postgres://"].map { Array($0.utf8) }
     guard let start = starts.first(where: { text.starts(with: $0) }) else { return }

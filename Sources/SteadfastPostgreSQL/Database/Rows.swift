@@ -60,7 +60,7 @@ struct Row: TaskRow {
 
   func isNull(_ column: Int32) -> Bool { rows.isNull(number, column) }
 
-  /// The integer in a column of any width; 0 if it is null.
+  /// The integer in a column of any width; 0 if the column is null.
   func int64(_ column: Int32) -> Int64 {
     unsafe rows.withBytes(number, column) { bytes in
       let isNegative = unsafe (bytes.first ?? 0) & 0x80 != 0
@@ -82,7 +82,7 @@ struct Row: TaskRow {
     unsafe rows.withBytes(number, column) { unsafe Array($0) }
   }
 
-  /// The ID in a column; `nil` if it is null.
+  /// The ID in a column; `nil` if the column is null.
   func id(_ column: Int32) -> TaskID? {
     unsafe rows.withBytes(number, column) { bytes in
       guard bytes.count == 16 else { return nil }
@@ -184,14 +184,15 @@ extension SQLValue {
 
   /// The microseconds since 2000 of the first date that PostgreSQL supports, in 4714 BC.
   private static let earliest = -211_813_488_000_000_000.0
-  /// The microseconds of the first later date that it does not support, in the year 294277.
+  /// The microseconds since 2000 of the date from which PostgreSQL supports no dates, in the year
+  /// 294277.
   private static let end = 9_223_371_331_200_000_000.0
 
   /// Whole microseconds since 2000.
   ///
   /// A date that PostgreSQL does not support becomes `-infinity` or `infinity`, and so comes before
-  /// or after all stored dates. A date that is not a number comes before them, as in Swift's
-  /// ranges.
+  /// or after all stored dates. A date that is not a number comes before all stored dates, as in
+  /// Swift's ranges.
   static func microseconds(of date: Date) -> Int64 {
     let count = ((date.timeIntervalSince1970 - epoch) * 1e6).rounded()
     guard count >= earliest else { return .min }
@@ -217,15 +218,16 @@ extension SQLValue {
       bytes.appendInteger(id.high)
       bytes.appendInteger(id.low)
     case .date(let date): bytes.appendInteger(Self.microseconds(of: date))
-    case .array(let elements, let type): Self.append(elements, type, to: &bytes)
+    case .array(let elements, let type): Self.appendArray(elements, of: type, to: &bytes)
     }
     return bytes.count - start
   }
 
-  /// Appends an array: dimensions, whether it has nulls, the type, the length and the first index.
-  private static func append(
+  /// Appends an array: the number of dimensions, whether there are nulls, the type of the elements,
+  /// their number, the first index, and then each element.
+  private static func appendArray(
     _ elements: [SQLValue],
-    _ type: ElementType,
+    of type: ElementType,
     to bytes: inout [UInt8]
   ) {
     bytes.appendInteger(Int32(elements.isEmpty ? 0 : 1))
@@ -238,7 +240,7 @@ extension SQLValue {
       let start = bytes.count
       bytes.appendInteger(Int32(-1))
       guard let count = element.append(to: &bytes) else { continue }
-      // Clamping is harmless: a statement with that number of bytes is not sent.
+      // Clamping is harmless: a statement with that many bytes is not sent.
       var length = Int32(clamping: count)
       for offset in (0..<4).reversed() {
         bytes[start + offset] = UInt8(truncatingIfNeeded: length)
@@ -260,9 +262,9 @@ extension [UInt8] {
 }
 
 extension String {
-  /// Returns the text with a mark before each of some Unicode scalars, as SQL quotes them.
+  /// Returns the text with a mark before each of the given Unicode scalars, as in quoted SQL.
   ///
-  /// A scalar matches even if a combining character follows, with which it forms one `Character`.
+  /// A scalar matches even if it forms one `Character` with a combining character after it.
   func marking(_ scalars: Set<Unicode.Scalar>, with mark: Unicode.Scalar) -> String {
     var marked = String.UnicodeScalarView()
     for scalar in unicodeScalars {

@@ -6,9 +6,9 @@ import SystemFoundation
 
 /// Makes claims on a session; one thread uses both.
 ///
-/// A claim need only survive the process, so it does not wait for a flush, and no flush waits for
-/// it. It is sent together with its commit, and writes no request row: its token identifies the
-/// claimed tasks.
+/// A claim need only survive the process, so claims do not wait for a flush, and no flush waits for
+/// claims. A claim is sent together with its commit, and writes no request row, because its token
+/// identifies the claimed tasks.
 final class Claimer {
   /// The number of dead rows at which claims start to keep their positions.
   private static let manyDeadRows = 20_000
@@ -22,10 +22,10 @@ final class Claimer {
   /// The interval between searches for expired claims; `nil` if claims have no end.
   private let interval: DispatchTimeInterval?
   private var nextLook = DispatchTime.now()
-  /// The tokens of claims that may be stored, but were not returned to a caller.
+  /// The tokens of claims that may be stored, but whose tasks were not returned to a caller.
   private var tokensInDoubt: [UInt64] = []
   /// The tasks that the store's changes made available, while claims keep their positions.
-  private let notes: DeletedRowNotes
+  private let notes: FreedTaskNotes
   /// The positions from which the claims of each queue read.
   private var starts: [ExactText: ClaimCursors] = [:]
   private var keepsPlaces: Bool
@@ -35,13 +35,13 @@ final class Claimer {
     _ place: DatabaseLocation,
     on session: Session,
     leaseDuration: Duration?,
-    _ notes: DeletedRowNotes
+    _ notes: FreedTaskNotes
   ) {
     self.place = place
     self.session = session
     self.notes = notes
     keepsPlaces = place.alwaysKeepsPlaces
-    notes.set(isOn: keepsPlaces)
+    notes.setRecording(isOn: keepsPlaces)
     interval = leaseDuration.map { duration in
       .nanoseconds(Int(min(max(duration, .zero), .seconds(3_600)) / .nanoseconds(3)))
     }
@@ -53,7 +53,7 @@ final class Claimer {
       return
     }
     let result = Result { try claim(request) }
-    job.continuation.resume(with: result.map { .claim($0) }.mapError(place.error))
+    job.continuation.resume(with: result.map { .claim($0) }.mapError(place.errorForCaller))
   }
 
   func claim(_ request: ClaimRequest) throws -> Claim {
@@ -62,21 +62,23 @@ final class Claimer {
     let places = try keepsPlaces ? places(for: request) : nil
     let found: [(task: ClaimedTask, position: Int)]
     do {
-      found = try take(request, from: places)
+      found = try claimTasks(for: request, from: places)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      choose(after: start.duration(to: .now))
+      chooseWhetherToKeepPlaces(afterClaimTaking: start.duration(to: .now))
       throw failure
     }
-    choose(after: start.duration(to: .now))
+    chooseWhetherToKeepPlaces(afterClaimTaking: start.duration(to: .now))
     // After an empty claim, finds out when to claim again.
-    guard !found.isEmpty else { return Claim(tasks: [], nextDate: try nextDate(request, places)) }
-    if keepsPlaces { note(found, ofQueue: request.queue) }
+    guard !found.isEmpty else {
+      return Claim(tasks: [], nextDate: try nextDate(for: request, from: places))
+    }
+    if keepsPlaces { recordClaims(found, inQueue: request.queue) }
     return Claim(tasks: found.map(\.task), nextDate: request.now)
   }
 
   /// Claims tasks in all lanes, or from the known positions of lanes.
-  private func take(
-    _ request: ClaimRequest,
+  private func claimTasks(
+    for request: ClaimRequest,
     from starts: ClaimCursors.Places?
   ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number distinguishes this claim from all others, so no counter is stored.
@@ -93,7 +95,7 @@ final class Claimer {
     let (tasks, unreadable) = try session.openedTables().claimedTasks(in: rows, with: token)
     if !unreadable.isEmpty {
       try session.transaction(isDurable: false, isRepeatable: true) { tables in
-        for task in unreadable { try tables.park(task, token: token, at: request.now) }
+        for task in unreadable { try tables.parkUnreadable(task, token: token, at: request.now) }
       }
     }
     tokensInDoubt = []
@@ -106,52 +108,52 @@ final class Claimer {
   private func places(for request: ClaimRequest) throws -> ClaimCursors.Places {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
-    let freed = notes.take(forQueue: request.queue)
+    let freed = notes.takeRecords(forQueue: request.queue)
     var own = starts[queue] ?? ClaimCursors(isExact: place.alwaysKeepsPlaces)
     defer { starts[queue] = own }
-    if let known = own.places(for: request, after: freed, at: now) { return known }
+    if let known = own.places(for: request, freed: freed, at: now) { return known }
     do {
-      let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
-      return own.note(firsts, for: request, from: now, to: .now)
+      let firsts = try session.lookUp { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
+      return own.recordLook(firsts, for: request, from: now, to: .now)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       // The server cancelled the look because of too many dead rows. Claims continue from their
       // current positions.
-      guard let known = own.noteFailedLook(from: now, to: .now) else { throw failure }
+      guard let known = own.recordFailedLook(from: now, to: .now) else { throw failure }
       return known
     }
   }
 
-  private func note(_ found: [(task: ClaimedTask, position: Int)], ofQueue queue: String) {
+  private func recordClaims(_ found: [(task: ClaimedTask, position: Int)], inQueue queue: String) {
     for (task, position) in found {
       let record = task.record
-      starts[ExactText(queue)]?.note(
-        ClaimCursors.Lane(of: record),
+      starts[ExactText(queue)]?.recordClaim(
+        in: ClaimCursors.Lane(of: record),
         upTo: ClaimCursors.Place(date: record.availableDate, position: position)
       )
     }
   }
 
-  /// Decides, from the duration of a claim, whether the next claims keep their positions.
-  private func choose(after time: Duration) {
+  /// Chooses, from the duration of a claim, whether the next claims keep their positions.
+  private func chooseWhetherToKeepPlaces(afterClaimTaking time: Duration) {
     let now = ContinuousClock.now
     guard keepsPlaces || time >= Self.slowClaim, now >= nextCount, !place.alwaysKeepsPlaces else {
       return
     }
     nextCount = now + .seconds(1)
     // The claim is already made, so errors are ignored here.
-    guard let count = try? session.look({ try Tables.deadRowCount(in: $0) }),
+    guard let count = try? session.lookUp({ try Tables.deadRowCount(in: $0) }),
       keepsPlaces != (count >= Self.manyDeadRows)
     else { return }
     keepsPlaces.toggle()
-    notes.set(isOn: keepsPlaces)
+    notes.setRecording(isOn: keepsPlaces)
     starts = [:]
   }
 
   private func nextDate(
-    _ request: ClaimRequest,
-    _ places: ClaimCursors.Places?
+    for request: ClaimRequest,
+    from places: ClaimCursors.Places?
   ) throws -> Date? {
-    let date = try session.look { try Tables.nextDate(for: request, from: places, in: $0) }
+    let date = try session.lookUp { try Tables.nextDate(for: request, from: places, in: $0) }
     guard let own = starts[ExactText(request.queue)], places != nil, !place.alwaysKeepsPlaces else {
       return date
     }
@@ -161,39 +163,42 @@ final class Claimer {
 
   // MARK: Expired claims
 
-  /// Makes the tasks with expired claims available, three times per lease.
+  /// Makes the tasks with expired claims available, at most three times per lease.
   ///
-  /// In a test with its own clock, each claim does this.
+  /// In a test that has its own clock, each claim does this.
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
     let found: [Tables.OverdueTask]
     do {
       let start = ContinuousClock.now
-      // If many claims have ended and the table was not vacuumed, the search takes long.
+      // If many claims have ended since the table was vacuumed, the search takes long.
       defer {
         let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
         nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
       }
-      found = try session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) }
+      found = try session.transaction(isDurable: false) { try $0.tasks(withClaims: .ofThePast) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      // The server cancelled the search because of too many dead rows. The claim continues without.
+      // The server cancelled the search because of too many dead rows. The claim continues anyway.
       return
     }
     guard !found.isEmpty else { return }
-    let left = try interrupt(found, waitsForKeys: false).filter { $0.orderKey != nil }
-    // If other sessions wait in line for a key, it is never free, so this one waits in line, too.
+    let left = try requeueUnlocked(found, waitsForKeys: false).filter { $0.orderKey != nil }
+    // While other sessions wait in line for a key, the key is never free. So this session waits in
+    // line, too.
     let busy = Dictionary(grouping: left, by: \.orderKey).values.shuffled()
-    for tasks in busy.prefix(Self.mostBusyKeys) { _ = try interrupt(tasks, waitsForKeys: true) }
-    notes.noteOthers()
+    for tasks in busy.prefix(Self.mostBusyKeys) {
+      _ = try requeueUnlocked(tasks, waitsForKeys: true)
+    }
+    notes.recordForAllQueues()
   }
 
-  /// Makes tasks available, except locked ones, which the next search finds again.
+  /// Makes tasks available, except locked tasks, which the next search finds again.
   ///
-  /// The turn of an order key may go to a locked task. Then the tasks with other keys do not wait
-  /// for that task.
+  /// If the turn of an order key goes to a locked task, the tasks with other keys do not wait for
+  /// that task.
   ///
   /// - Returns: The tasks that were skipped because they or their order keys are locked.
-  private func interrupt(
+  private func requeueUnlocked(
     _ tasks: [Tables.OverdueTask],
     waitsForKeys: Bool
   ) throws -> [Tables.OverdueTask] {
@@ -202,23 +207,23 @@ final class Claimer {
         try tables.database.send("set local lock_timeout = '100ms'")
         let ids = tasks.map(\.id)
         if waitsForKeys { try tables.lockOrders(of: ids) }
-        let free = try tables.lockFree(ids)
+        let free = try tables.lockUnlocked(ids)
         tables.hasChanged = !free.isEmpty
-        try tables.interrupt(free, .ofThePast)
+        try tables.requeueInterrupted(free, ifStill: .ofThePast)
         return Set(free)
       }
       return tasks.filter { !free.contains($0.id) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       let keys = Dictionary(grouping: tasks, by: \.orderKey)
       guard keys.count > 1 else { return [] }
-      return try keys.values.flatMap { try interrupt($0, waitsForKeys: waitsForKeys) }
+      return try keys.values.flatMap { try requeueUnlocked($0, waitsForKeys: waitsForKeys) }
     }
   }
 }
 
 /// Extends claims on a session; one thread uses both.
 ///
-/// Claims can expire while their extension waits. So an extension does not wait for other changes,
+/// Claims can expire while an extension waits. So an extension does not wait for other changes,
 /// which wait for locks, or for new claims, which may take long. A task that another session has
 /// locked delays only the extension of its own claim.
 final class Extender {
@@ -237,10 +242,13 @@ final class Extender {
       return
     }
     let result = Result { try extend(batch.compactMap(\.extension), isDurable: isDurable) }
-    job.continuation.resume(with: result.map { .outcomes($0) }.mapError(session.place.error))
+    job.continuation.resume(
+      with: result.map { .outcomes($0) }.mapError(session.place.errorForCaller)
+    )
   }
 
-  /// Extends claims, at once if no other session has locked the task.
+  /// Extends claims; a claim whose task another session has locked is extended when the task is
+  /// unlocked.
   ///
   /// - Throws: A transient failure if a task stays locked. The other claims are extended anyway.
   private func extend(
@@ -256,7 +264,7 @@ final class Extender {
       for (duration, claims) in Dictionary(grouping: left, by: \.value) {
         let leases = claims.map(\.key)
         let found = try session.transaction(isDurable: isDurable, isRepeatable: true) { tables in
-          try tables.extendFree(leases, for: duration)
+          try tables.extendUnlocked(leases, for: duration)
         }
         for lease in leases where found[lease] != false { left[lease] = nil }
         extended.formUnion(found.filter(\.value).keys)
@@ -265,7 +273,8 @@ final class Extender {
       guard ContinuousClock.now < end else {
         throw PostgreSQLFailure(
           state: "55P03",
-          text: "other sessions have locked \(left.count) of the tasks whose claims are extended"
+          text: "other sessions have locked \(left.count) of the tasks whose claims were to be "
+            + "extended; repeat the call, as a queue does"
         )
       }
       _ = pauses.wait(timeout: .now() + Self.pause)

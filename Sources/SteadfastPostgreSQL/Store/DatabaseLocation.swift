@@ -9,7 +9,7 @@ struct DatabaseLocation: Sendable {
   static let oldestServer = 13
 
   let connection: Result<ConnectionString, ConnectionString.Mistake>
-  /// The schema with the tables; `nil` for the first one of the search path.
+  /// The schema with the tables; `nil` for the first schema of the search path.
   let schema: String?
   /// The word that starts the names of the tables.
   let prefix: String
@@ -17,9 +17,9 @@ struct DatabaseLocation: Sendable {
   let isShared: Bool
   /// Whether the store creates its tables, and migrates older versions.
   let migrates: Bool
-  /// How much the clock of the claims is ahead of the server's, in tests.
+  /// In tests, how far the clock of the claims is ahead of the server's clock.
   let clockOffset: (@Sendable () -> Duration)?
-  /// Whether claims keep their positions even if there are few dead rows, in tests.
+  /// In tests, whether claims keep their positions even if there are few dead rows.
   let alwaysKeepsPlaces: Bool
 
   init(
@@ -56,9 +56,9 @@ struct DatabaseLocation: Sendable {
   var channel: String { "\(prefix)_hint" }
 
   /// Throws if the connection string, the schema or the prefix is not valid.
-  func check() throws(PostgreSQLError) {
+  func checkArguments() throws(PostgreSQLError) {
     if case .failure(let mistake) = connection {
-      throw unreadable(mistake.text)
+      throw unreadableStringError(because: mistake.text)
     }
     let isWord =
       (prefix.utf8.first.map { (0x61...0x7A).contains($0) } ?? false) && prefix.utf8.count <= 40
@@ -80,30 +80,31 @@ struct DatabaseLocation: Sendable {
     }
   }
 
-  private func unreadable(_ reason: String) -> PostgreSQLError {
+  private func unreadableStringError(because reason: String) -> PostgreSQLError {
     PostgreSQLError(
       .invalidArgument,
-      "the connection string can't be read: \(reason). Write it as \"host=… dbname=… user=…\" or "
-        + "\"postgresql://user@host/database\""
+      "the connection string can't be read: \(reason). Write the string in the form \"host=… "
+        + "dbname=… user=…\" or \"postgresql://user@host/database\""
     )
   }
 
   var closed: PostgreSQLError {
-    PostgreSQLError(.closed, "the store in \(name) was closed; make a new one")
+    PostgreSQLError(.closed, "the store in \(name) was closed; make a new store")
   }
 
   // MARK: Errors
 
   /// Returns the error to throw to a caller.
-  func error(_ error: any Error) -> any Error {
+  func errorForCaller(_ error: any Error) -> any Error {
     switch error {
-    case let failure as PostgreSQLFailure: described(failure)
-    case let refusal as Schema.Refusal: described(refusal)
+    case let failure as PostgreSQLFailure: storeError(for: failure)
+    case let refusal as Schema.Refusal: storeError(for: refusal)
     case let row as UnreadableRow:
       PostgreSQLError(
         .damaged,
         (row.id.map { "the row of the task \($0) in \(name) " } ?? "a row of \(name) ") + row.reason
-          + "; it was written by a newer one, or changed by another program"
+          + ": a newer version wrote the row, or another program changed it. Update the package "
+          + "Steadfast, or repair the row"
       )
     case is UnknownChange:
       PostgreSQLError(.refused, "the store in \(name) can't make a change of an unknown kind")
@@ -111,25 +112,27 @@ struct DatabaseLocation: Sendable {
     }
   }
 
-  private func described(_ refusal: Schema.Refusal) -> PostgreSQLError {
+  private func storeError(for refusal: Schema.Refusal) -> PostgreSQLError {
     switch refusal {
     case .newerVersion(let version):
       PostgreSQLError(
         .newerVersion,
-        "\(tables) were made by a newer version of Steadfast: they have version \(version), and this "
-          + "one knows up to \(Schema().version). They were not changed; update the package Steadfast"
+        "\(tables) were made by a newer version of Steadfast: they have version \(version), and "
+          + "this package knows versions up to \(Schema().version). The tables were not changed; "
+          + "update the package Steadfast"
       )
     case .foreignTable(let table):
       PostgreSQLError(
         .foreignTable,
-        "\(name) has a table or sequence \(table) that was not made by Steadfast. It was not "
+        "\(name) has a table or sequence \(table) that was not made by Steadfast. Nothing was "
           + "changed; choose another prefix for the tables"
       )
     case .olderVersion(let version):
       PostgreSQLError(
         .tablesMissing,
         "\(tables) \(version == 0 ? "are missing" : "have version \(version)"), and this store may "
-          + "not change that. Run the error's `statements`, or create the store with migrates: true",
+          + "not change the tables. Run the error's `statements`, or create the store with "
+          + "migrates: true",
         statements: script(from: version)
       )
     }
@@ -146,7 +149,7 @@ struct DatabaseLocation: Sendable {
   }
 
   /// Returns the error for the failure of a call on a connection.
-  func described(_ failure: PostgreSQLFailure) -> PostgreSQLError {
+  func storeError(for failure: PostgreSQLFailure) -> PostgreSQLError {
     let reason = failure.reason
     switch failure.state {
     case "42501":
@@ -155,9 +158,9 @@ struct DatabaseLocation: Sendable {
         "the user lacks a privilege in \(name): \(reason); the article \"Many machines on "
           + "PostgreSQL\" lists what is needed"
       )
-    // Each session started on a writable server, so a standby may be replacing it now.
+    // Each session started on a writable server, so a standby may be replacing that server now.
     case "25006": return PostgreSQLError(.unreachable, readOnly.message)
-    case "26000", "42P05": return sharesSessions(reason)
+    case "26000", "42P05": return pooledSessionError(because: reason)
     case "53100", "53200":
       return PostgreSQLError(
         .full,
@@ -166,7 +169,7 @@ struct DatabaseLocation: Sendable {
     case "54000":
       return PostgreSQLError(
         .refused,
-        "a payload, a name or a key is too long for \(name): \(reason). Make it shorter; the article "
+        "a payload, a name or a key is too long for \(name): \(reason). Shorten it; the article "
           + "\"Many machines on PostgreSQL\" names the limits"
       )
     case "42P01":
@@ -185,13 +188,13 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  /// Returns the error if a session lacks the state that the store created in it.
-  func sharesSessions(_ reason: String) -> PostgreSQLError {
+  /// Returns the error for a session that lacks the state that the store created in it.
+  func pooledSessionError(because reason: String) -> PostgreSQLError {
     PostgreSQLError(
       .unsuitableServer,
       "a pooler in front of \(name) gives each transaction another session, which lacks the store's "
-        + "state (\(reason)). Let it pool whole sessions, as pool_mode=session does in PgBouncer, "
-        + "or connect to the server directly"
+        + "state (\(reason)). Let the pooler pool whole sessions, as pool_mode=session does in "
+        + "PgBouncer, or connect to the server directly"
     )
   }
 
@@ -209,7 +212,8 @@ struct DatabaseLocation: Sendable {
     "pg_hba.conf rejects connection", "not permitted to log in", "permission denied for database",
   ]
 
-  /// Parts of messages if a connection can't be encrypted, or a server can't be trusted.
+  /// Parts of the messages for a connection that can't be encrypted, or a server that can't be
+  /// trusted.
   private static let failuresOfTLS = [
     "certificate verify failed", "does not match host name", "server does not support SSL",
     "certificate file \"", "private key file \"",
@@ -219,22 +223,23 @@ struct DatabaseLocation: Sendable {
   ///
   /// The library provides no code for such a failure, only the server's message. A server whose
   /// messages are not in English counts as unreachable.
-  func describedAttempt(_ failure: PostgreSQLFailure) -> PostgreSQLError {
+  func connectingError(for failure: PostgreSQLFailure) -> PostgreSQLError {
     let text = failure.text
-    func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }
+    func mentions(_ words: String...) -> Bool { words.contains { text.contains($0) } }
     // libpq indents further lines, which give advice or report other hosts.
     let reason = text.split { $0.isNewline || $0 == "\t" }.joined(separator: "; ")
     let unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
     // The server, a database and a role each have a limit.
-    if has("too many connections", "too many clients") { return unreachable }
-    if has("database \"") && has("does not exist") {
+    if mentions("too many connections", "too many clients") { return unreachable }
+    if mentions("database \"") && mentions("does not exist") {
       return PostgreSQLError(
         .noDatabase,
-        "there is no database to connect to: \(reason). Make it with createdb, or name another one"
+        "there is no database to connect to: \(reason). Make the database with createdb, or name "
+          + "another database"
       )
     }
     if Self.refusals.contains(where: { text.contains($0) })
-      || (has("role \"") && has("does not exist"))
+      || (mentions("role \"") && mentions("does not exist"))
     {
       return PostgreSQLError(
         .notAllowed,
@@ -249,10 +254,10 @@ struct DatabaseLocation: Sendable {
           + "host's name in the connection string, and the server's certificate"
       )
     }
-    if has("connection option", "invalid port number", "invalid sslmode value") {
-      return unreadable(ConnectionString.withoutQuotations(text))
+    if mentions("connection option", "invalid port number", "invalid sslmode value") {
+      return unreadableStringError(because: ConnectionString.withoutQuotations(text))
     }
-    if has("session is read-only", "server is in hot standby mode") { return readOnly }
+    if mentions("session is read-only", "server is in hot standby mode") { return readOnly }
     return unreachable
   }
 }
@@ -265,7 +270,7 @@ extension DatabaseLocation {
   ///
   /// - Throws: ``PostgreSQLError/Code/inUse`` if another store has the tables open, and not both
   ///   stores are shared.
-  func use(on database: Connection) throws {
+  func lockOutOtherStores(on database: Connection) throws {
     let function = isShared ? "pg_advisory_lock_shared" : "pg_advisory_lock"
     do throws(PostgreSQLFailure) {
       try database.send("set lock_timeout = '2s'")
@@ -279,8 +284,8 @@ extension DatabaseLocation {
       guard error.state == "55P03" else { throw error }
       throw PostgreSQLError(
         .inUse,
-        "\(tables) are in use by another store, and only stores with the argument 'sharing' "
-          + "use them at the same time. Close that store first, or give both the argument"
+        "\(tables) are in use by another store, and only stores with the argument 'sharing' can "
+          + "use the same tables. Close the other store first, or give both stores the argument"
       )
     }
   }

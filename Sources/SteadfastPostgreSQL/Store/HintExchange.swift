@@ -8,8 +8,9 @@ import SystemFoundation
 
 /// A thread that notifies other processes of changes, and receives their notifications.
 ///
-/// It has its own connection. A notification locks the whole database during its commit. So it is
-/// never part of a transaction that a caller waits for, and is sent at most every 5 milliseconds.
+/// The thread has its own connection. A notification locks the whole database during its commit. So
+/// a notification is never part of a transaction that a caller waits for, and is sent at most every
+/// 5 milliseconds.
 final class HintExchange: Sendable {
   private struct State {
     var isWanted = false
@@ -31,8 +32,9 @@ final class HintExchange: Sendable {
     wakeUp = try WakeUpPipe()
   }
 
-  /// Notifies other stores of a possible change, now or 5 milliseconds after the last notification.
-  func tellOthers() {
+  /// Notifies other stores of a possible change, at the earliest 5 milliseconds after the last
+  /// notification.
+  func notifyOtherStores() {
     let isNew = state.withLock { state in
       defer { state.isWanted = true }
       return !state.isWanted
@@ -134,50 +136,57 @@ final class WakeUpPipe: Sendable {
 
 /// The tasks that the writer thread made available, recorded for the thread that claims.
 ///
-/// They are recorded only while the claiming thread needs them.
-final class DeletedRowNotes: Sendable {
-  /// The tasks that each queue has not received yet; `nil` if recording is off.
-  private let freed = Mutex<[ExactText: DeletedRows]?>(nil)
+/// The tasks are recorded only while the claiming thread needs the records.
+final class FreedTaskNotes: Sendable {
+  /// The tasks that the claiming thread has not taken yet, by queue; `nil` if recording is off.
+  private let freed = Mutex<[ExactText: FreedTasks]?>(nil)
 
   /// Turns recording on or off.
-  func set(isOn: Bool) {
+  func setRecording(isOn: Bool) {
     freed.withLock { freed in
       if (freed != nil) != isOn { freed = isOn ? [:] : nil }
     }
   }
 
-  /// Records the tasks that a transaction made available, before the transaction's calls return.
+  /// Records the tasks that a transaction made available.
+  ///
+  /// Call this before the calls of the transaction return.
   ///
   /// - Parameters:
   ///   - group: The changes of the transaction.
   ///   - hasFreedOthers: Whether tasks may have become available that the changes do not name.
-  func note(_ group: BatchGroup, hasFreedOthers: Bool) {
+  func record(_ group: BatchGroup, hasFreedOthers: Bool) {
     freed.withLock { freed in
       guard freed != nil else { return }
-      var ofAll = DeletedRows(areAnywhere: hasFreedOthers)
+      var ofAll = FreedTasks(areAnywhere: hasFreedOthers)
       for batch in group.batches {
-        for change in batch { freed?.note(change.change, &ofAll) }
+        for change in batch { freed?.add(freedBy: change.change, orToAllQueues: &ofAll) }
       }
-      freed?.noteForAll(ofAll)
+      freed?.addToAllQueues(ofAll)
     }
   }
 
   /// Records that tasks of any queue may have become available.
-  func noteOthers() {
-    freed.withLock { $0?.noteForAll(DeletedRows(areAnywhere: true)) }
+  func recordForAllQueues() {
+    freed.withLock { $0?.addToAllQueues(FreedTasks(areAnywhere: true)) }
   }
 
-  /// Removes and returns the records for a queue since the last call.
-  func take(forQueue queue: String) -> DeletedRows {
-    freed.withLock { $0?.updateValue(DeletedRows(), forKey: ExactText(queue)) } ?? DeletedRows()
+  /// Removes and returns what was recorded for a queue since the last call.
+  func takeRecords(forQueue queue: String) -> FreedTasks {
+    freed.withLock { $0?.updateValue(FreedTasks(), forKey: ExactText(queue)) } ?? FreedTasks()
   }
 }
 
-extension [ExactText: DeletedRows] {
-  fileprivate mutating func note(_ change: TaskChange, _ ofAll: inout DeletedRows) {
+extension [ExactText: FreedTasks] {
+  /// Records what a change made available: in the task's queue, or in `ofAll` if the change does
+  /// not name the queue.
+  fileprivate mutating func add(
+    freedBy change: TaskChange,
+    orToAllQueues ofAll: inout FreedTasks
+  ) {
     switch change {
     case .insert(let record, _):
-      self[ExactText(record.queue), default: DeletedRows()].add(record)
+      self[ExactText(record.queue), default: FreedTasks()].add(record)
     case .retry(_, let date, _, _, _), .suspend(_, let date, awaiting: [], _):
       ofAll.add(date)
     case .succeed, .abandon, .park, .cancel, .pause, .extend, .remember, .setValue, .prune, .remove:
@@ -189,14 +198,14 @@ extension [ExactText: DeletedRows] {
     }
   }
 
-  /// Adds to each queue the records that may concern tasks of any queue.
-  fileprivate mutating func noteForAll(_ freed: DeletedRows) {
+  /// Adds to each queue the tasks that may belong to any queue.
+  fileprivate mutating func addToAllQueues(_ freed: FreedTasks) {
     guard freed.areAnywhere || freed.earliest != nil else { return }
     for queue in keys { self[queue]?.add(freed) }
   }
 }
 
-extension DeletedRows {
+extension FreedTasks {
   fileprivate mutating func add(_ record: TaskRecord) {
     let lane = ClaimCursors.Lane(of: record)
     dates[lane] = min(dates[lane] ?? .distantFuture, record.availableDate)
@@ -206,7 +215,7 @@ extension DeletedRows {
     earliest = min(earliest ?? .distantFuture, date)
   }
 
-  fileprivate mutating func add(_ other: DeletedRows) {
+  fileprivate mutating func add(_ other: FreedTasks) {
     areAnywhere = areAnywhere || other.areAnywhere
     if let date = other.earliest { add(date) }
   }

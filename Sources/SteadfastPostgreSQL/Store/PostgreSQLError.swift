@@ -28,27 +28,27 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let unreachable = Code("unreachable")
     /// The server has no database of this name.
     ///
-    /// If its messages are in another language than English, the code is ``unreachable``.
+    /// If the server's messages are not in English, the code is ``unreachable``.
     public static let noDatabase = Code("noDatabase")
     /// The database has no schema of this name.
     public static let noSchema = Code("noSchema")
     /// The server rejects this user, for example because the password is wrong.
     ///
-    /// If its messages are in another language than English, the code is ``unreachable``.
+    /// If the server's messages are not in English, the code is ``unreachable``.
     public static let notAllowed = Code("notAllowed")
     /// The connection can't be encrypted, or the server can't be trusted, as the connection string
     /// requires.
     ///
     /// The server has no TLS, its certificate is not the expected one, or a file of certificates
-    /// can't be read. If the connection string names several hosts, the store waits for one that it
-    /// can trust instead (``unreachable``).
+    /// can't be read. If the connection string names several hosts, the store waits instead for a
+    /// host that it can trust (``unreachable``).
     public static let tlsFailed = Code("tlsFailed")
     /// The user lacks a privilege in the database.
     public static let noPrivilege = Code("noPrivilege")
     /// The server or the session is read-only, for example because the server is a standby.
     ///
-    /// A store waits for a writable server instead (``unreachable``) if it was connected to one
-    /// before, or if its connection string names several hosts.
+    /// Instead, a store waits for a writable server (``unreachable``) if it was connected to such a
+    /// server before, or if its connection string names several hosts.
     public static let readOnly = Code("readOnly")
     /// The server is too old, its database can't store all characters, or a pooler in front of it
     /// gives each transaction another session.
@@ -63,13 +63,13 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let tablesMissing = Code("tablesMissing")
     /// Another program made a table with a name that this library uses.
     ///
-    /// It was not changed. Choose another prefix for the names of the tables.
+    /// The table was not changed. Choose another prefix for the names of the tables.
     public static let foreignTable = Code("foreignTable")
     /// Another store uses the tables, and at least one of the two is not shared.
     public static let inUse = Code("inUse")
     /// The server could not complete the call: other sessions blocked it, or it took too long.
     ///
-    /// The call stored nothing, except extensions of claims. A queue retries it.
+    /// The call stored nothing, except extensions of claims. A queue retries the call.
     public static let busy = Code("busy")
     /// The connection was lost while a call was being stored, and the store can't find out whether
     /// it was stored.

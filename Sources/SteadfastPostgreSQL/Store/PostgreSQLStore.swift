@@ -11,16 +11,16 @@ import SystemFoundation
 /// )
 /// ```
 ///
-/// Acknowledged changes are as durable as the server's commits: with its defaults, a change is
-/// flushed to the disk before the call that made it returns. Concurrent callers share one
-/// transaction and one flush. Memory use does not grow with the number of tasks.
+/// Acknowledged changes are as durable as the server's commits: with the server's defaults, a call
+/// returns only after its changes are flushed to the disk. Concurrent callers share one transaction
+/// and one flush. Memory use does not grow with the number of tasks.
 ///
 /// ## The tables
 ///
 /// The store creates its tables in the database, and touches no others. Their names start with
-/// `steadfast_`, or with another prefix that you choose. They are in the first schema of the search
-/// path, or in a schema that you choose. So one database can contain several stores. Opening the
-/// store migrates older versions of the tables in one transaction. If the tables have a newer
+/// `steadfast_`, or with another prefix that you choose. The tables are in the first schema of the
+/// search path, or in a schema that you choose. So one database can contain several stores. Opening
+/// the store migrates older versions of the tables in one transaction. If the tables have a newer
 /// version, or another program made a table with one of these names, opening fails and changes
 /// nothing. If the store must not create tables, let a person run the statements of
 /// ``tables(schema:prefix:)``, and create the store with `migrates: false`.
@@ -36,10 +36,10 @@ import SystemFoundation
 ///
 /// ## Connections
 ///
-/// A store has up to five connections and as many threads: one each that writes, claims, extends
-/// claims, looks up tasks, and exchanges hints. The threads of Swift's concurrency pool never wait
-/// for the server. The sessions use advisory locks, prepared statements and notifications. So they
-/// need direct connections to the server, or a pooler in session mode.
+/// A store has up to five connections and as many threads: one each for writing, for claiming, for
+/// extending claims, for looking up tasks, and for exchanging hints. The threads of Swift's
+/// concurrency pool never wait for the server. The sessions use advisory locks, prepared statements
+/// and notifications. So they need direct connections to the server, or a pooler in session mode.
 ///
 /// ## Failures
 ///
@@ -75,7 +75,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   ///   - connection: The connection string in libpq's format: `host=… dbname=… user=…`, or a URI
   ///     `postgresql://user@host/database`. Missing values come from libpq's environment variables,
   ///     and from its files for services and passwords.
-  ///   - schema: The schema with the tables, which must exist; `nil` for the first one of the
+  ///   - schema: The schema with the tables, which must exist; `nil` for the first schema of the
   ///     search path.
   ///   - prefix: The word that starts the names of the tables: 1 to 40 lowercase ASCII letters,
   ///     digits and underscores, starting with a letter.
@@ -130,14 +130,14 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   /// Returns the statements that create the tables, for a program other than a store.
   ///
-  /// Run them once, as the role that will own the tables. They begin and commit a transaction: run
-  /// them with `psql`, or remove the first and the last statement for a tool that has its own
-  /// transaction. Stores that use the tables with `migrates: false` need `usage` on the schema and
-  /// on the sequence, `select`, `insert`, `update` and `delete` on the tables, and `execute` on the
-  /// functions.
+  /// Run the statements once, as the role that will own the tables. The statements begin and commit
+  /// a transaction: run them with `psql`, or remove the first and the last statement for a tool
+  /// that has its own transaction. Stores that use the tables with `migrates: false` need `usage`
+  /// on the schema and on the sequence, `select`, `insert`, `update` and `delete` on the tables,
+  /// and `execute` on the functions.
   ///
   /// - Parameters:
-  ///   - schema: the schema with the tables, which must exist; by default the first one of the
+  ///   - schema: the schema with the tables, which must exist; by default the first schema of the
   ///     search path.
   ///   - prefix: the word that starts the names of the tables.
   /// - Returns: The statements.
@@ -154,14 +154,14 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
       isShared: true,
       migrates: false
     )
-    try place.check()
+    try place.checkArguments()
     return place.script(from: 0)
   }
 
   /// A sequence that reports possible changes by other stores within some milliseconds.
   ///
-  /// In a store that is not shared, it reports that a statement of another connection may have
-  /// added a task. The sequence is `nil` in virtual time.
+  /// In a store that is not shared, the sequence reports that a statement of another connection may
+  /// have added a task. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     guard RealWork.taskExecutor == nil else { return nil }
     return core.hints()
@@ -176,7 +176,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   /// Stores a batch of changes, and returns an outcome for each.
   ///
-  /// It returns when the changes are as durable as `durability` requires.
+  /// The call returns when the changes are as durable as `durability` requires.
   ///
   /// - Throws: A ``PostgreSQLError``, or an error of a payload's encoding.
   public func apply(
@@ -248,8 +248,8 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// Removes the tables with all tasks and values; the database and its other tables stay.
   ///
   /// The store need not be open. The call fails if another program made the tables, if they have a
-  /// newer version, or if another store has them open and not both stores are shared. Later calls
-  /// of other methods throw.
+  /// newer version, or if another store has the tables open and not both stores are shared. Later
+  /// calls of other methods throw.
   ///
   /// - Throws: A ``PostgreSQLError``. The next call tries again.
   public func destroy() async throws {
@@ -261,8 +261,8 @@ extension Persistence where Self == PostgreSQLStore {
   /// A store in a PostgreSQL database.
   ///
   /// `connection` is a connection string in libpq's format. `schema` and `prefix` set the names of
-  /// the tables. `sharing` sets how several stores use them at the same time; with `nil`, one store
-  /// uses them alone. With `migrates: false`, the store creates and migrates no tables.
+  /// the tables. `sharing` sets how several stores use the tables at the same time; with `nil`, one
+  /// store uses them alone. With `migrates: false`, the store creates and migrates no tables.
   public static func postgreSQL(
     _ connection: String,
     schema: String? = nil,
@@ -284,8 +284,9 @@ extension PostgreSQLStore {
   /// Returns a statement that adds a task within a program's own transaction.
   ///
   /// The statement calls the function `steadfast_insert`, or the function with your prefix, which a
-  /// store creates when it is opened. It returns one row with one value, `is_added`, which is
-  /// `false` if the task is a duplicate. Queues are notified when your transaction is committed.
+  /// store creates when the store is opened. The statement returns one row with one value,
+  /// `is_added`, which is `false` if the task is a duplicate. Queues are notified when your
+  /// transaction is committed.
   ///
   /// - Throws: A ``PostgreSQLError`` for a task that a statement can't add: one that isn't waiting,
   ///   or is a member of a batch. A `TaskQueueError` for an invalid task. An error of the payload's
@@ -294,7 +295,7 @@ extension PostgreSQLStore {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try core.place.check()
+    try core.place.checkArguments()
     if let objection = record.objectionToStatement {
       throw PostgreSQLError(.invalidArgument, objection)
     }
@@ -306,7 +307,7 @@ extension InsertStatement {
   /// Creates the statement that calls the insertion function at a location.
   init(_ record: TaskRecord, _ policy: UniquePolicy, _ place: DatabaseLocation) throws {
     let payload = try PreparedChange(.insert(record, onDuplicate: policy)).payload
-    let values = Self.values(of: record, policy, payload)
+    let values = Self.typedValues(of: record, policy: policy, payload: payload)
     let marks = values.enumerated().map { "$\($0 + 1)::\($1.type)" }
     let function = (place.quotedSchema.map { $0 + "." } ?? "") + place.prefix
     self.init(
@@ -318,15 +319,17 @@ extension InsertStatement {
   }
 
   /// Returns the parameters and their types, so that any library can pass texts and numbers.
-  private static func values(
+  private static func typedValues(
     of record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
+    policy: UniquePolicy,
+    payload: [UInt8]
   ) -> [(type: String, value: SQLParameter)] {
     func key(_ text: String?) -> SQLParameter {
       .init(text: StoredKey.text(of: text, in: record.queue))
     }
-    func texts(_ texts: some Collection<String>) -> SQLParameter { .text(Tables.literal(texts)) }
+    func texts(_ texts: some Collection<String>) -> SQLParameter {
+      .text(Tables.arrayLiteral(of: texts))
+    }
     let limit: Int64? = if case .atMost(let count) = record.maxRetries { Int64(count) } else { nil }
     return [
       ("uuid", .text(record.id.description)),
@@ -360,7 +363,7 @@ extension InsertStatement {
 extension SQLParameter {
   fileprivate init(text: String?) { self = text.map { .text($0) } ?? .null }
   fileprivate init(integer: Int64?) { self = integer.map { .integer($0) } ?? .null }
-  /// Whole microseconds since 2000, since programs write dates in many ways.
+  /// Whole microseconds since 2000, because programs write dates in many ways.
   fileprivate init(date: Date?) { self.init(integer: date.map(SQLValue.microseconds)) }
 }
 #endif

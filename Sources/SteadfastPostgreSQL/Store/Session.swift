@@ -4,20 +4,20 @@ import SteadfastQueue
 
 /// A connection that reconnects when it is lost, and its transactions; one thread uses it.
 ///
-/// Each session has a number. It holds an advisory lock with that number, and writes one row with
-/// it in each transaction with changes. If the connection breaks during a commit, the next
-/// connection terminates the old one and waits until its lock is free. From then on, the row shows
-/// reliably whether the transaction was stored.
+/// Each session has a number. The session holds an advisory lock with that number, and each of its
+/// transactions with changes writes one row with that number. If the connection breaks during a
+/// commit, the next connection terminates the old one and waits until the lock is free. From then
+/// on, the row shows reliably whether the transaction was stored.
 final class Session {
   /// How long a call waits for an unavailable server before the call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
-  /// The same for a call whose outcome is unknown.
+  /// How long a call whose outcome is unknown waits for an unavailable server before it fails.
   static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
   let place: DatabaseLocation
   let number = Int64.random(in: 1...Int64.max)
-  /// Prepares each new connection before it is used.
+  /// Prepares each new connection before the session uses it.
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
   /// The number of the last transaction that has written a row.
   var requestNumber: Int64 = 0
@@ -36,7 +36,7 @@ final class Session {
   /// - Parameters:
   ///   - place: The tables.
   ///   - isFirst: Whether the store's other sessions connect after this one.
-  ///   - prepare: Prepares each new connection before it is used.
+  ///   - prepare: Prepares each new connection before the session uses it.
   init(
     _ place: DatabaseLocation,
     isFirst: Bool = false,
@@ -51,7 +51,7 @@ final class Session {
   func close() {
     // The server ends a session only some time after the connection closes.
     if let database = tables?.database, !database.isLost {
-      _ = try? database.has("select pg_advisory_unlock_all()")
+      _ = try? database.hasRow("select pg_advisory_unlock_all()")
     }
     tables = nil
   }
@@ -62,7 +62,7 @@ final class Session {
   func openedTables() throws -> Tables {
     if let tables, !tables.database.isLost { return tables }
     self.tables = nil
-    try place.check()
+    try place.checkArguments()
     let opened = try connect()
     try prepare(opened, !hasConnected)
     hasConnected = true
@@ -80,12 +80,12 @@ final class Session {
     do throws(PostgreSQLFailure) {
       database = try Connection(parameters, wording)
     } catch {
-      throw awaitingPrimary(place.describedAttempt(error))
+      throw transientIfPrimaryMayReturn(place.connectingError(for: error))
     }
     do {
       try SessionSettings(place).apply(to: database)
     } catch let error as PostgreSQLError {
-      throw awaitingPrimary(error)
+      throw transientIfPrimaryMayReturn(error)
     }
     try setClock(of: database)
     try endEarlierSession(on: database)
@@ -93,15 +93,15 @@ final class Session {
     return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
   }
 
-  /// Returns the error of an attempt to connect, as transient if a standby may become the primary.
-  private func awaitingPrimary(_ error: PostgreSQLError) -> PostgreSQLError {
+  /// Returns an error of an attempt to connect, made transient if a standby may become the primary.
+  private func transientIfPrimaryMayReturn(_ error: PostgreSQLError) -> PostgreSQLError {
     // There was a primary before, or the connection string names several hosts.
     let mayComeBack = hasConnected || !isFirst || place.hasSeveralHosts
     guard error.code == .readOnly, mayComeBack else { return error }
     return PostgreSQLError(.unreachable, error.message)
   }
 
-  /// Terminates the server's session of the lost connection, and waits until it has ended.
+  /// Terminates the server's session of the lost connection, and waits for the end of that session.
   private func endEarlierSession(on database: Connection) throws {
     if hasConnected {
       try database.send(
@@ -137,8 +137,8 @@ final class Session {
     return found ?? Tables.Locks()
   }
 
-  /// Performs a look-up, and retries it if the connection is lost.
-  func look<Success>(_ body: (Connection) throws -> Success) throws -> Success {
+  /// Performs a look-up, and repeats the look-up if the connection is lost.
+  func lookUp<Success>(_ body: (Connection) throws -> Success) throws -> Success {
     try retrying { tables in try body(tables.database) }
   }
 
@@ -162,7 +162,7 @@ final class Session {
         try begin(tables.database, isDurable: isDurable)
         success = try body(tables)
       } catch {
-        undo(on: tables.database)
+        rollBack(on: tables.database)
         throw error
       }
       try commit(tables, isRepeatable: isRepeatable)
@@ -186,7 +186,7 @@ final class Session {
         try tables.database.send("commit")
         return try tables.database.flush()
       } catch {
-        undo(on: tables.database)
+        rollBack(on: tables.database)
         throw error
       }
     }
@@ -206,7 +206,8 @@ final class Session {
     try database.send("select set_config('steadfast.offset', $1, false)", .text(text))
   }
 
-  func undo(on database: Connection) {
+  /// Rolls back the transaction in progress.
+  func rollBack(on database: Connection) {
     guard !database.isLost else { return }
     // Ignores errors of sent statements, because the transaction is rolled back anyway.
     _ = try? database.flush()
@@ -215,6 +216,9 @@ final class Session {
 
   // MARK: Retrying
 
+  /// Calls `body`, and calls it again after a collision or a lost connection.
+  ///
+  /// With `waitsForLocks`, it is also called again after it waited too long for a lock.
   func retrying<Success>(
     for patience: DispatchTimeInterval = patience,
     waitsForLocks: Bool = false,
@@ -254,9 +258,9 @@ final class Session {
 
 /// Commits whose outcome can be looked up if the answer is lost.
 extension Session {
-  /// Commits a transaction and, if it has changes, writes the row that proves the commit.
+  /// Commits a transaction and, if there are changes, writes the row that proves the commit.
   ///
-  /// The row replaces the previous one, which is found by its number. A search by session alone
+  /// The row replaces the previous row, which is found by its number. A search by session alone
   /// would also read all earlier rows that some transaction can still see.
   ///
   /// The row can be written only on the session that holds the lock. With a pooler that gives each
@@ -266,7 +270,7 @@ extension Session {
     do throws(PostgreSQLFailure) {
       if tables.hasChanged {
         requestNumber += 1
-        // On another session the value is null, which the column refuses.
+        // If a pooler has changed the session, the number is null, which the column refuses.
         try database.send(
           """
           with earlier as (
@@ -284,25 +288,28 @@ extension Session {
       try database.flush()
       if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch  where error.isConnectionLost {
-      guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
+      guard !isRepeatable, try wasLastTransactionStored(hasNoRow: !tables.hasChanged) else {
+        throw error
+      }
       if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch {
-      undo(on: database)
-      throw error.state == "23502" ? place.sharesSessions(error.reason) : error
+      rollBack(on: database)
+      throw error.state == "23502" ? place.pooledSessionError(because: error.reason) : error
     }
   }
 
-  /// Looks for the row of the last transaction, and returns whether the transaction was stored.
+  /// Returns whether the last transaction was stored, as the row of that transaction shows.
   ///
-  /// A transaction without changes counts as stored.
+  /// A transaction without changes has no row, and counts as stored.
   ///
   /// - Throws: ``PostgreSQLError/Code/outcomeUnknown`` if the row can't be read.
-  private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
+  private func wasLastTransactionStored(hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
     guard !hasNoRow else { return true }
     tables = nil
     do {
       return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
-        // The row may exist before standbys have it. The commit of this update waits for them.
+        // The row may exist before the standbys have it. The commit of this update waits for the
+        // standbys.
         try tables.database.run(
           "update steadfast_request set date = now() where session = $1 and number = $2",
           .integer(number),
@@ -319,7 +326,7 @@ extension Session {
       throw PostgreSQLError(
         .outcomeUnknown,
         "the connection to \(place.name) was lost while a change was being stored, and the store "
-          + "can't find out whether it was stored: \(reason)"
+          + "can't find out whether the change was stored: \(reason)"
       )
     }
   }
@@ -333,8 +340,8 @@ struct SessionSettings {
 
   /// The settings.
   ///
-  /// The plans of statements do not depend on the size of the tables at the time of planning. A
-  /// plan for an empty table would read all of a full one.
+  /// With these settings, the plans of statements do not depend on the size of the tables at the
+  /// time of planning. Otherwise, a plan for an empty table would read a whole table later.
   ///
   /// Time-outs on both sides end sessions that hang, and statements for which the application set
   /// no limit. The server ends the session of an unreachable machine, with its locks, within a
@@ -364,12 +371,13 @@ struct SessionSettings {
 
   /// Applies the settings to a connection.
   ///
-  /// The connection then waits longer for an answer than a statement may take. If it stopped
-  /// waiting before the server ends a statement, the statement would be retried again and again.
+  /// The connection then waits longer for an answer than a statement may take. If the connection
+  /// stopped waiting before the server ended a statement, that statement would be retried again and
+  /// again.
   func apply(to database: Connection) throws {
     try check(version: database.serverVersion)
     try database.execute(Self.script)
-    try sendPath(to: database)
+    try sendSearchPath(to: database)
     let found = try database.first(
       """
       select current_schema() is not null, current_setting('server_encoding'),
@@ -394,15 +402,15 @@ struct SessionSettings {
     guard found.hasSchema else {
       throw PostgreSQLError(
         .noSchema,
-        "\(place.name) has no schema \(place.schema ?? "public") that this user may use; make it "
-          + "with create schema, and grant usage on it"
+        "\(place.name) has no schema \(place.schema ?? "public") that this user may use; create "
+          + "the schema, and grant usage on the schema to this user"
       )
     }
     guard !found.isReadOnly else { throw place.readOnly }
   }
 
-  /// Makes names without a schema refer to the store's schema, and never to that of another user.
-  private func sendPath(to database: Connection) throws(PostgreSQLFailure) {
+  /// Makes names without a schema refer to the store's schema, and never to another user's schema.
+  private func sendSearchPath(to database: Connection) throws(PostgreSQLFailure) {
     try database.send(
       """
       select set_config('search_path',

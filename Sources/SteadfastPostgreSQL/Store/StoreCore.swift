@@ -29,7 +29,7 @@ final class StoreCore: StoreCalls {
   private let opening = OpenState()
   private let state: Mutex<State>
   private let forkCount = ForkCount.current
-  private let notes = DeletedRowNotes()
+  private let notes = FreedTaskNotes()
 
   init(_ place: DatabaseLocation, leaseDuration: Duration?) {
     self.place = place
@@ -55,7 +55,7 @@ final class StoreCore: StoreCalls {
   // MARK: Calls
 
   func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
-    try place.check()
+    try place.checkArguments()
     guard forkCount == ForkCount.current else {
       throw PostgreSQLError(
         .closed,
@@ -73,7 +73,8 @@ final class StoreCore: StoreCalls {
     }
     if case .claim = call {
       try await openIfClosed()
-      // If the tables are not shared, the writer's session keeps others out, so it also claims.
+      // If the tables are not shared, the writer's session keeps all other sessions out. So that
+      // session also claims.
       let queue = place.isShared ? claiming : writing
       return try await queue.perform(call, orThrow: place.closed)
     }
@@ -114,7 +115,7 @@ final class StoreCore: StoreCalls {
 
   private func startClaiming() throws {
     try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
-      let session = Self.sessionBesideWriter(place)
+      let session = Self.sessionBesideWriter(at: place)
       defer { session.close() }
       let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
       while case .jobs(let jobs) = claiming.next(all: false) {
@@ -125,7 +126,7 @@ final class StoreCore: StoreCalls {
 
   private func startExtending() throws {
     try SystemThread.start(in: others) { [place, extending] in
-      let session = Self.sessionBesideWriter(place)
+      let session = Self.sessionBesideWriter(at: place)
       defer { session.close() }
       let extender = Extender(on: session)
       while case .jobs(let jobs) = extending.next(all: false) {
@@ -136,9 +137,9 @@ final class StoreCore: StoreCalls {
 
   /// Returns a session that changes tasks.
   ///
-  /// It keeps other stores out even if the writer's session is lost.
-  private static func sessionBesideWriter(_ place: DatabaseLocation) -> Session {
-    Session(place) { tables, _ in try place.use(on: tables.database) }
+  /// The session keeps other stores out even if the writer's session is lost.
+  private static func sessionBesideWriter(at place: DatabaseLocation) -> Session {
+    Session(place) { tables, _ in try place.lockOutOtherStores(on: tables.database) }
   }
 
   private func startReading() throws {
@@ -151,7 +152,7 @@ final class StoreCore: StoreCalls {
         )
       }
       while case .jobs(let jobs) = reading.next(all: false) {
-        for job in jobs { Self.look(job, session) }
+        for job in jobs { Self.answerLookUp(job, on: session) }
       }
     }
   }
@@ -187,9 +188,9 @@ final class StoreCore: StoreCalls {
     }
   }
 
-  private static func look(_ job: StoreJob, _ session: Session) {
-    let result = Result { try session.look { try $0.answer(job.call) } }
-    job.continuation.resume(with: result.mapError(session.place.error))
+  private static func answerLookUp(_ job: StoreJob, on session: Session) {
+    let result = Result { try session.lookUp { try $0.answer(job.call) } }
+    job.continuation.resume(with: result.mapError(session.place.errorForCaller))
   }
 }
 #endif

@@ -13,7 +13,7 @@ final class Writer {
   private static let mostBytes = 8_000_000
   /// The number of slow calls after which the remaining calls of a group fail.
   private static let mostSlowCalls = 3
-  /// The number of groups that are checked first, after a group whose tasks were not plain.
+  /// After a group that contained a task that was not plain, the number of groups to check first.
   private static let mostCarefulGroups = 32
 
   private let place: DatabaseLocation
@@ -21,9 +21,9 @@ final class Writer {
   private let hints: HintExchange?
   /// The other threads of the store, which end before the store is closed.
   private let others: DispatchGroup
-  /// Makes claims, without an end, for a store that uses the tables alone.
+  /// Makes claims that have no end, for a store that uses the tables alone.
   private let claimer: Claimer
-  private let notes: DeletedRowNotes
+  private let notes: FreedTaskNotes
   private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
@@ -32,14 +32,14 @@ final class Writer {
     _ place: DatabaseLocation,
     hints: HintExchange?,
     others: DispatchGroup,
-    _ notes: DeletedRowNotes
+    _ notes: FreedTaskNotes
   ) {
     self.place = place
     self.notes = notes
     self.hints = hints
     self.others = others
     session = Session(place, isFirst: true) { tables, isFirst in
-      try Self.prepare(tables, place, isFirst: isFirst)
+      try Self.prepare(tables, at: place, isFirst: isFirst)
     }
     claimer = Claimer(place, on: session, leaseDuration: nil, notes)
   }
@@ -58,13 +58,13 @@ final class Writer {
       }
       performTogether(group)
       (group, byteCount) = ([], 0)
-      end(job, Result { try performAlone(job.call) })
+      finish(job, with: Result { try performAlone(job.call) })
     }
     performTogether(group)
   }
 
-  private func end(_ job: StoreJob, _ result: Result<StoreJob.Answer, any Error>) {
-    job.continuation.resume(with: result.mapError(place.error))
+  private func finish(_ job: StoreJob, with result: Result<StoreJob.Answer, any Error>) {
+    job.continuation.resume(with: result.mapError(place.errorForCaller))
   }
 
   // MARK: Batches
@@ -73,10 +73,12 @@ final class Writer {
   private func performTogether(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let outcomes = try outcomes(of: BatchGroup(jobs.map(\.batch)), jobs) { try $0.apply($1) }
-      for (job, outcomes) in zip(jobs, outcomes) { end(job, .success(.outcomes(outcomes))) }
+      let outcomes = try outcomes(of: BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
+      for (job, outcomes) in zip(jobs, outcomes) {
+        finish(job, with: .success(.outcomes(outcomes)))
+      }
     } catch {
-      performAgain(jobs, after: error, concernsOneCall(error) ? performApart : nil)
+      performAgain(jobs, after: error, using: concernsOneCall(error) ? performApart : nil)
     }
   }
 
@@ -84,14 +86,14 @@ final class Writer {
   private func performAgain(
     _ jobs: [StoreJob],
     after error: any Error,
-    _ another: (([StoreJob]) -> Void)?
+    using another: (([StoreJob]) -> Void)?
   ) {
     if jobs.count > 1, (error as? PostgreSQLFailure)?.tookTooLong == true {
       performOneByOne(jobs, after: error)
     } else if jobs.count > 1, let another {
       another(jobs)
     } else {
-      for job in jobs { end(job, StoreJob.result(of: error)) }
+      for job in jobs { finish(job, with: StoreJob.result(of: error)) }
     }
   }
 
@@ -100,34 +102,38 @@ final class Writer {
     var slowCount = 0
     for job in jobs {
       guard slowCount < Self.mostSlowCalls else {
-        end(job, .failure(error))
+        finish(job, with: .failure(error))
         continue
       }
-      let result = Result { try outcomes(of: BatchGroup([job.batch]), [job]) { try $0.apply($1) } }
+      let result = Result {
+        try outcomes(of: BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
+      }
       switch result {
-      case .success(let outcomes): end(job, .success(.outcomes(outcomes[0])))
+      case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
       case .failure(let failure):
         if !concernsOneCall(failure) { slowCount += 1 }
-        end(job, StoreJob.result(of: failure))
+        finish(job, with: StoreJob.result(of: failure))
       }
     }
   }
 
+  /// Performs calls in one transaction with a savepoint for each call.
   private func performApart(_ jobs: [StoreJob]) {
     do {
-      let results = try outcomes(of: BatchGroup(jobs.map(\.batch)), jobs) { tables, group in
-        try Self.undoableResults(of: group, tables)
+      let results = try outcomes(of: BatchGroup(jobs.map(\.batch)), for: jobs) { tables, group in
+        try Self.resultsInSavepoints(of: group, in: tables)
       }
-      for (job, result) in zip(jobs, results) { end(job, result) }
+      for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
-      performAgain(jobs, after: error, nil)
+      performAgain(jobs, after: error, using: nil)
     }
   }
 
-  /// Makes the changes of a group, and repeats this with more locks while it discovers more tasks.
+  /// Makes the changes of a group, and starts again with more locks each time that more tasks are
+  /// found to be affected.
   private func outcomes<Success>(
     of group: BatchGroup,
-    _ jobs: [StoreJob],
+    for jobs: [StoreJob],
     _ body: (Tables, BatchGroup) throws -> Success
   ) throws -> Success {
     guard !isClosed else { throw place.closed }
@@ -143,8 +149,8 @@ final class Writer {
           tables.hasChanged = true
           return (try body(tables, group), tables.hasFreedOthers)
         }
-        notes.note(group, hasFreedOthers: hasFreed)
-        if group.concernsOtherQueues || hasFreed { hints?.tellOthers() }
+        notes.record(group, hasFreedOthers: hasFreed)
+        if group.concernsOtherQueues || hasFreed { hints?.notifyOtherStores() }
         return success
       } catch let failure as PostgreSQLFailure
         where failure.state == Tables.mismatch && !group.isCareful
@@ -159,6 +165,7 @@ final class Writer {
     }
   }
 
+  /// Returns whether an error may concern only one of the calls in a transaction.
   private func concernsOneCall(_ error: any Error) -> Bool {
     if let failure = error as? PostgreSQLFailure {
       return !failure.isConnectionLost && !failure.isCollision && !failure.isPassing
@@ -166,9 +173,10 @@ final class Writer {
     return !(error is PostgreSQLError)
   }
 
-  private static func undoableResults(
+  /// Performs each call in a savepoint, and rolls back to the savepoint if the call fails.
+  private static func resultsInSavepoints(
     of group: BatchGroup,
-    _ tables: Tables
+    in tables: Tables
   ) throws -> [Result<StoreJob.Answer, any Error>] {
     let database = tables.database
     try tables.lock(LockPlan(group.batches), others: group.others)
@@ -200,7 +208,7 @@ final class Writer {
     case .open:
       guard !isClosed else { throw place.closed }
       // This notices a session that was lost while it was idle.
-      _ = try session.look { try $0.has("select 1") }
+      _ = try session.lookUp { try $0.hasRow("select 1") }
     case .close: close()
     case .destroy: try destroy()
     case .apply, .tasks, .count, .contains, .value, .memory: break
@@ -208,30 +216,30 @@ final class Writer {
     return .nothing
   }
 
-  private static func prepare(_ tables: Tables, _ place: DatabaseLocation, isFirst: Bool) throws {
+  private static func prepare(_ tables: Tables, at place: DatabaseLocation, isFirst: Bool) throws {
     let database = tables.database
-    try place.use(on: database)
-    try Schema().migrate(database, prefix: place.prefix, changes: place.migrates)
+    try place.lockOutOtherStores(on: database)
+    try Schema().migrate(database, prefix: place.prefix, mayChange: place.migrates)
     if isFirst {
       try database.send("delete from steadfast_request where date < now() - interval '1 day'")
       try database.flush()
     }
     // While the connection was lost, stores with another kind of sharing may have used the tables.
     let claimsOfAlone = isFirst ? Tables.OverdueClaims.all : .withEnd
-    try requeueOverdueTasks(tables, place.isShared ? .withoutEnd : claimsOfAlone)
+    try requeueTasks(of: tables, withClaims: place.isShared ? .withoutEnd : claimsOfAlone)
   }
 
   /// Makes the tasks available that are still claimed by stores that can't come back.
-  private static func requeueOverdueTasks(
-    _ tables: Tables,
-    _ claims: Tables.OverdueClaims
+  private static func requeueTasks(
+    of tables: Tables,
+    withClaims claims: Tables.OverdueClaims
   ) throws {
     var plan = LockPlan()
-    plan.tasks = try Set(tables.overdueTasks(claims).map(\.id))
+    plan.tasks = try Set(tables.tasks(withClaims: claims).map(\.id))
     guard !plan.tasks.isEmpty else { return }
     try tables.database.send("begin")
     try tables.lock(plan)
-    try tables.interrupt(plan.tasks.sorted(), claims)
+    try tables.requeueInterrupted(plan.tasks.sorted(), ifStill: claims)
     try tables.database.send("commit")
     try tables.database.flush()
   }
@@ -245,9 +253,10 @@ final class Writer {
   private func destroy() throws {
     guard !isDestroyed else { return }
     close()
-    // This session creates no tables, so the next store to open them finds none, and loses nothing.
+    // This session creates no tables. So the next store that opens finds no tables, and that store
+    // loses nothing.
     let removing = Session(place, isFirst: true) { [place] tables, _ in
-      try place.use(on: tables.database)
+      try place.lockOutOtherStores(on: tables.database)
     }
     defer { removing.close() }
     try removing.transaction(isDurable: true, isRepeatable: true) { tables in

@@ -5,8 +5,9 @@ import SteadfastDatabases
 ///
 /// The article "Writing a store" describes the columns. `position` is the position in line: a task
 /// that moves behind its equals gets the next number. The generated columns contain the conditions
-/// of claims, order keys and look-ups. There are no foreign keys, because they search four tables
-/// for each removed task. Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
+/// of claims, order keys and look-ups. There are no foreign keys, because with them, the server
+/// would search four tables for each removed task. Instead, `Tables.delete(_:)` removes a task's
+/// rows from the other tables.
 /// Texts are compared by their bytes. PostgreSQL stores a long payload outside of the row, so a
 /// change of the task does not rewrite it.
 struct Schema {
@@ -132,10 +133,10 @@ extension Schema {
     case olderVersion(Int)
   }
 
-  /// Returns the version of the tables; `nil` if there are none.
+  /// Returns the version of the tables; `nil` if there are no tables.
   func version(in database: Connection, prefix: String) throws -> Int? {
     let names = (Self.tables + ["schema"]).map { "\(prefix)_\($0)" }
-    let found = try database.all(
+    let found = try database.allRows(
       """
       select relname from pg_catalog.pg_class
       where relnamespace = quote_ident(current_schema())::regnamespace
@@ -166,8 +167,9 @@ extension Schema {
 
   /// Creates the tables, or migrates them to the current version, in one transaction.
   ///
-  /// A lock prevents other processes from doing the same at the same time.
-  func migrate(_ database: Connection, prefix: String, changes: Bool) throws {
+  /// A lock prevents other processes from migrating the tables at the same time. With `mayChange`
+  /// false, this only checks that the tables have the current version.
+  func migrate(_ database: Connection, prefix: String, mayChange: Bool) throws {
     // Check first: if there is nothing to do, no lock is needed.
     guard try version(in: database, prefix: prefix) != version else { return }
     try database.send("begin")
@@ -175,7 +177,7 @@ extension Schema {
       try database.send("select pg_advisory_xact_lock(hashtextextended($1, 0))", .text(prefix))
       let found = try version(in: database, prefix: prefix)
       if found != version {
-        guard changes else { throw Refusal.olderVersion(found ?? 0) }
+        guard mayChange else { throw Refusal.olderVersion(found ?? 0) }
         try database.execute(script(from: found ?? 0))
       }
       try database.send("commit")
@@ -202,12 +204,12 @@ extension Schema {
 
 /// The function that inserts a task for a statement of another connection.
 ///
-/// It does the same as `Tables.insert(_:_:_:)`, with the locks of a `LockPlan`. A test compares the
-/// two.
+/// The function does the same as `Tables.insert(_:onDuplicate:payload:)`, with the locks of a
+/// `LockPlan`. A test compares the two.
 extension Schema {
   /// The version of the parameters, which each statement contains.
   ///
-  /// A later version of the tables supports this form, or refuses its statements.
+  /// A later version of the tables supports statements of this form, or refuses them.
   static let insertionForm = 1
 
   /// The parameters of this form, which never change.
@@ -219,7 +221,7 @@ extension Schema {
     new_tags text[], new_limit bigint, expiry bigint
     """
 
-  // A step never changes, so it uses no declarations that may change.
+  // A migration step never changes, so this step uses no declarations that may change.
   static let second = """
     create function steadfast_date(microseconds bigint) returns timestamptz
     language sql immutable strict as $$

@@ -32,7 +32,7 @@ extension Tables {
   /// Returns the part of a statement with known lanes, each with the position to read from.
   ///
   /// The columns are the parameters from `number` to `number + 3`.
-  private static func lanes(at number: Int) -> String {
+  private static func knownLanes(fromParameter number: Int) -> String {
     """
     with lane (name, rank, date, place) as (
       select * from unnest($\(number)::text[], $\(number + 1)::bigint[],
@@ -60,9 +60,9 @@ extension Tables {
 
   /// Returns the statement that claims tasks.
   ///
-  /// It first counts, without locks, how many of the first tasks are in each lane. Then it locks
-  /// that number of tasks in each lane, and skips tasks that other sessions have locked.
-  private static func claim(_ lanes: String, fromPlaces: Bool) -> String {
+  /// The statement first counts, without locks, how many of the first tasks are in each lane. Then
+  /// it locks that number of tasks in each lane, and skips tasks that other sessions have locked.
+  private static func claimStatement(_ lanes: String, fromPlaces: Bool) -> String {
     let place = fromPlaces ? ", date, place" : ""
     let isAvailable = isAvailable(fromPlace: fromPlaces)
     return """
@@ -95,13 +95,16 @@ extension Tables {
       """
   }
 
-  private static let claim = claim(lanes(), fromPlaces: false)
-  private static let claimFromPlaces = claim(lanes(at: 10), fromPlaces: true)
+  private static let claim = claimStatement(lanes(), fromPlaces: false)
+  private static let claimFromPlaces = claimStatement(
+    knownLanes(fromParameter: 10),
+    fromPlaces: true
+  )
 
   /// Returns the statement that finds the date from which another claim can find tasks.
   ///
   /// The date is `$6` if other sessions have locked available tasks.
-  private static func next(_ lanes: String, end: String, fromPlaces: Bool) -> String {
+  private static func nextDateStatement(_ lanes: String, end: String, fromPlaces: Bool) -> String {
     """
     \(lanes), \(room)
     select min(next), \(end) from room cross join lateral (
@@ -117,7 +120,7 @@ extension Tables {
     """
   }
 
-  private static let next = next(
+  private static let next = nextDateStatement(
     lanes(),
     end: """
       (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
@@ -125,13 +128,18 @@ extension Tables {
       """,
     fromPlaces: false
   )
-  /// This reads no ends of claims: in their index, too, dead entries come before the others.
-  private static let nextFromPlaces = next(lanes(at: 8), end: "null::bigint", fromPlaces: true)
+  /// This statement reads no ends of claims, because in the index of ends, too, dead entries come
+  /// before the others.
+  private static let nextFromPlaces = nextDateStatement(
+    knownLanes(fromParameter: 8),
+    end: "null::bigint",
+    fromPlaces: true
+  )
 
   /// Sends a claim, whose rows `claimedTasks(in:with:)` then reads.
   ///
-  /// The claim reads each lane from a position, or without `starts`, reads all lanes from the first
-  /// task.
+  /// With `starts`, the claim reads each lane from a position. Without `starts`, it reads each lane
+  /// from the first task.
   func sendClaim(
     _ request: ClaimRequest,
     from starts: ClaimCursors.Places? = nil,
@@ -139,7 +147,7 @@ extension Tables {
   ) throws(PostgreSQLFailure) {
     let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
     let limit = max(0, request.limit)
-    let values = Self.values(of: request, limit) + end
+    let values = Self.values(of: request, limit: limit) + end
     if let starts {
       try database.send(Self.claimFromPlaces, values + Self.values(of: starts), isWanted: true)
     } else {
@@ -160,8 +168,8 @@ extension Tables {
 
   /// Returns the values of a request, without the names and conditions that have a NUL.
   ///
-  /// The server accepts no NUL, so no row has one.
-  private static func values(of request: ClaimRequest, _ limit: Int) -> [SQLValue] {
+  /// The server accepts no NUL, so no row contains a NUL.
+  private static func values(of request: ClaimRequest, limit: Int) -> [SQLValue] {
     let names = request.names.filter { !$0.key.hasNUL }
     return [
       .text(request.queue),
@@ -180,7 +188,7 @@ extension Tables {
     let row: UnreadableRow
   }
 
-  /// Reads the tasks of a claim, in the order in which they are performed.
+  /// Reads the tasks of a claim, in the order of claiming.
   func claimedTasks(
     in rows: Rows,
     with token: UInt64
@@ -196,11 +204,11 @@ extension Tables {
         unreadable.append(UnreadableTask(id: row.id(0), row: failure))
       }
     }
-    tasks.sort { Self.comesFirst($0, $1) }
+    tasks.sort { Self.areInClaimingOrder($0, $1) }
     return (tasks, unreadable)
   }
 
-  private static func comesFirst(
+  private static func areInClaimingOrder(
     _ left: (task: ClaimedTask, position: Int),
     _ right: (task: ClaimedTask, position: Int)
   ) -> Bool {
@@ -214,8 +222,8 @@ extension Tables {
 
   /// Parks a claimed task that this version can't read, like a task without a handler.
   ///
-  /// Its earlier failures stay unchanged, because they may be the unreadable value.
-  func park(_ task: UnreadableTask, token: UInt64, at date: Date) throws {
+  /// The task's earlier failures stay unchanged, because they may be the unreadable value.
+  func parkUnreadable(_ task: UnreadableTask, token: UInt64, at date: Date) throws {
     try database.send(
       """
       update steadfast_task set state = 'parked', position = \(Self.nextPlace),
@@ -235,7 +243,7 @@ extension Tables {
     from starts: ClaimCursors.Places? = nil,
     in database: Connection
   ) throws -> Date? {
-    let all = values(of: request, max(1, request.limit))
+    let all = values(of: request, limit: max(1, request.limit))
     let rows = try starts.map { try database.rows(nextFromPlaces, all + values(of: $0)) }
     let found = try (rows ?? database.rows(next, all)).map { row in
       (date: row.ifAny(0, row.date), microseconds: row.ifAny(1, row.integer))
@@ -263,7 +271,7 @@ extension Tables {
     ofQueue queue: String,
     in database: Connection
   ) throws -> ClaimCursors.Places {
-    let found = try database.all(
+    let found = try database.allRows(
       firstPlaces,
       .text(queue)
     ) { row in

@@ -71,13 +71,15 @@ extension Tables {
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
     let atRest = TaskState.unclaimed.union(TaskState.ended)
     guard let entry = try entry(target, in: atRest) else { return .stale }
-    if entry.keyRole == nil, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
+    if entry.keyRole == nil, let key = entry.uniqueKey,
+      let holder = try holder(ofKey: key, taskName: entry.name)
+    {
       return .duplicate(of: holder)
     }
     try restartTasks([entry.id], at: date)
-    if forgets { try forget(entry) }
+    if forgets { try removeMemory(of: entry) }
     guard entry.state.isFinished, entry.concernsOthers else { return .done }
-    return try done(entry, with: restartAlong(with: entry, at: date))
+    return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
   }
 
   /// Makes tasks wait like new ones, behind their equals, in the order of their IDs.
@@ -101,7 +103,8 @@ extension Tables {
     )
   }
 
-  private func holder(_ name: String, _ key: String) throws -> TaskID? {
+  /// Returns the task that holds a unique key among the tasks with a name.
+  private func holder(ofKey key: String, taskName name: String) throws -> TaskID? {
     try database.ids(
       """
       select id from steadfast_task where name = $1 and unique_key = $2 and key_role = 'holder'
@@ -115,7 +118,7 @@ extension Tables {
 
   func remove(_ id: TaskID) throws -> ChangeOutcome {
     guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
-    let along = try removeWithOthers([id])
+    let along = try removeWithCascade([id])
     guard entry.concernsOthers else { return .done }
     return .doneWithConsequences(Consequences(tasks: along))
   }
@@ -131,9 +134,9 @@ extension Tables {
 
   /// Removes tasks, and the tasks that were cancelled because of them.
   ///
-  /// - Returns: The others, in the order of their IDs.
-  private func removeWithOthers(_ ids: [TaskID]) throws -> [TaskID] {
-    let leaving = try database.all(
+  /// - Returns: The removed tasks that are not in `ids`, in the order of their IDs.
+  private func removeWithCascade(_ ids: [TaskID]) throws -> [TaskID] {
+    let leaving = try database.allRows(
       """
       \(Self.leaving)
       select id, order_key from steadfast_task
@@ -194,14 +197,16 @@ extension Tables {
     // Each statement has a time limit, and limited space for its locks and arrays.
     let slices = Array(Set(leaving)).sorted()
     for start in stride(from: 0, to: slices.count, by: Self.mostRemovals) {
-      try removeEnded(Array(slices[start...].prefix(Self.mostRemovals)), state)
+      try removeTasks(Array(slices[start...].prefix(Self.mostRemovals)), endedAs: state)
     }
     return .done
   }
 
-  private func removeEnded(_ ids: [TaskID], _ state: TaskState) throws {
+  /// Removes those of the tasks that still have the state, and the tasks that were cancelled
+  /// because of them.
+  private func removeTasks(_ ids: [TaskID], endedAs state: TaskState) throws {
     guard !ids.isEmpty else { return }
-    // Tasks that were cancelled because of these may hold the turn of an order key.
+    // Tasks that were cancelled because of these tasks may hold the turn of an order key.
     let ordered = try database.ids(
       """
       \(Self.leaving)
@@ -220,13 +225,13 @@ extension Tables {
       .ids(ids),
       .text(state.rawValue)
     )
-    _ = try removeWithOthers(leaving)
+    _ = try removeWithCascade(leaving)
   }
 
   // MARK: Many tasks
 
   func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
-    changedOrders += try database.all(
+    changedOrders += try database.allRows(
       """
       with parked as (
         select id, \(Self.nextPlace) as place from (
@@ -244,14 +249,14 @@ extension Tables {
     return .done
   }
 
-  /// Recounts, from `now`, dates that were counted from a later date.
+  /// Counts dates from `now` if they were counted from a later date.
   ///
   /// If several queues use the tables, each may have its own clock, so this changes nothing.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    guard !isShared, try database.has(Self.dateAfter, .date(now)) else { return .done }
+    guard !isShared, try database.hasRow(Self.dateAfter, .date(now)) else { return .done }
     try database.send(Self.recounting, .date(now))
-    // A date before its task's creation belongs to a later task that replaced this one's content.
-    // It was counted from the date of that task.
+    // A date that is before the creation of its task comes from a later task, which replaced the
+    // content of this task. Such a date was counted from the creation of that later task.
     try database.send(
       """
       update steadfast_task set created_date = $1,
@@ -278,9 +283,9 @@ extension Tables {
     limit 1
     """
 
-  /// Recounts when tasks become available.
+  /// Counts anew when tasks become available.
   ///
-  /// Suspended tasks wake, so that their handlers recount.
+  /// Suspended tasks wake, so that their handlers count anew.
   private static let recounting = """
     with moved as (
       select id, \(nextPlace) as place from (
@@ -315,7 +320,7 @@ extension Tables {
       .text(name),
       .bytes(value)
     )
-    try measure(entry)
+    try updateMemorySize(of: entry)
     try database.send(
       "update steadfast_task set interruption_count = 0 where id = $1",
       .id(entry.id)
@@ -323,7 +328,7 @@ extension Tables {
     return .done
   }
 
-  private func measure(_ entry: TaskEntry) throws {
+  private func updateMemorySize(of entry: TaskEntry) throws {
     try database.send(
       """
       update steadfast_task set memory_size = (
@@ -379,14 +384,14 @@ extension Tables {
       .bytes(value)
     )
     guard filled > 0 else { return .stale }
-    try measure(entry)
+    try updateMemorySize(of: entry)
     guard entry.state == .suspended else { return .done }
     try setWakeDate(of: entry)
     try move(entry, to: .waiting)
     return .done
   }
 
-  /// Sets the available date of a waking task to the date on which it was enqueued.
+  /// Sets the available date of a task that wakes to the date on which it was enqueued.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.send(
       """
@@ -398,8 +403,8 @@ extension Tables {
     )
   }
 
-  /// Removes the memory of a task, if it has any.
-  func forget(_ entry: TaskEntry) throws {
+  /// Removes the memory of a task, if the task has any.
+  func removeMemory(of entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.send("delete from steadfast_memory where task_id = $1", .id(entry.id))
     try database.send("update steadfast_task set memory_size = 0 where id = $1", .id(entry.id))

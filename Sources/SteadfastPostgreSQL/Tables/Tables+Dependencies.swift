@@ -5,11 +5,11 @@ import SystemFoundation
 
 /// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
 ///
-/// The server may make a plan while the tables are empty. Such a plan joins a table by reading all
-/// of it. To prevent this, subqueries have `offset 0`, which keeps the server from merging them,
-/// and updates also name the IDs of their rows. So all rows are found in an index.
+/// The server may make a plan while the tables are empty. Such a plan joins a table by reading the
+/// whole table. To prevent such plans, subqueries have `offset 0`, which keeps the server from
+/// merging them, and updates also name the IDs of their rows. So all rows are found in an index.
 extension Tables {
-  /// A task that is cancelled because of another one.
+  /// A task that is cancelled because of another task.
   struct Other {
     let id: TaskID
     let name: String
@@ -17,7 +17,7 @@ extension Tables {
   }
 
   /// Returns the outcome of a completed change, with its consequences for other tasks.
-  func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
+  func outcome(for entry: TaskEntry, affecting tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
         """
@@ -75,7 +75,7 @@ extension Tables {
 
   /// Counts new tasks as members of their followers' batches.
   func addMembers(_ members: [TaskRecord]) throws {
-    // A row exists if an earlier task with the same ID was removed before the follower.
+    // The row exists already if an earlier member with the same ID was removed.
     try database.send(
       """
       insert into steadfast_dependency (dependency, dependent, is_named)
@@ -112,17 +112,17 @@ extension Tables {
 
   // MARK: Ends
 
-  /// The condition that a row belongs to the present task with its ID.
+  /// The condition that a row concerns the task that has the row's ID now.
   ///
-  /// When a member of a batch is removed, its row stays for the follower. By now, another task may
-  /// have the member's ID.
+  /// When a member of a batch is removed, the member's row stays for the follower. By now, another
+  /// task may have the member's ID.
   private static let isPresent = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
 
-  /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
-  func endingAlong(with id: TaskID) throws -> [Other] {
-    try database.all(
+  /// Returns the tasks to cancel if a task ends without success, in the order of their IDs.
+  func tasksToCancel(ifTaskFails id: TaskID) throws -> [Other] {
+    try database.allRows(
       """
       with recursive ended (id) as (
         values ($1::uuid)
@@ -152,7 +152,7 @@ extension Tables {
   /// Records the end of tasks for the tasks that wait for them.
   ///
   /// The ended tasks must not be removed yet.
-  func count(_ ids: [TaskID], endedAs state: TaskState) throws {
+  func recordEnds(of ids: [TaskID], as state: TaskState) throws {
     if state != .succeeded {
       try database.send(
         """
@@ -163,10 +163,11 @@ extension Tables {
         .text(state.rawValue)
       )
     }
-    try count(ids, as: state, by: 1)
+    try adjustCounts(forEndsOf: ids, as: state, by: 1)
   }
 
-  private func count(_ ids: [TaskID], as state: TaskState, by one: Int64) throws {
+  /// Adds 1 or -1, for each task, to the counts that the end of the task changes.
+  private func adjustCounts(forEndsOf ids: [TaskID], as state: TaskState, by one: Int64) throws {
     hasFreedOthers = true
     try database.send(
       """
@@ -192,10 +193,10 @@ extension Tables {
   }
 
   /// Cancels the tasks that depend on a task that ended.
-  func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
+  func cancel(_ others: [Other], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
     guard !others.isEmpty else { return }
     let ids = others.map(\.id)
-    try count(ids, endedAs: .cancelled)
+    try recordEnds(of: ids, as: .cancelled)
     if retains {
       try database.send(
         """
@@ -222,10 +223,10 @@ extension Tables {
 
   // MARK: Restarts
 
-  /// Undoes the end of a task, and restarts the tasks that were cancelled because of it.
+  /// Undoes the end of a task, and restarts the tasks that were cancelled because of that end.
   ///
   /// - Returns: The restarted tasks, in the order of their IDs.
-  func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
+  func restartCascade(of entry: TaskEntry, at date: Date) throws -> [TaskID] {
     var round = [entry.id]
     var state = entry.state
     var restarted: [TaskID] = []
@@ -237,8 +238,8 @@ extension Tables {
         """,
         .ids(round)
       )
-      try count(round, as: state, by: -1)
-      round = try takeKeys(causedBy: round)
+      try adjustCounts(forEndsOf: round, as: state, by: -1)
+      round = try prepareRestart(ofTasksCausedBy: round)
       state = .cancelled
       restarted += round
     }
@@ -247,13 +248,13 @@ extension Tables {
     return restarted
   }
 
-  /// Prepares the restart of the tasks that have one of these tasks as their cause.
+  /// Prepares the restart of the tasks that were cancelled because of the given tasks.
   ///
-  /// The tasks that can restart become the holders of their keys. The others get another cause, or
-  /// none if another task holds their key.
+  /// The tasks that can restart become the holders of their keys. The other tasks stay cancelled:
+  /// they get another cause, or no cause if another task holds their key.
   ///
   /// - Returns: The tasks to restart.
-  private func takeKeys(causedBy ids: [TaskID]) throws -> [TaskID] {
+  private func prepareRestart(ofTasksCausedBy ids: [TaskID]) throws -> [TaskID] {
     try database.send(Self.stillFailed, .ids(ids))
     try database.send(
       """
@@ -266,7 +267,7 @@ extension Tables {
       """,
       .ids(ids)
     )
-    let found = try database.all(
+    let found = try database.allRows(
       """
       update steadfast_task set cause = null,
         key_role = case when unique_key is not null then 'holder' end

@@ -13,10 +13,11 @@ extension Tables {
     failure: TaskFailure?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
-    let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
-    if entry.concernsOthers { try count([entry.id], endedAs: state) }
+    let others =
+      entry.concernsOthers && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.concernsOthers { try recordEnds(of: [entry.id], as: state) }
     if retains {
-      if let failure { try note(failure, entry) }
+      if let failure { try recordFailure(failure, of: entry) }
       try database.send(
         """
         update steadfast_task set state = $2, finished_date = $3, key_role = null,
@@ -27,14 +28,14 @@ extension Tables {
         .text(state.rawValue),
         .date(date)
       )
-      if state == .succeeded { try forget(entry) }
+      if state == .succeeded { try removeMemory(of: entry) }
     } else {
       try delete([entry.id])
     }
     try promoteSuccessor(of: entry)
     guard entry.concernsOthers else { return .done }
-    try cancel(others, along: entry.id, at: date, retains: retains)
-    return try done(entry, with: others.map(\.id))
+    try cancel(others, becauseOf: entry.id, at: date, retains: retains)
+    return try outcome(for: entry, affecting: others.map(\.id))
   }
 
   func retry(
@@ -45,7 +46,7 @@ extension Tables {
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
-    if let failure { try note(failure, entry) }
+    if let failure { try recordFailure(failure, of: entry) }
     try database.send(
       """
       update steadfast_task set state = 'waiting', available_date = $2, retry_count = $3,
@@ -58,14 +59,14 @@ extension Tables {
       .integer(retryCount),
       .date(origin)
     )
-    return try supersede(entry, at: date) ?? .done
+    return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
-  /// Replaces a task with its successor for a retry.
+  /// Replaces a task with its successor for a retry, if there is a successor that has not expired
+  /// by the date of the retry.
   ///
-  /// This requires a successor that has not expired by the date of the retry. The task must
-  /// remember nothing, and other tasks must not depend on it.
-  private func supersede(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
+  /// The task stays if it remembers something, or if other tasks depend on it.
+  private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
       holder.memorySize == 0
     else { return nil }
@@ -114,7 +115,7 @@ extension Tables {
 
   func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
-    try note(failure, entry)
+    try recordFailure(failure, of: entry)
     try move(entry, to: .parked)
     return .done
   }
@@ -133,7 +134,7 @@ extension Tables {
     return .done
   }
 
-  /// Changes a task's state, moves the task behind its equals, and ends its claim if it has one.
+  /// Changes a task's state, moves the task behind its equals, and ends the task's claim, if any.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.send(
       """
@@ -156,7 +157,7 @@ extension Tables {
     ///
     /// No shared store has the tables open at the same time as such a store.
     case withoutEnd = "state = 'running' and lease_end is null"
-    /// Claims of shared stores, which must be closed when a store uses the tables alone again.
+    /// Claims of shared stores, all of which are closed once a store uses the tables alone.
     case withEnd = "state = 'running' and lease_end is not null"
     /// All claims, for a store that starts to use the tables alone.
     case all = "state = 'running'"
@@ -170,16 +171,17 @@ extension Tables {
     let orderKey: String?
   }
 
-  func overdueTasks(_ claims: OverdueClaims) throws -> [OverdueTask] {
-    try database.all(claims.statement) { row in
+  /// Returns the tasks whose claims are of a kind.
+  func tasks(withClaims claims: OverdueClaims) throws -> [OverdueTask] {
+    try database.allRows(claims.statement) { row in
       row.id(0).map { OverdueTask(id: $0, orderKey: row.ifAny(1, row.text)) }
     }.compactMap(\.self)
   }
 
-  /// Locks the tasks that no other session has locked, if their order keys are not locked either.
+  /// Locks each task that no other session has locked, unless the task's order key is locked.
   ///
   /// - Returns: The tasks that are locked now.
-  func lockFree(_ ids: [TaskID]) throws -> [TaskID] {
+  func lockUnlocked(_ ids: [TaskID]) throws -> [TaskID] {
     try database.ids(
       """
       select id from steadfast_task
@@ -192,12 +194,12 @@ extension Tables {
     )
   }
 
-  /// Makes tasks with overdue claims available.
+  /// Makes tasks with overdue claims available, and counts an interruption of each.
   ///
-  /// The transaction must have locked their order keys.
-  func interrupt(_ ids: [TaskID], _ claims: OverdueClaims) throws {
+  /// The transaction must have locked the order keys of the tasks.
+  func requeueInterrupted(_ ids: [TaskID], ifStill claims: OverdueClaims) throws {
     guard !ids.isEmpty else { return }
-    changedOrders = try database.all(
+    changedOrders = try database.allRows(
       """
       update steadfast_task set state = 'waiting',
         interruption_count = least(interruption_count, 9223372036854775806) + 1,
@@ -210,7 +212,7 @@ extension Tables {
     try giveTurns()
   }
 
-  /// Makes tasks available again whose claims no queue received.
+  /// Makes the tasks of claims that no queue received available again.
   func requeue(claimedWith tokens: [UInt64]) throws {
     let tokens = SQLValue.array(tokens.map { .token($0) }, of: .integer)
     let ids = try database.ids(
@@ -219,7 +221,7 @@ extension Tables {
     )
     guard !ids.isEmpty else { return }
     try lockOrders(of: ids)
-    changedOrders = try database.all(
+    changedOrders = try database.allRows(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
       where state = 'running' and lease_token = any ($1) returning order_key

@@ -4,7 +4,7 @@ import SteadfastQueue
 
 /// Insertions.
 extension Tables {
-  /// The outcome if a task already has the ID.
+  /// Returns the outcome of an insertion if a task already has the ID of the new task.
   ///
   /// This compares the same properties as `TaskRecord.isStored(as:)`, with the dates as stored.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
@@ -28,7 +28,8 @@ extension Tables {
   }
 
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
-    let values = Self.definition(of: record, payload, role) + Self.progress(of: record)
+    let definition = Self.definition(of: record, payload: payload, role: role)
+    let values = definition + Self.progress(of: record)
     return try database.rows(Self.insertion, values).changedCount > 0
   }
 
@@ -49,8 +50,8 @@ extension Tables {
   /// Returns the first values of an insertion: the caller's choices for the task.
   private static func definition(
     of record: TaskRecord,
-    _ payload: [UInt8],
-    _ role: UniqueKeyRole?
+    payload: [UInt8],
+    role: UniqueKeyRole?
   ) -> [SQLValue] {
     [
       .id(record.id),
@@ -99,7 +100,7 @@ extension Tables {
 
   /// Locks and returns the holder and the successor of a key.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
-    let found = try database.all(
+    let found = try database.allRows(
       """
       select id, key_role, state, coalesce(unique_until > $3, false), memory_size,
         state <> 'running' and coalesce(expiry_date <= $3, false)

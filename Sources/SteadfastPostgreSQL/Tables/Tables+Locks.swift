@@ -6,11 +6,11 @@ import SteadfastQueue
 ///
 /// The locks of values come first, then those of unique keys and of order keys, then those of tasks
 /// in the order of their IDs. So no two sessions wait for each other. "Writing a store" and
-/// "Storing dependencies" explain why.
+/// "Storing dependencies" explain the order.
 struct LockPlan {
   /// The names of values that are compared.
   var values: Set<ExactText> = []
-  /// The unique keys of new tasks, with their names.
+  /// The unique keys of new tasks, each with the name of the task.
   ///
   /// An insertion waits for an uncommitted insertion with the same key.
   var keys: Set<ExactText> = []
@@ -26,10 +26,10 @@ struct LockPlan {
   init() {}
 
   init(_ batches: [[PreparedChange]]) {
-    for batch in batches { for change in batch { add(change.change) } }
+    for batch in batches { for change in batch { addLocks(for: change.change) } }
   }
 
-  private mutating func add(_ change: TaskChange) {
+  private mutating func addLocks(for change: TaskChange) {
     switch change {
     case .insert(let record, _):
       if let key = StoredKey.text(of: record.uniqueKey, in: record.queue),
@@ -68,7 +68,7 @@ struct LockPlan {
   }
 }
 
-/// The changes affect tasks that are not locked, so the transaction must start again.
+/// An error: the changes affect tasks that are not locked, so the transaction must start again.
 struct MoreToLock: Error {
   let tasks: Set<TaskID>
 }
@@ -82,7 +82,8 @@ extension Tables {
     ) as locks
     """
 
-  /// There are few locks, because the server has space for only some thousands in all sessions.
+  /// All keys share 1,024 locks, because the server has space for only some thousands of locks in
+  /// all sessions.
   private static let lockKeys = """
     select pg_advisory_xact_lock($2::bigint::integer, number) from (
       select distinct hashtext(key) & 1023 as number from unnest($1::text[]) as keyed (key)
@@ -169,7 +170,7 @@ extension Tables {
   }
 }
 
-/// Tasks of a group that were treated as plain, but are not.
+/// An error: some tasks of a group were treated as plain, but are not.
 struct NotPlain: Error {
   let tasks: Set<TaskID>
 }
@@ -179,20 +180,20 @@ extension Tables {
   /// Makes the changes of a group.
   ///
   /// - Throws: ``MoreToLock`` or ``NotPlain`` if the group must start again with the tasks in the
-  ///   error. A ``BatchRefusal`` if one batch is refused: then all batches must be rolled back.
+  ///   error. A ``BatchRefusal`` if one batch is refused; all batches must then be rolled back.
   func apply(_ group: BatchGroup) throws -> [[ChangeOutcome]] {
     var parts = group.parts()
     if !group.isCareful, parts.haveAll {
       try lock(LockPlan(), plain: parts.leased)
-      for (statement, values) in Self.together(parts) {
-        try database.send(Self.exactly(statement), values, isWanted: false)
+      for (statement, values) in Self.statements(for: parts) {
+        try database.send(Self.checkingRowCount(of: statement), values, isWanted: false)
       }
       return group.batches.map { $0.map { _ in .done } }
     }
     let leased = parts.leased
     if !leased.isEmpty {
       let plain = Set(try database.ids(Self.plain, .ids(leased)))
-      parts.leave(Set(leased).subtracting(plain))
+      parts.separateChanges(of: Set(leased).subtracting(plain))
     }
     let rest = zip(group.batches, parts.offsets).map { batch, offsets in
       offsets.map { batch[$0] }
@@ -204,7 +205,7 @@ extension Tables {
         outcomes[number][offset] = outcome
       }
     }
-    try makeTogether(parts)
+    try makePlainChanges(parts)
     return outcomes
   }
 
@@ -213,7 +214,7 @@ extension Tables {
     select id from steadfast_task as task where id = any ($1) and \(isPlain)
     """
 
-  /// Whether a task is running.
+  /// The condition that a task is running.
   ///
   /// With `=`, a plan could read the whole index of claims, which has an entry for each task that
   /// was claimed since the table was vacuumed.
@@ -227,10 +228,11 @@ extension Tables {
         select 1 from steadfast_task as other where other.cause = task.id offset 0)
     """
 
-  /// Returns a statement that fails with ``Tables/mismatch`` unless it changes a row for each ID.
+  /// Returns a statement that does the same, but fails with ``Tables/mismatch`` unless it changes a
+  /// row for each ID.
   ///
-  /// Since the store need not count the rows, it can send the commit together with the statement.
-  private static func exactly(_ statement: String) -> String {
+  /// So the store need not count the rows, and can send the commit together with the statement.
+  private static func checkingRowCount(of statement: String) -> String {
     """
     with changed as (\(statement))
     select 1 / (count(*) = cardinality($1::uuid[]))::integer from changed
@@ -241,15 +243,15 @@ extension Tables {
   static let mismatch = "22012"
 
   /// Makes the plain changes, after their tasks were locked.
-  private func makeTogether(_ parts: BatchGroup.Parts) throws {
-    let statements = Self.together(parts)
+  private func makePlainChanges(_ parts: BatchGroup.Parts) throws {
+    let statements = Self.statements(for: parts)
     for (statement, values) in statements { try database.send(statement, values, isWanted: true) }
     guard !statements.isEmpty else { return }
     let wanted = [
       parts.insertions.map(\.record.id), parts.removals.map(\.lease.id),
       parts.releases.map(\.lease.id), parts.extensions.map(\.lease.id),
     ].filter { !$0.isEmpty }
-    // If a row is missing, its change is repeated by itself, to find out why.
+    // If a row was not changed, the change is repeated alone, to find out why.
     let made = try database.flush()
     for (ids, rows) in zip(wanted, made) where rows.changedCount < ids.count {
       let found = rows.map { $0.id(0) }.compactMap(\.self)
@@ -261,8 +263,8 @@ extension Tables {
   /// Returns one statement for each kind of plain changes.
   ///
   /// The first value of each statement is the list of IDs.
-  private static func together(
-    _ parts: BatchGroup.Parts
+  private static func statements(
+    for parts: BatchGroup.Parts
   ) -> [(statement: String, values: [SQLValue])] {
     var statements: [(statement: String, values: [SQLValue])] = []
     if !parts.insertions.isEmpty {
@@ -284,7 +286,7 @@ extension Tables {
   /// Extends the claims whose tasks no other session has locked.
   ///
   /// - Returns: For each existing claim, whether it was extended.
-  func extendFree(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
+  func extendUnlocked(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
     let values = Self.values(of: leases) + [.duration(duration)]
     let found = try database.rows(Self.freeExtensions, values).map { row in
       row.id(0).map { (Lease(id: $0, token: UInt64(bitPattern: row.int64(1))), row.flag(2)) }
@@ -334,8 +336,8 @@ extension Tables {
       column(.date) { .date($0.availableDate) },
       column(.integer) { .limit($0.maxRetries) },
       column(.flag) { .flag($0.usesBackoff) },
-      column(.text) { .text(literal($0.conditions.map(\.rawValue))) },
-      column(.text) { .text(literal($0.tags)) },
+      column(.text) { .text(arrayLiteral(of: $0.conditions.map(\.rawValue))) },
+      column(.text) { .text(arrayLiteral(of: $0.tags)) },
       column(.integer) { .duration($0.timeLimit) },
       column(.date) { .date($0.expiryDate) },
       column(.text) { .text($0.dependencies.rule.rawValue) },
@@ -345,8 +347,9 @@ extension Tables {
 
   /// Returns an array of texts in PostgreSQL's notation.
   ///
-  /// In an array of arrays, all inner arrays would need the same length.
-  static func literal(_ texts: some Collection<String>) -> String {
+  /// Several arrays are passed as texts in this notation, because in an array of arrays, all inner
+  /// arrays would need the same length.
+  static func arrayLiteral(of texts: some Collection<String>) -> String {
     let quoted = texts.map { text in
       "\"" + text.marking(["\\", "\""], with: "\\") + "\""
     }
@@ -402,10 +405,10 @@ struct BatchGroup {
   var others: Set<TaskID> = []
   /// The tasks that an earlier try found not to be plain.
   var notPlain: Set<TaskID> = []
-  /// Whether the changes are checked before they are made; if not, all must be plain.
+  /// Whether the changes are checked before they are made; if not, all changes must be plain.
   var isCareful = false
 
-  /// A change of a batch.
+  /// The place of a change: the number of its batch, and its offset in the batch.
   struct Place {
     let batch: Int
     let offset: Int
@@ -425,8 +428,8 @@ struct BatchGroup {
 
   /// Sorts the changes into parts.
   ///
-  /// If all changes of a batch name leases, they affect different tasks, so their order does not
-  /// matter.
+  /// If all changes of a batch name leases, the changes affect different tasks, so the order of the
+  /// changes does not matter.
   func parts() -> Parts {
     var parts = Parts(offsets: batches.map { _ in [] })
     for (number, batch) in batches.enumerated() {
@@ -453,7 +456,7 @@ extension BatchGroup {
   /// Only the database knows whether the task of a lease is plain.
   var namesLeases: Bool { batches.contains { $0.contains(where: \.namesLease) } }
 
-  /// Whether the changes may make a task available, or set a value, that other queues wait for.
+  /// Whether the changes may make a task available, or set a value, for which other queues wait.
   var concernsOtherQueues: Bool {
     batches.contains { batch in
       batch.contains { change in
@@ -494,8 +497,8 @@ extension BatchGroup.Parts {
     removals.map(\.lease.id) + releases.map(\.lease.id) + extensions.map(\.lease.id)
   }
 
-  /// Moves the changes of some tasks to those that are made one by one.
-  mutating func leave(_ ids: Set<TaskID>) {
+  /// Moves the changes of some tasks to the changes that are made one by one.
+  mutating func separateChanges(of ids: Set<TaskID>) {
     let left =
       removals.filter { ids.contains($0.lease.id) }.map(\.place)
       + releases.filter { ids.contains($0.lease.id) }.map(\.place)
@@ -508,7 +511,7 @@ extension BatchGroup.Parts {
 }
 
 extension TaskRecord {
-  /// Whether the task is new, has no key, and waits for no other.
+  /// Whether the task is new, has no key, and waits for no other task.
   fileprivate var isPlain: Bool {
     state == .waiting && uniqueKey == nil && orderKey == nil && retryCount == 0
       && interruptionCount == 0 && lastError == nil && !isPostponed && uniqueUntil == nil

@@ -7,13 +7,13 @@ final class Tables: TaskTables {
   let database: Connection
   /// Whether several queues use the tables, so that claims expire.
   let isShared: Bool
-  /// The numbers that these tables' advisory locks start with: each lock has two numbers.
+  /// The first numbers of the tables' advisory locks, each of which has two numbers.
   struct Locks {
-    /// The number for order keys.
+    /// The first number of each lock of order keys.
     var orders: Int64 = 1
-    /// The number for values.
+    /// The first number of each lock of values.
     var values: Int64 = 2
-    /// The number for unique keys.
+    /// The first number of each lock of unique keys.
     var keys: Int64 = 3
   }
 
@@ -22,7 +22,7 @@ final class Tables: TaskTables {
   var hasChanged = false
   /// Whether tasks may have become available that the changes do not name.
   var hasFreedOthers = false
-  /// The order keys whose first task the batch may have changed.
+  /// The order keys of which another task may be first in line because of the batch.
   var changedOrders: [String] = []
   var newMembers: [TaskRecord] = []
 
@@ -71,8 +71,8 @@ final class Tables: TaskTables {
 /// Reading and updating the task of a change.
 extension Tables {
   func entry(of id: TaskID) throws -> TaskEntry? {
-    // The transaction locked its tasks earlier. If a task has appeared since then, another session
-    // inserted it. A change that was sent before the insertion can't refer to that task.
+    // The transaction locked its tasks earlier. A task that has appeared since then was inserted by
+    // another session. A change that was sent before the insertion can't refer to that task.
     try database.first(
       """
       select \(TaskEntry.columns),
@@ -98,8 +98,8 @@ extension Tables {
     )
   }
 
-  /// Stores a failure as the task's last one.
-  func note(_ failure: TaskFailure, _ entry: TaskEntry) throws {
+  /// Stores a failure as the last failure of a task.
+  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where id = $1",
       .id(entry.id),
@@ -128,7 +128,7 @@ extension Connection {
   /// - Throws: An ``UnreadableRow`` that names the task.
   func record(_ row: Row) throws -> TaskRecord {
     try row.record { id in
-      try all(
+      try allRows(
         """
         select dependency, is_named, failed from steadfast_dependency
         where dependent = $1 and (is_named or failed is not null) order by dependency
@@ -147,7 +147,7 @@ extension Connection: TaskLookUps {
     after id: TaskID?,
     limit: Int
   ) throws -> [TaskRecord] {
-    var condition = condition(filter)
+    var condition = condition(for: filter)
     if let id { condition.add("id > $", .id(id)) }
     condition.values.append(.integer(max(0, limit)))
     return try rows(
@@ -160,7 +160,7 @@ extension Connection: TaskLookUps {
   }
 
   func count(matching filter: TaskFilter) throws -> Int {
-    let condition = condition(filter)
+    let condition = condition(for: filter)
     return try rows(
       "select count(*) from steadfast_task where \(condition.text)",
       condition.values
@@ -168,13 +168,13 @@ extension Connection: TaskLookUps {
   }
 
   func contains(_ filter: TaskFilter) throws -> Bool {
-    let (statement, values) = containing(filter)
+    let (statement, values) = existenceStatement(for: filter)
     return try rows(statement, values).map { $0.flag(0) }.first ?? false
   }
 
-  /// The statement that checks whether any task matches a filter.
-  func containing(_ filter: TaskFilter) -> (statement: String, values: [SQLValue]) {
-    let condition = condition(filter)
+  /// Returns the statement that checks whether any task matches a filter.
+  func existenceStatement(for filter: TaskFilter) -> (statement: String, values: [SQLValue]) {
+    let condition = condition(for: filter)
     let statement = "select exists (select 1 from steadfast_task where \(condition.text))"
     return (statement, condition.values)
   }
@@ -189,7 +189,7 @@ extension Connection: TaskLookUps {
 
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
-    let rows = try all("select name, value from steadfast_memory where task_id = $1", .id(id)) {
+    let rows = try allRows("select name, value from steadfast_memory where task_id = $1", .id(id)) {
       (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }
@@ -211,7 +211,7 @@ extension Connection: TaskLookUps {
 
     /// Adds a part, and replaces `$` in it with the parameter of the texts.
     ///
-    /// Texts with a NUL are left out, because the server accepts none, and so no row has one.
+    /// Texts with a NUL are left out: the server accepts no NUL, so no row contains such a text.
     mutating func add(_ part: String, _ texts: some Sequence<String>) {
       add(part, .texts(texts.filter { !$0.hasNUL }))
     }
@@ -228,7 +228,7 @@ extension Connection: TaskLookUps {
     }
   }
 
-  private func condition(_ filter: TaskFilter) -> Condition {
+  private func condition(for filter: TaskFilter) -> Condition {
     var condition = Condition()
     if let ids = filter.ids { condition.add("id = any ($)", .ids(ids)) }
     if let queue = filter.queue {
@@ -243,10 +243,16 @@ extension Connection: TaskLookUps {
     if !filter.excludedNames.isEmpty { condition.add("name <> all ($)", filter.excludedNames) }
     if let states = filter.states { condition.add(states) }
     if let keys = filter.uniqueKeys {
-      condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
+      condition.add(
+        Self.keyCondition("unique_key", in: filter.queue),
+        storedKeys(keys, in: filter.queue)
+      )
     }
     if let keys = filter.orderKeys {
-      condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))
+      condition.add(
+        Self.keyCondition("order_key", in: filter.queue),
+        storedKeys(keys, in: filter.queue)
+      )
     }
     if let met = filter.unmetBy {
       condition.add("not conditions <@ $::text[]", met.map(\.rawValue))
@@ -263,13 +269,14 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// Returns the condition that a key is in a list, in one queue or in any.
-  private static func isKey(_ column: String, in queue: String?) -> String {
+  /// Returns the condition that a task's key is in a list: the key in one queue, or in any queue.
+  private static func keyCondition(_ column: String, in queue: String?) -> String {
     queue == nil
       ? "substr(\(column), length(queue) + 2) = any ($)" : "\(column) = any ($)"
   }
 
-  private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
+  /// Returns keys as they are stored; with no queue, the keys themselves.
+  private func storedKeys(_ keys: Set<String>, in queue: String?) -> [String] {
     guard let queue else { return Array(keys) }
     return keys.map { StoredKey.text(of: $0, in: queue) }
   }

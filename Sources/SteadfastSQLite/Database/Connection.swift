@@ -35,7 +35,7 @@ import SystemFoundation
     }
     unsafe self.handle = opened
     self.prefix = prefix
-    guard code == SQLITE_OK else { throw failure(code) }
+    guard code == SQLITE_OK else { throw failure(withCode: code) }
     unsafe sqlite3_extended_result_codes(opened, 1)
     unsafe sqlite3_busy_timeout(opened, Int32(Self.busyTimeout))
   }
@@ -46,7 +46,7 @@ import SystemFoundation
     unsafe sqlite3_close_v2(handle)
   }
 
-  private func failure(_ code: Int32) -> SQLiteFailure {
+  private func failure(withCode code: Int32) -> SQLiteFailure {
     SQLiteFailure(
       code: unsafe max(code, sqlite3_extended_errcode(handle)),
       text: unsafe String(cString: sqlite3_errmsg(handle))
@@ -75,7 +75,7 @@ import SystemFoundation
   /// Returns the first bytes of the file, padded with zeros; `nil` if the file can't be read.
   ///
   /// This reads through SQLite's open file. If the process opened the file a second time and closed
-  /// it, the system would drop all locks that SQLite has on it in this process.
+  /// that descriptor, the system would drop all locks on the file that SQLite has in this process.
   func firstBytes(_ count: Int) -> [UInt8]? {
     var file: UnsafeMutablePointer<sqlite3_file>?
     let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
@@ -84,27 +84,32 @@ import SystemFoundation
     else { return nil }
     var bytes = [UInt8](repeating: 0, count: count)
     let result = unsafe read(file, &bytes, Int32(count), 0)
-    // SQLITE_IOERR_SHORT_READ, a macro that is not imported: the rest is zeros.
+    // This is SQLITE_IOERR_SHORT_READ, a macro that Swift does not import. After such a read, the
+    // rest of the bytes are zeros.
     let isShort = result == SQLITE_IOERR | 2 << 8
     return result == SQLITE_OK || isShort ? bytes : nil
   }
 
-  private func named(_ sql: String) -> String {
+  /// Returns the statements with this store's prefix in the names of the tables.
+  private func sqlWithPrefix(_ sql: String) -> String {
     prefix == "steadfast" ? sql : sql.replacing("steadfast_", with: prefix + "_")
   }
 
   /// Runs statements that have no parameters.
   func execute(_ sql: String) throws(SQLiteFailure) {
-    let code = unsafe sqlite3_exec(handle, named(sql), nil, nil, nil)
-    guard code == SQLITE_OK else { throw failure(code) }
+    let code = unsafe sqlite3_exec(handle, sqlWithPrefix(sql), nil, nil, nil)
+    guard code == SQLITE_OK else { throw failure(withCode: code) }
   }
 
-  private func prepared(_ sql: String, isCached: Bool) throws(SQLiteFailure) -> Statement {
+  private func preparedStatement(
+    _ sql: String,
+    isCached: Bool
+  ) throws(SQLiteFailure) -> Statement {
     if let statement = statements[sql] { return statement }
     var statement: OpaquePointer?
     let flags = isCached ? UInt32(SQLITE_PREPARE_PERSISTENT) : 0
-    let code = unsafe sqlite3_prepare_v3(handle, named(sql), -1, flags, &statement, nil)
-    guard code == SQLITE_OK, let handle = unsafe statement else { throw failure(code) }
+    let code = unsafe sqlite3_prepare_v3(handle, sqlWithPrefix(sql), -1, flags, &statement, nil)
+    guard code == SQLITE_OK, let handle = unsafe statement else { throw failure(withCode: code) }
     let prepared = unsafe Statement(handle)
     if isCached { statements[sql] = prepared }
     return prepared
@@ -113,21 +118,21 @@ import SystemFoundation
   /// Runs a statement, and calls `body` with each row until it returns `false`.
   ///
   /// `body` must run no statement with the same text.
-  private func forEach(
-    _ sql: String,
+  private func forEachRow(
+    of sql: String,
     _ values: [SQLValue],
     isCached: Bool = true,
     _ body: (Statement) throws -> Bool
   ) throws {
-    let statement = try prepared(sql, isCached: isCached)
+    let statement = try preparedStatement(sql, isCached: isCached)
     defer { statement.reset() }
     let code = statement.bind(values)
-    guard code == SQLITE_OK else { throw failure(code) }
+    guard code == SQLITE_OK else { throw failure(withCode: code) }
     while true {
       switch statement.step() {
       case SQLITE_ROW: guard try body(statement) else { return }
       case SQLITE_DONE: return
-      case let code: throw failure(code)
+      case let code: throw failure(withCode: code)
       }
     }
   }
@@ -138,11 +143,11 @@ import SystemFoundation
 
   @discardableResult
   func run(_ sql: String, _ values: [SQLValue]) throws -> Int {
-    try forEach(sql, values) { _ in true }
+    try forEachRow(of: sql, values) { _ in true }
     return Int(unsafe sqlite3_changes(handle))
   }
 
-  /// Reads the first row with `read`; returns `nil` if there is none.
+  /// Reads the first row of a statement with `read`; returns `nil` if there is no row.
   ///
   /// A statement with changes must return at most one row.
   func first<Value>(
@@ -151,7 +156,7 @@ import SystemFoundation
     read: (Statement) throws -> Value
   ) throws -> Value? {
     var found: Value?
-    try forEach(sql, values) { row in
+    try forEachRow(of: sql, values) { row in
       found = try read(row)
       // A statement with changes must run to its end.
       return !row.isReadOnly
@@ -159,17 +164,18 @@ import SystemFoundation
     return found
   }
 
-  /// Returns whether there is a row.
-  func has(_ sql: String, _ values: SQLValue...) throws -> Bool {
+  /// Returns whether a statement has a row.
+  func hasRow(_ sql: String, _ values: SQLValue...) throws -> Bool {
     var found = false
-    try forEach(sql, values) { _ in
+    try forEachRow(of: sql, values) { _ in
       found = true
       return false
     }
     return found
   }
 
-  func all<Value>(
+  /// Reads each row of a statement with `read`.
+  func allRows<Value>(
     _ sql: String,
     _ values: SQLValue...,
     read: (Statement) throws -> Value
@@ -193,14 +199,14 @@ import SystemFoundation
     read: (Statement) throws -> Value
   ) throws -> [Value] {
     var found: [Value] = []
-    try forEach(sql, values, isCached: isCached) { row in
+    try forEachRow(of: sql, values, isCached: isCached) { row in
       found.append(try read(row))
       return true
     }
     return found
   }
 
-  /// Returns the IDs in the first column.
+  /// Returns the IDs in the first column of a statement's rows.
   func ids(_ sql: String, _ values: SQLValue...) throws -> [TaskID] {
     try rows(of: sql, values, isCached: true) { $0.id(0) }.compactMap(\.self)
   }
@@ -237,7 +243,7 @@ import SystemFoundation
       return text.withUTF8 { bytes in
         guard let count = Int32(exactly: bytes.count) else { return SQLITE_TOOBIG }
         return unsafe bytes.withMemoryRebound(to: CChar.self) { characters in
-          // An empty text may have no address, but must not become null.
+          // An empty text may have no address, but must not be stored as null.
           guard let base = characters.baseAddress else {
             return unsafe steadfast_bind_text(handle, index, "", 0)
           }
@@ -293,7 +299,7 @@ import SystemFoundation
     return unsafe Array(UnsafeRawBufferPointer(start: base, count: count))
   }
 
-  /// The ID in a column; `nil` if it is null.
+  /// The ID in a column; `nil` if the column is null.
   func id(_ column: Int32) -> TaskID? {
     guard let base = unsafe sqlite3_column_blob(handle, column),
       unsafe sqlite3_column_bytes(handle, column) == 16
@@ -329,8 +335,8 @@ extension SQLValue {
 
   /// The seconds since 1970.
   ///
-  /// A date that is not a number comes before all others, as in Swift's ranges. SQLite would store
-  /// it as null.
+  /// A date that is not a number comes before all others, as in Swift's ranges. Without that,
+  /// SQLite would store such a date as null.
   static func date(_ value: Date?) -> SQLValue {
     guard let seconds = value?.timeIntervalSince1970 else { return .null }
     return .real(seconds.isNaN ? -.infinity : seconds)
@@ -349,7 +355,7 @@ extension SQLValue {
   static func token(_ value: UInt64) -> SQLValue { .integer(Int64(bitPattern: value)) }
 }
 
-/// The library's error for a failed call.
+/// SQLite's error for a failed call.
 struct SQLiteFailure: Error, Equatable {
   /// The extended result code.
   let code: Int32

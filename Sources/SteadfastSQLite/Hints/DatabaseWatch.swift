@@ -4,7 +4,7 @@ import SystemC
 
 /// A thread that triggers checks for changes by other connections.
 ///
-/// It waits for writes to the log beside the database, and does not read the database itself.
+/// The thread waits for writes to the log beside the database, and does not read the database.
 struct DatabaseWatch: Sendable {
   /// The interval between checks while the watched log does not change.
   private static let longestInterval = Duration.seconds(1)
@@ -14,7 +14,7 @@ struct DatabaseWatch: Sendable {
   private let stop: StopSignal
   private let look: @Sendable () -> Void
 
-  /// Starts the thread, which calls `look` until it is stopped.
+  /// Starts the thread, which calls `look` until the thread is stopped.
   ///
   /// - Parameters:
   ///   - logPath: The write-ahead log of the database.
@@ -43,7 +43,7 @@ struct DatabaseWatch: Sendable {
     let start = clock.now
     func now() -> Duration { start.duration(to: clock.now) }
     let file = FileWatch()
-    var schedule = LookSchedule(longest: longestInterval(file), now: now())
+    var schedule = LookSchedule(longest: longestInterval(watchingWith: file), now: now())
     while true {
       let found: StopSignal.Found
       do throws(SystemCallError) {
@@ -59,19 +59,19 @@ struct DatabaseWatch: Sendable {
       case .stop: return
       case .input:
         file.clear()
-        schedule.fileChanged(at: now())
+        schedule.recordWrite(at: now())
       case .nothing:
         // The log does not exist before the database is opened, and may be replaced later.
-        if schedule.isSlow { schedule.longest = longestInterval(file) }
+        if schedule.isSlow { schedule.longest = longestInterval(watchingWith: file) }
         look()
-        schedule.looked(at: now())
+        schedule.recordCheck(at: now())
       }
     }
   }
 
   /// Watches the log if the system can, and returns the interval between checks without writes.
-  private func longestInterval(_ file: borrowing FileWatch) -> Duration {
-    file.follow(logPath) ? Self.longestInterval : intervalWithoutFile
+  private func longestInterval(watchingWith file: borrowing FileWatch) -> Duration {
+    file.watchFile(at: logPath) ? Self.longestInterval : intervalWithoutFile
   }
 }
 
@@ -97,14 +97,15 @@ struct FileWatch: ~Copyable {
     let flags = IN_CLOEXEC | IN_NONBLOCK
     #endif
     let descriptor = inotify_init1(flags)
-    // Each user has a limited number of descriptors. Without one, checks are more frequent.
+    // Each user has a limited number of descriptors. Without a descriptor, the checks are more
+    // frequent.
     self.descriptor = descriptor < 0 ? nil : descriptor
   }
 
   deinit { if let descriptor { _ = close(descriptor) } }
 
   /// Starts or continues to watch the file at a path, and returns whether it is watched.
-  func follow(_ path: String) -> Bool {
+  func watchFile(at path: String) -> Bool {
     guard let descriptor else { return false }
     return unsafe inotify_add_watch(descriptor, path, UInt32(IN_MODIFY)) >= 0
   }
@@ -113,7 +114,7 @@ struct FileWatch: ~Copyable {
   func clear() {
     guard let descriptor else { return }
     unsafe withUnsafeTemporaryAllocation(byteCount: 4_096, alignment: 8) { buffer in
-      // This may not read all of them. The remaining ones end the next wait at once.
+      // This read may leave some reports. If so, they end the next wait at once.
       _ = unsafe read(descriptor, buffer.baseAddress, buffer.count)
     }
   }
@@ -122,7 +123,7 @@ struct FileWatch: ~Copyable {
   var descriptor: Int32? { nil }
 
   /// Returns `false`: no file is watched.
-  func follow(_: String) -> Bool { false }
+  func watchFile(at _: String) -> Bool { false }
 
   /// Does nothing.
   func clear() {}
@@ -131,9 +132,10 @@ struct FileWatch: ~Copyable {
 
 /// Decides when to check for changes by other connections.
 ///
-/// The system reports a write to the file before the write is committed: the flush comes in
-/// between, and may take long. So the first check follows at once. More checks follow at intervals
-/// that double up to the interval without writes. Times are durations since an arbitrary start.
+/// The system reports a write to the file before the transaction is committed. The flush comes
+/// between the report and the commit, and may take long. So the first check follows the report at
+/// once, and more checks follow at intervals that double, up to the interval without writes. Times
+/// are durations since an arbitrary start.
 struct LookSchedule: Equatable {
   /// The shortest interval between two checks.
   static let shortest = Duration.milliseconds(1)
@@ -161,13 +163,13 @@ struct LookSchedule: Equatable {
   var isSlow: Bool { interval >= longest }
 
   /// Records a write to the file.
-  mutating func fileChanged(at now: Duration) {
+  mutating func recordWrite(at now: Duration) {
     interval = Self.shortest
     nextLook = min(nextLook, max(now, lastLook + Self.shortest))
   }
 
   /// Records a check.
-  mutating func looked(at now: Duration) {
+  mutating func recordCheck(at now: Duration) {
     lastLook = now
     nextLook = now + interval
     interval = min(interval * 2, longest)

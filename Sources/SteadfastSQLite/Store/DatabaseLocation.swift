@@ -14,7 +14,7 @@ struct DatabaseLocation: Sendable {
   var path: String { url.path }
 
   /// Throws if the location can't contain the tables.
-  func check() throws(SQLiteError) {
+  func checkArguments() throws(SQLiteError) {
     guard url.isFileURL, !path.isEmpty, !path.utf8.contains(0) else {
       throw SQLiteError(.invalidArgument, url, "\(url) does not name a file; use a file URL")
     }
@@ -36,29 +36,30 @@ struct DatabaseLocation: Sendable {
   }
 
   var closed: SQLiteError {
-    SQLiteError(.closed, url, "the store in \(path) was closed; make a new one")
+    SQLiteError(.closed, url, "the store in \(path) was closed; make a new store")
   }
 
   var displaced: SQLiteError {
     SQLiteError(
       .displaced,
       url,
-      "\(path), or its log beside it, was deleted, moved or replaced while it was open; make a new "
-        + "store"
+      "\(path), or the log beside it, was deleted, moved or replaced while the store was open; "
+        + "make a new store"
     )
   }
 
   /// Returns the error to throw to a caller.
-  func error(_ error: any Error) -> any Error {
+  func errorForCaller(_ error: any Error) -> any Error {
     switch error {
-    case let failure as SQLiteFailure: described(failure)
-    case let refusal as Schema.Refusal: described(refusal)
+    case let failure as SQLiteFailure: storeError(for: failure)
+    case let refusal as Schema.Refusal: storeError(for: refusal)
     case let row as UnreadableRow:
       SQLiteError(
         .damaged,
         url,
         (row.id.map { "the row of the task \($0) in \(path) " } ?? "a row of \(path) ") + row.reason
-          + "; it was written by a newer one, or changed by another program"
+          + ": a newer version wrote the row, or another program changed it. Update the package "
+          + "Steadfast, or repair the row"
       )
     case let error as SystemCallError:
       SQLiteError(.cannotOpen, url, "\(path) can't be opened: \(error)")
@@ -69,15 +70,15 @@ struct DatabaseLocation: Sendable {
   }
 
   /// Throws if the database file has several names (hard links).
-  func checkNames() throws(SQLiteError) {
+  func checkForHardLinks() throws(SQLiteError) {
     do throws(FileLock.Refusal) {
       try FileLock.refuseOtherNames(ofStoreIn: path)
     } catch {
-      throw described(error)
+      throw storeError(for: error)
     }
   }
 
-  func described(_ refusal: FileLock.Refusal) -> SQLiteError {
+  func storeError(for refusal: FileLock.Refusal) -> SQLiteError {
     guard refusal.isHeld else { return SQLiteError(.cannotOpen, url, refusal.reason) }
     return SQLiteError(
       .inUse,
@@ -87,27 +88,27 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  private func described(_ refusal: Schema.Refusal) -> SQLiteError {
+  private func storeError(for refusal: Schema.Refusal) -> SQLiteError {
     switch refusal {
     case .newerVersion(let version):
       SQLiteError(
         .newerVersion,
         url,
         "the tables \(prefix)_… of \(path) were made by a newer version of Steadfast: they have "
-          + "version \(version), and this one knows up to \(Schema().version). They were not changed; "
-          + "update the package Steadfast"
+          + "version \(version), and this package knows versions up to \(Schema().version). The "
+          + "tables were not changed; update the package Steadfast"
       )
     case .foreignTable(let table):
       SQLiteError(
         .foreignTable,
         url,
-        "\(path) has a table \(table) that was not made by Steadfast. It was not changed; choose "
-          + "another prefix for the tables"
+        "\(path) has a table \(table) that was not made by Steadfast. The table was not changed; "
+          + "choose another prefix for the tables"
       )
     }
   }
 
-  private func described(_ failure: SQLiteFailure) -> SQLiteError {
+  private func storeError(for failure: SQLiteFailure) -> SQLiteError {
     switch failure.primaryCode {
     case SQLITE_CANTOPEN:
       SQLiteError(
@@ -141,7 +142,8 @@ struct DatabaseLocation: Sendable {
       SQLiteError(
         .busy,
         url,
-        "\(path) is busy: another program has blocked it for 5 seconds"
+        "\(path) is busy: another program has blocked writes for 5 seconds. Repeat the call, as a "
+          + "queue does"
       )
     case SQLITE_FULL:
       SQLiteError(
@@ -185,13 +187,16 @@ extension DatabaseLocation {
   /// stored changes with it.
   /// - Throws: a ``SQLiteError`` that names the log.
   func checkEmptyFile() throws(SQLiteError) {
-    // Reads the log's size first: a process that creates the database writes to the file earlier.
-    guard (byteCount(logPath) ?? 0) > 0, byteCount(realURL.path) == 0 else { return }
+    // Reads the log's size first: a process that creates a database writes to the file before it
+    // writes to the log.
+    guard (byteCount(ofFileAt: logPath) ?? 0) > 0, byteCount(ofFileAt: realURL.path) == 0 else {
+      return
+    }
     throw SQLiteError(
       .damaged,
       url,
-      "\(path) was cut: it is empty, but \(logPath) has what was stored in it. Neither was changed; "
-        + "restore a backup, or remove both"
+      "\(path) was truncated: it is empty, but \(logPath) still has its changes. Neither file was "
+        + "changed; restore a backup, or remove both files"
     )
   }
 
@@ -200,30 +205,30 @@ extension DatabaseLocation {
   /// SQLite reads the missing part of the first page as zeros, which mean that there are no tables.
   /// - Parameter database: a connection that has read nothing yet.
   /// - Throws: a ``SQLiteError`` that says how many bytes are left.
-  func checkFirstPage(_ database: Connection) throws(SQLiteError) {
+  func checkFirstPage(of database: Connection) throws(SQLiteError) {
     let file = realURL.path
     // A log, or the journal of an unfinished change, may contain the first page.
-    let mayHavePage = [logPath, file + "-journal"].contains { (byteCount($0) ?? 0) > 0 }
-    guard !mayHavePage, let count = byteCount(file), (1..<Self.largestPage).contains(count),
-      let bytes = database.firstBytes(18), bytes.starts(with: Self.magic),
-      count < pageSize(bytes)
+    let mayHavePage = [logPath, file + "-journal"].contains { (byteCount(ofFileAt: $0) ?? 0) > 0 }
+    guard !mayHavePage, let count = byteCount(ofFileAt: file),
+      (1..<Self.largestPage).contains(count), let bytes = database.firstBytes(18),
+      bytes.starts(with: Self.magic), count < pageSize(inHeader: bytes)
     else { return }
     throw SQLiteError(
       .damaged,
       url,
-      "\(path) was cut: it has \(count) bytes, less than one page of a database. It was not "
-        + "changed; restore a backup"
+      "\(path) was truncated: it has \(count) bytes, less than one page of a database. The file "
+        + "was not changed; restore a backup"
     )
   }
 
   /// Returns the page size in the header of a database; at least the smallest valid size.
-  private func pageSize(_ bytes: [UInt8]) -> UInt64 {
+  private func pageSize(inHeader bytes: [UInt8]) -> UInt64 {
     let stored = UInt64(bytes[16]) << 8 | UInt64(bytes[17])
     return stored == 1 ? Self.largestPage : max(512, stored)
   }
 
   /// Returns the size of a regular file; `nil` if there is none.
-  private func byteCount(_ path: String) -> UInt64? {
+  private func byteCount(ofFileAt path: String) -> UInt64? {
     let attributes = try? FileManager.default.attributesOfItem(atPath: path)
     guard attributes?[.type] as? FileAttributeType == .typeRegular else { return nil }
     return attributes?[.size] as? UInt64
@@ -232,7 +237,7 @@ extension DatabaseLocation {
 
 /// The file that the writer thread opened, and the lock that keeps other stores out.
 ///
-/// Later, the path of the store may lead to another file. So may its real path.
+/// Later, the path of the store may lead to another file, and so may the real path.
 final class StoreFile: Sendable {
   private struct State {
     var path = ""
@@ -264,8 +269,8 @@ final class StoreFile: Sendable {
 
   /// Records the file that a connection opened.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has the name by now.
-  func note(_ database: Connection, _ place: DatabaseLocation) throws {
+  /// - Throws: A ``SQLiteError`` if the name already belongs to another file.
+  func recordFile(of database: Connection, at place: DatabaseLocation) throws {
     let path = database.path
     let file = try FileIdentity.following(path)
     guard file != nil, !database.hasMoved else { throw place.displaced }
@@ -278,18 +283,18 @@ final class StoreFile: Sendable {
   /// If another program deletes or replaces the log or its index, SQLite does not notice, and loses
   /// later changes.
   ///
-  /// - Throws: A ``SQLiteError`` if not.
-  func check(_ database: Connection, _ place: DatabaseLocation) throws {
+  /// - Throws: A ``SQLiteError`` if one of the files was deleted, moved or replaced.
+  func checkNames(of database: Connection, at place: DatabaseLocation) throws {
     guard !database.hasMoved else { throw place.displaced }
     for other in state.withLock({ $0.others }) { try other.check(place) }
   }
 
   /// Opens the file for a reader thread.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has the name of the file or of its log by now.
-  func openedForReading(_ place: DatabaseLocation) throws -> Connection {
+  /// - Throws: A ``SQLiteError`` if the name of the file or of its log now belongs to another file.
+  func openForReading(at place: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
-    // If the log was deleted, a new connection would create another one.
+    // If the log was deleted, a new connection would create another log.
     for other in others { try other.check(place) }
     let database = Result { () throws(SQLiteFailure) in
       try Connection(path, .reading, prefix: place.prefix)
@@ -305,11 +310,11 @@ final class StoreFile: Sendable {
 
   // MARK: The lock
 
-  func hold(_ lock: FileLock) { state.withLock { $0.lock = lock } }
+  func keepLock(_ lock: FileLock) { state.withLock { $0.lock = lock } }
 
   /// Removes and returns the lock; `nil` if there is none.
   ///
-  /// The release of its last reference unlocks the file.
+  /// When the last reference to the lock is released, the file is unlocked.
   func takeLock() -> FileLock? {
     state.withLock { state in
       defer { state.lock = nil }

@@ -33,7 +33,7 @@ public struct SQLiteError: PersistenceError, CustomStringConvertible {
     public static let newerVersion = Code("newerVersion")
     /// Another program made a table with a name that this library uses.
     ///
-    /// It was not changed. Choose another prefix for the names of the tables.
+    /// The table was not changed. Choose another prefix for the names of the tables.
     public static let foreignTable = Code("foreignTable")
     /// Another store uses the tables, and at least one of the two is not shared.
     public static let inUse = Code("inUse")
@@ -53,7 +53,7 @@ public struct SQLiteError: PersistenceError, CustomStringConvertible {
     ///
     /// Nothing was opened or created.
     public static let invalidArgument = Code("invalidArgument")
-    /// The system's library is too old, or lacks what the store needs.
+    /// The system's SQLite library is too old, or lacks what the store needs.
     public static let unsuitableLibrary = Code("unsuitableLibrary")
     /// SQLite refused an operation for another reason.
     ///

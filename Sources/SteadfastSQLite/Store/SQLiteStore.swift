@@ -10,9 +10,9 @@ public import SystemFoundation
 /// let queue = TaskQueue(persistence: .sqlite(at: url))
 /// ```
 ///
-/// Acknowledged changes survive a power cut: a change is committed and flushed to the disk before
-/// the call that made it returns. Concurrent callers share one transaction and one flush. Memory
-/// use does not grow with the number of tasks.
+/// Acknowledged changes survive a power cut: a call returns only after its changes are committed
+/// and flushed to the disk. Concurrent callers share one transaction and one flush. Memory use does
+/// not grow with the number of tasks.
 ///
 /// ## The tables
 ///
@@ -28,10 +28,10 @@ public import SystemFoundation
 ///
 /// ## Processes
 ///
-/// A store without ``sharing`` uses its tables alone. A lock file keeps other stores out. Its path
-/// is the real path of the database, followed by `-steadfast.lock`; another prefix replaces the
-/// word `steadfast`. When the process ends, however suddenly, the next one continues with its tasks
-/// at once. The store refuses a database with several names (hard links).
+/// A store without ``sharing`` uses its tables alone. A lock file keeps other stores out. The path
+/// of the lock file is the real path of the database, followed by `-steadfast.lock`; another prefix
+/// replaces the word `steadfast`. When the process ends, however suddenly, the next process
+/// continues with the tasks at once. The store refuses a database with several names (hard links).
 ///
 /// With ``sharing``, several processes on one machine use the tables. Their claims are leases that
 /// expire by the machine's clock. A store checks for changes of other processes at each poll, and
@@ -113,8 +113,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// The connections may belong to other processes or to yours. On Linux, a thread waits for writes
   /// to the `-wal` file, and also checks once a second. Elsewhere, a store with ``sharing`` checks
-  /// 25 times a second, and one without checks once a second. A check reads a number in shared
-  /// memory. The sequence is `nil` in virtual time.
+  /// 25 times a second, and a store without ``sharing`` checks once a second. A check reads a
+  /// number in shared memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     RealWork.taskExecutor == nil ? core.hints() : nil
   }
@@ -128,7 +128,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 
   /// Stores a batch of changes, and returns an outcome for each.
   ///
-  /// It returns when the changes are as durable as `durability` requires.
+  /// The call returns when the changes are as durable as `durability` requires.
   ///
   /// - Throws: A ``SQLiteError``, or an error of a payload's encoding.
   public func apply(
@@ -147,8 +147,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 
   /// Returns the tasks that match a filter.
   ///
-  /// It reads the tasks in the order of their IDs. Only filters with IDs, with unique keys, or with
-  /// only states of unfinished tasks use an index.
+  /// The store reads the tasks in the order of their IDs. A filter uses an index only if it has
+  /// IDs, unique keys, or only states of unfinished tasks.
   ///
   /// - Throws: A ``SQLiteError``.
   public func tasks(
@@ -200,8 +200,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// Removes the tables with all tasks and values; the database and its other tables stay.
   ///
   /// The store need not be open. The call fails if another program made the tables, if they have a
-  /// newer version, or if another store has them open and not both stores are shared. An existing
-  /// lock file stays. Later calls of other methods throw.
+  /// newer version, or if another store has the tables open and not both stores are shared. An
+  /// existing lock file stays. Later calls of other methods throw.
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
   public func destroy() async throws {
@@ -212,8 +212,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 extension Persistence where Self == SQLiteStore {
   /// A store in a SQLite database.
   ///
-  /// `prefix` is the word that starts the names of its tables. `sharing` sets how several processes
-  /// use them at the same time; with `nil`, one store uses them alone.
+  /// `prefix` is the word that starts the names of the tables. `sharing` sets how several processes
+  /// use the tables at the same time; with `nil`, one store uses the tables alone.
   public static func sqlite(
     at url: URL,
     prefix: String = "steadfast",
@@ -239,7 +239,7 @@ extension SQLiteStore {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try core.place.check()
+    try core.place.checkArguments()
     if let objection = record.objectionToStatement {
       throw SQLiteError(.invalidArgument, url, objection)
     }
@@ -252,7 +252,8 @@ enum Library {
   /// The oldest version that supports the store's statements, released in November 2021.
   private static let oldest: Int32 = 3_037_000
 
-  static func check(_ place: DatabaseLocation) throws(SQLiteError) {
+  /// Throws if the library can't run the statements of a store.
+  static func checkVersion(for place: DatabaseLocation) throws(SQLiteError) {
     let version = sqlite3_libversion_number()
     guard version < oldest || sqlite3_threadsafe() == 0 else { return }
     throw SQLiteError(

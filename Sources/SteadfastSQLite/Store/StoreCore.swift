@@ -17,7 +17,8 @@ final class StoreCore: StoreCalls {
   /// The interval between checks for changes by other connections, where the system does not report
   /// writes to a file.
   private static let sharedInterval = Duration.milliseconds(40)
-  /// The same interval for an unshared store, to which only statements add tasks from outside.
+  /// The same interval for an unshared store, where only the statements of other programs add tasks
+  /// from outside.
   private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
@@ -39,9 +40,9 @@ final class StoreCore: StoreCalls {
     self.clock = clock
   }
 
-  /// Closes the database without waiting for it.
+  /// Closes the database without waiting until it is closed.
   ///
-  /// No call is in progress, so nothing changes from now on. The next store need not wait either.
+  /// No call is in progress, so nothing changes from now on, and the next store need not wait.
   func end() {
     writing.end()
     endReading()
@@ -60,7 +61,7 @@ final class StoreCore: StoreCalls {
   /// sequence ends at once.
   func hints() -> AsyncStream<Void> {
     let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
-    // A store that was closed has ended the sequence.
+    // A closed store has already ended the sequence.
     guard !listeners.isEmpty else { return stream }
     do {
       try startWatch()
@@ -95,7 +96,7 @@ final class StoreCore: StoreCalls {
   // MARK: Calls
 
   func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
-    try place.check()
+    try place.checkArguments()
     guard forkCount == ForkCount.current else {
       throw SQLiteError(
         .closed,
@@ -106,7 +107,7 @@ final class StoreCore: StoreCalls {
     do {
       try startThreads()
     } catch {
-      throw place.error(error)
+      throw place.errorForCaller(error)
     }
     if call.isLast {
       opening.noteLastCall()
@@ -138,20 +139,21 @@ final class StoreCore: StoreCalls {
             file: file,
             readers: readers
           )
-          Self.write(writer, writing, listeners)
+          Self.runWriter(writer, jobs: writing, listeners: listeners)
         }
         state.threadCount = 1
       }
       while state.threadCount <= Self.readerCount {
         try SystemThread.start(in: readers) { [place, file, reading] in
-          Self.read(reading, file, place)
+          Self.runReader(jobs: reading, file: file, at: place)
         }
         state.threadCount += 1
       }
     }
   }
 
-  private static func write(_ writer: Writer, _ jobs: JobQueue, _ listeners: HintListeners) {
+  /// Performs jobs, and reports changes by other connections, until the queue of jobs ends.
+  private static func runWriter(_ writer: Writer, jobs: JobQueue, listeners: HintListeners) {
     while true {
       switch jobs.next(all: true) {
       case .jobs(let jobs): writer.perform(jobs)
@@ -160,21 +162,22 @@ final class StoreCore: StoreCalls {
         writer.close()
         return
       }
-      if !listeners.isEmpty, writer.othersHaveChanged() { listeners.tell() }
+      if !listeners.isEmpty, writer.otherConnectionsMadeChanges() { listeners.tell() }
     }
   }
 
-  private static func read(_ jobs: JobQueue, _ file: StoreFile, _ place: DatabaseLocation) {
+  /// Answers look-ups until the queue of jobs ends.
+  private static func runReader(jobs: JobQueue, file: StoreFile, at place: DatabaseLocation) {
     var database: Connection?
     while case .jobs(let jobs) = jobs.next(all: false) {
       for job in jobs {
         let result = Result {
-          let opened = try database ?? file.openedForReading(place)
+          let opened = try database ?? file.openForReading(at: place)
           database = opened
           guard !opened.hasMoved else { throw place.displaced }
           return try opened.answer(job.call)
         }
-        job.continuation.resume(with: result.mapError(place.error))
+        job.continuation.resume(with: result.mapError(place.errorForCaller))
       }
     }
   }

@@ -43,7 +43,7 @@ final class Writer {
       }
       performTogether(group)
       group = []
-      end(job, Result { try performAlone(job.call) }.map { .nothing })
+      finish(job, with: Result { try performAlone(job.call) }.map { .nothing })
     }
     performTogether(group)
   }
@@ -59,62 +59,65 @@ final class Writer {
 
   /// Performs calls in one transaction.
   ///
-  /// A savepoint copies each page that changes after it, so calls are made without one. If one of
-  /// several calls must be rolled back, all of them are rolled back and repeated.
+  /// A savepoint copies each page that changes after it, so the calls are first made without
+  /// savepoints. If one of several calls must be rolled back, all of them are rolled back and
+  /// repeated with savepoints.
   private func performTogether(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
       let answers = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
-        try jobs.map { try Self.answer($0.call, tables) }
+        try jobs.map { try Self.perform($0.call, in: tables) }
       }
       for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: answer) }
     } catch {
       if jobs.count > 1, concernsOneCall(error) {
         performApart(jobs)
       } else {
-        for job in jobs { end(job, StoreJob.result(of: error)) }
+        for job in jobs { finish(job, with: StoreJob.result(of: error)) }
       }
     }
   }
 
   /// Performs calls in one transaction with a savepoint for each call.
   ///
-  /// If that fails, each call gets its own transaction.
+  /// If that transaction fails, each call gets its own transaction.
   private func performApart(_ jobs: [StoreJob]) {
     do {
       let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
-        try jobs.map { try Self.undoableResult(of: $0.call, tables) }
+        try jobs.map { try Self.resultInSavepoint(of: $0.call, in: tables) }
       }
-      for (job, result) in zip(jobs, results) { end(job, result) }
+      for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
       if concernsOneCall(error) {
         for job in jobs { performTogether([job]) }
       } else {
-        for job in jobs { end(job, .failure(error)) }
+        for job in jobs { finish(job, with: .failure(error)) }
       }
     }
   }
 
+  /// Returns whether an error may concern only one of the calls in a transaction.
   private func concernsOneCall(_ error: any Error) -> Bool {
     tables != nil && (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY
   }
 
-  private func end(_ job: StoreJob, _ result: Result<StoreJob.Answer, any Error>) {
-    job.continuation.resume(with: result.mapError(place.error))
+  private func finish(_ job: StoreJob, with result: Result<StoreJob.Answer, any Error>) {
+    job.continuation.resume(with: result.mapError(place.errorForCaller))
   }
 
-  private static func undoableResult(
+  /// Performs a call in a savepoint, and rolls back to the savepoint if the call fails.
+  private static func resultInSavepoint(
     of call: StoreJob.Call,
-    _ tables: Tables
+    in tables: Tables
   ) throws -> Result<StoreJob.Answer, any Error> {
     let database = tables.database
     try database.run("savepoint call")
     do {
-      let answer = try answer(call, tables)
+      let answer = try perform(call, in: tables)
       try database.run("release call")
       return .success(answer)
     } catch {
-      // If the transaction ended, the earlier calls are lost as well.
+      // If the error ended the transaction, the earlier calls are lost as well.
       guard !database.isIdle else { throw error }
       try database.run("rollback to call")
       try database.run("release call")
@@ -122,9 +125,9 @@ final class Writer {
     }
   }
 
-  private static func answer(
+  private static func perform(
     _ call: StoreJob.Call,
-    _ tables: Tables
+    in tables: Tables
   ) throws -> StoreJob.Answer {
     switch call {
     case .apply(let batch, _): .outcomes(try tables.apply(batch))
@@ -139,8 +142,8 @@ final class Writer {
   ) throws -> Success {
     let tables = try openedTables()
     let database = tables.database
-    try file.check(database, place)
-    try flush(isDurable, database)
+    try file.checkNames(of: database, at: place)
+    try setCommitWaits(isDurable, on: database)
     return try Self.transaction(on: database) { try body(tables) }
   }
 
@@ -162,9 +165,9 @@ final class Writer {
 
   /// Sets whether the next commit waits for the disk.
   ///
-  /// A commit that doesn't wait survives the end of the process. The next commit that waits flushes
-  /// it, too.
-  private func flush(_ isDurable: Bool, _ database: Connection) throws {
+  /// A commit that doesn't wait survives the end of the process. The next commit that waits also
+  /// flushes the commits before it.
+  private func setCommitWaits(_ isDurable: Bool, on database: Connection) throws {
     guard isRelaxed == isDurable else { return }
     try database.execute("pragma synchronous = \(isDurable ? "full" : "normal")")
     isRelaxed = !isDurable
@@ -175,14 +178,14 @@ final class Writer {
   private func openedTables() throws -> Tables {
     guard !isClosed else { throw place.closed }
     if let tables { return tables }
-    try place.checkNames()
+    try place.checkForHardLinks()
     try place.checkEmptyFile()
     let database = try Connection(place.path, .making, prefix: place.prefix)
-    try place.checkFirstPage(database)
+    try place.checkFirstPage(of: database)
     guard !database.isReadOnly else {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
     }
-    try Library.check(place)
+    try Library.checkVersion(for: place)
     // Check first: a foreign database must not change, not even its journal mode.
     _ = try Schema().version(in: database, prefix: place.prefix)
     let lock = try acquireLock(of: database)
@@ -194,14 +197,14 @@ final class Writer {
       try tables.endClaimsWithoutEnd()
     }
     dataVersion = try readDataVersion(database)
-    try file.note(database, place)
-    file.hold(lock)
+    try file.recordFile(of: database, at: place)
+    file.keepLock(lock)
     self.tables = tables
     return tables
   }
 
   private func configure(_ database: Connection) throws {
-    guard try journalMode(database) == "wal" else {
+    guard try requestWriteAheadLog(on: database) == "wal" else {
       throw SQLiteError(
         .cannotOpen,
         place.url,
@@ -218,8 +221,8 @@ final class Writer {
 
   /// Requests the write-ahead log, and returns the resulting journal mode.
   ///
-  /// SQLite does not wait for other connections that do the same, so this retries.
-  private func journalMode(_ database: Connection) throws -> String? {
+  /// SQLite does not wait for other connections that request it at the same time, so this retries.
+  private func requestWriteAheadLog(on database: Connection) throws -> String? {
     let end = ContinuousClock.now + .milliseconds(Connection.busyTimeout)
     while true {
       do {
@@ -243,13 +246,13 @@ final class Writer {
         isShared: isShared
       )
     } catch {
-      throw place.described(error)
+      throw place.storeError(for: error)
     }
   }
 
   /// Closes the database, and releases the lock.
   func close() {
-    // The last connection that is closed removes the log beside the file.
+    // The connection that is closed last removes the log beside the file.
     readers.wait()
     isClosed = true
     tables = nil
@@ -258,7 +261,7 @@ final class Writer {
 
   private func destroy() throws {
     guard !isDestroyed else { return }
-    // Keeps the lock until the tables are removed, so that the next store finds none.
+    // Keeps the lock until the tables are removed, so that the next store finds no tables.
     let (known, held) = (tables?.database, file.takeLock())
     close()
     if let database = try known ?? databaseToDestroy() {
@@ -282,14 +285,14 @@ final class Writer {
       guard error.primaryCode == SQLITE_CANTOPEN, place.isMissing else { throw error }
       return nil
     }
-    try place.checkFirstPage(database)
+    try place.checkFirstPage(of: database)
     return database
   }
 
   // MARK: Hints
 
-  /// Returns whether another connection changed the database since the last call.
-  func othersHaveChanged() -> Bool {
+  /// Returns whether other connections changed the database since the last call of this method.
+  func otherConnectionsMadeChanges() -> Bool {
     guard let database = tables?.database, let version = try? readDataVersion(database),
       version != dataVersion
     else { return false }

@@ -6,9 +6,9 @@ import SteadfastQueue
 ///
 /// The article "Writing a store" describes the columns. `seq` is the position in line: a task that
 /// moves behind its equals gets the next number. The generated columns compare a state with each
-/// value separately: for a list of three, SQLite makes a table each time a row changes. There are
-/// no foreign keys, because they search four tables for each removed task. Instead,
-/// `Tables.delete(_:)` removes a task's rows from the other tables.
+/// value separately: for a list of three values, SQLite would make a temporary table each time a
+/// row changes. There are no foreign keys, because with them, SQLite would search four tables for
+/// each removed task. Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
 struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
@@ -115,23 +115,24 @@ extension Schema {
     case foreignTable(String)
   }
 
-  /// Returns the version of the tables; `nil` if there are none.
+  /// Returns the version of the tables; `nil` if there are no tables.
   func version(in database: Connection, prefix: String) throws -> Int? {
-    guard database.isIdle else { return try presentVersion(in: database, prefix: prefix) }
+    guard database.isIdle else { return try versionInTransaction(of: database, prefix: prefix) }
     // Another process may make or remove the tables between two statements.
     try database.execute("begin")
     defer { if !database.isIdle { try? database.execute("rollback") } }
-    return try presentVersion(in: database, prefix: prefix)
+    return try versionInTransaction(of: database, prefix: prefix)
   }
 
-  private func presentVersion(in database: Connection, prefix: String) throws -> Int? {
+  /// Returns the version of the tables, within a transaction.
+  private func versionInTransaction(of database: Connection, prefix: String) throws -> Int? {
     var isThere = false
     for table in Self.tables + [Self.view, "schema"] {
       let name = "\(prefix)_\(table)"
-      guard try database.has("select 1 from sqlite_schema where name = ?1", .text(name)) else {
+      guard try database.hasRow("select 1 from sqlite_schema where name = ?1", .text(name)) else {
         continue
       }
-      if table == "schema" { isThere = true } else { try check(name, database) }
+      if table == "schema" { isThere = true } else { try checkIsOurs(name, in: database) }
     }
     guard isThere else { return nil }
     guard let version = try versionIfOurs(in: database) else {
@@ -141,7 +142,8 @@ extension Schema {
     return version
   }
 
-  private func check(_ name: String, _ database: Connection) throws {
+  /// Throws if another program made the table or view with this name.
+  private func checkIsOurs(_ name: String, in database: Connection) throws {
     guard try versionIfOurs(in: database) == nil else { return }
     throw Refusal.foreignTable(name)
   }
@@ -159,7 +161,7 @@ extension Schema {
 
   /// Creates the tables, or migrates them to the current version, within a transaction.
   ///
-  /// The transaction prevents other processes from doing the same at the same time.
+  /// The transaction prevents other processes from migrating the tables at the same time.
   func migrate(_ database: Connection, prefix: String) throws {
     let version = try version(in: database, prefix: prefix)
     guard version != self.version else { return }
@@ -183,14 +185,15 @@ extension Schema {
 
 /// The view into which a statement of another connection inserts a task.
 ///
-/// Its trigger does what `Tables.insert(_:_:_:)` does. A test compares the two.
+/// The trigger of the view does what `Tables.insert(_:onDuplicate:payload:)` does. A test compares
+/// the two.
 extension Schema {
   /// The version of the view's columns, which each statement contains.
   ///
-  /// A later version of the tables supports this form, or refuses its statements.
+  /// A later version of the tables supports statements of this form, or refuses them.
   static let insertionForm = 1
 
-  /// The columns of the view, in the order of `Tables.definition(of:_:role:link:)`.
+  /// The columns of the view, in the order of `Tables.definition(of:payload:role:link:)`.
   static let insertionColumns = [
     "id", "name", "queue", "payload", "format", "schema_version", "priority", "created_date",
     "available_date", "max_retries", "uses_backoff", "unique_key", "on_duplicate", "unique_until",
@@ -198,7 +201,7 @@ extension Schema {
     "tags", "time_limit", "expiry_date",
   ]
 
-  // A step never changes, so it uses no declarations that may change.
+  // A migration step never changes, so this step uses no declarations that may change.
   static let second = firstView + "\n\n" + trigger
 
   private static let firstView = """
@@ -386,7 +389,7 @@ extension Schema {
   /// The indexes for claims, keys and batches, and a trigger that names the indexes it uses.
   ///
   /// A program may run `analyze` while the tables are small. From then on, SQLite would read whole
-  /// tables wherever that seemed as fast as an index.
+  /// tables wherever reading them seemed as fast as an index.
   static let third = """
     drop index steadfast_lease;
     create index steadfast_lease on steadfast_task (lease_end) where state = 'running';
@@ -398,10 +401,12 @@ extension Schema {
 
     """ + steadyTrigger
 
-  private static let steadyTrigger = steady(trigger)
+  private static let steadyTrigger = fixingPlan(of: trigger)
 
-  /// Returns a part of the trigger, with the indexes and joins that SQLite might choose otherwise.
-  private static func steady(_ part: String) -> String {
+  /// Returns a part of the trigger that names its indexes and fixes the order of its joins.
+  ///
+  /// Otherwise, SQLite might choose other indexes, or another order.
+  private static func fixingPlan(of part: String) -> String {
     [
       ("+ 1 from steadfast_task)", "+ 1 from steadfast_task not indexed)"),
       ("_dependency as named", "_dependency as named indexed by steadfast_dependent"),
@@ -416,8 +421,8 @@ extension Schema {
   /// The trigger, changed so that an expired task makes no new task a duplicate, and loses its key
   /// role to the new task.
   private static let expiringTrigger =
-    steady(triggerHead)
-    + steady(standing + payloads + takingOver).editing([
+    fixingPlan(of: triggerHead)
+    + fixingPlan(of: standing + payloads + takingOver).editing([
       ("key_role = 'holder')", "key_role is not null)"),
       (
         "key_role is not null",
@@ -429,12 +434,12 @@ extension Schema {
         where name = new.name and unique_key = new.unique_key and key_role is not null
           and state <> 'running' and expiry_date <= new.created_date;
 
-      """ + steady(triggerTail)
+      """ + fixingPlan(of: triggerTail)
 
   /// The dates from which the dates of tasks and claims were counted.
   ///
   /// A statement of an earlier version does not say whether its date was explicit. The store
-  /// assumes that it was.
+  /// assumes that the date was explicit.
   static let fourth = """
     alter table steadfast_task add column counted_from real;
     alter table steadfast_task add column lease_start real;
@@ -497,7 +502,7 @@ extension InsertStatement {
         + "values (\(Schema.insertionForm), \(marks))",
       parameters: Tables.definition(
         of: record,
-        .blob(bytes),
+        payload: .blob(bytes),
         role: .text(policy.storedName),
         link: dependencies.isEmpty ? .null : .blob(dependencies)
       ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]

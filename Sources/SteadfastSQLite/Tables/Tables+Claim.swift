@@ -19,7 +19,7 @@ extension Tables {
     let priority: Int
     let availableDate: Double
 
-    static func comesFirst(_ left: Candidate, _ right: Candidate) -> Bool {
+    static func areInClaimingOrder(_ left: Candidate, _ right: Candidate) -> Bool {
       if left.priority != right.priority { return left.priority > right.priority }
       if left.availableDate != right.availableDate {
         return left.availableDate < right.availableDate
@@ -33,7 +33,7 @@ extension Tables {
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
     let lanes = try lanes(of: request.queue)
-    let candidates = try candidates(in: lanes, request)
+    let candidates = try candidates(in: lanes, for: request)
     let taken = candidates.prefix(max(0, request.limit))
     // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
@@ -41,7 +41,7 @@ extension Tables {
     var tasks: [ClaimedTask] = []
     var areAllReadable = true
     for candidate in taken {
-      // Uses two statements, because SQLite makes a table for the result of `returning`.
+      // Uses two statements, because SQLite makes a temporary table for the rows of `returning`.
       try database.run(
         """
         update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
@@ -57,24 +57,28 @@ extension Tables {
       do {
         record = try database.first(Self.candidate, .integer(candidate.seq), read: database.record)
       } catch let row as UnreadableRow {
-        try park(candidate, row, at: request.now)
+        try parkUnreadable(candidate, because: row, at: request.now)
         areAllReadable = false
         continue
       }
       guard let record else { continue }
       tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
     }
-    // More tasks may be available, beyond the limit or instead of a task that can't be read.
+    // More tasks may be available: beyond the limit, or in place of a task that can't be read.
     if !areAllReadable || !candidates.isEmpty && tasks.count >= request.limit {
       return Claim(tasks: tasks, nextDate: request.now)
     }
-    return Claim(tasks: tasks, nextDate: try nextDate(lanes, request))
+    return Claim(tasks: tasks, nextDate: try nextDate(in: lanes, for: request))
   }
 
   /// Parks a task that this version can't read, like a task without a handler.
   ///
-  /// Its earlier failures stay unchanged, because they may be the unreadable value.
-  private func park(_ candidate: Candidate, _ row: UnreadableRow, at date: Date) throws {
+  /// The task's earlier failures stay unchanged, because they may be the unreadable value.
+  private func parkUnreadable(
+    _ candidate: Candidate,
+    because row: UnreadableRow,
+    at date: Date
+  ) throws {
     try database.run(
       """
       update steadfast_task set state = 'parked', seq = \(Self.nextPlace),
@@ -87,18 +91,19 @@ extension Tables {
     )
   }
 
-  /// Returns the lanes of a queue with tasks that are ready now or on their dates.
+  /// Returns the lanes of a queue in which a task is ready, now or on its available date.
   private func lanes(of queue: String) throws -> [Lane] {
     var lanes: [Lane] = []
-    var last = try firstLane(queue, after: nil)
+    var last = try firstLane(of: queue, afterName: nil)
     while let lane = last {
       lanes.append(lane)
-      last = try nextLane(queue, after: lane) ?? firstLane(queue, after: lane.name)
+      last = try laneBelow(lane, in: queue) ?? firstLane(of: queue, afterName: lane.name)
     }
     return lanes
   }
 
-  private func firstLane(_ queue: String, after name: String?) throws -> Lane? {
+  /// Returns the first lane of the first name after `name`; with `nil`, of the first name.
+  private func firstLane(of queue: String, afterName name: String?) throws -> Lane? {
     func lane(_ row: Statement) -> Lane { Lane(name: row.text(0), priority: row.integer(1)) }
     guard let name else {
       return try database.first(
@@ -121,7 +126,8 @@ extension Tables {
     )
   }
 
-  private func nextLane(_ queue: String, after lane: Lane) throws -> Lane? {
+  /// Returns the lane with the same name and the next lower priority.
+  private func laneBelow(_ lane: Lane, in queue: String) throws -> Lane? {
     try database.first(
       """
       select priority from steadfast_task
@@ -134,8 +140,9 @@ extension Tables {
     ) { Lane(name: lane.name, priority: $0.integer(0)) }
   }
 
-  /// Returns the first available tasks of each lane, as many as the claim can use, in its order.
-  private func candidates(in lanes: [Lane], _ request: ClaimRequest) throws -> [Candidate] {
+  /// Returns the first available tasks of each lane, as many as the claim can use, in the order of
+  /// claiming.
+  private func candidates(in lanes: [Lane], for request: ClaimRequest) throws -> [Candidate] {
     let conditions = StoredTexts.json(of: request.conditions.map(\.rawValue))
     let limit = max(1, request.limit)
     var candidates: [Candidate] = []
@@ -145,7 +152,7 @@ extension Tables {
         (name, room) = (lane.name, min(limit, request.room(for: lane.name)))
       }
       guard room > 0 else { continue }
-      let found = try database.all(
+      let found = try database.allRows(
         """
         select seq, available_date from steadfast_task
         where is_ready and queue = ?1 and name = ?2 and priority = ?3 and available_date <= ?4
@@ -166,12 +173,12 @@ extension Tables {
       room -= found.count
       candidates += found
     }
-    candidates.sort(by: Candidate.comesFirst)
+    candidates.sort(by: Candidate.areInClaimingOrder)
     return candidates
   }
 
   /// Returns the earliest date on which a task becomes available or a claim expires.
-  private func nextDate(_ lanes: [Lane], _ request: ClaimRequest) throws -> Date? {
+  private func nextDate(in lanes: [Lane], for request: ClaimRequest) throws -> Date? {
     var next: Date?
     for lane in lanes {
       let date = try database.first(

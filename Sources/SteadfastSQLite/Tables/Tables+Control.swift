@@ -41,7 +41,7 @@ extension Tables {
   func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
     guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
     else { return .stale }
-    if let stored = update.payload { try replacePayload(of: entry, by: stored, payload) }
+    if let stored = update.payload { try replacePayload(of: entry, with: stored, bytes: payload) }
     try database.run(
       """
       update steadfast_task set
@@ -72,32 +72,34 @@ extension Tables {
 
   private func replacePayload(
     of entry: TaskEntry,
-    by stored: StoredPayload,
-    _ bytes: [UInt8]
+    with stored: StoredPayload,
+    bytes: [UInt8]
   ) throws {
     try database.run(
       "update steadfast_task set payload = ?2, format = ?3, schema_version = ?4 where seq = ?1",
       entry.seq,
-      Self.inner(bytes),
+      Self.innerPayload(bytes),
       .text(stored.format.rawValue),
       .integer(stored.version)
     )
-    try setOuter(bytes, of: entry.id)
+    try setOuterPayload(bytes, of: entry.id)
   }
 
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
     let atRest = TaskState.unclaimed.union(TaskState.ended)
     guard let entry = try entry(target, in: atRest) else { return .stale }
-    if entry.keyRole == nil, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
+    if entry.keyRole == nil, let key = entry.uniqueKey,
+      let holder = try holder(ofKey: key, taskName: entry.name)
+    {
       return .duplicate(of: holder)
     }
     try restartTask(entry.id, at: date)
-    if forgets { try forget(entry) }
+    if forgets { try removeMemory(of: entry) }
     guard entry.state.isFinished, entry.concernsOthers else { return .done }
-    return try done(entry, with: restartAlong(with: entry, at: date))
+    return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
   }
 
-  /// Makes a task wait like a new one, behind its equals.
+  /// Makes a task wait like a new task, behind its equals.
   func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
@@ -114,7 +116,8 @@ extension Tables {
     )
   }
 
-  func holder(_ name: String, _ key: String) throws -> TaskID? {
+  /// Returns the task that holds a unique key among the tasks with a name.
+  func holder(ofKey key: String, taskName name: String) throws -> TaskID? {
     try database.first(
       """
       select id from steadfast_task where name = ?1 and unique_key = ?2 and key_role = 'holder'
@@ -128,18 +131,18 @@ extension Tables {
 
   func remove(_ id: TaskID) throws -> ChangeOutcome {
     guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
-    let along = try removeWithOthers(id)
+    let along = try removeWithCascade(id)
     guard entry.concernsOthers else { return .done }
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
   /// Removes a task, and the tasks that were cancelled because of it.
   ///
-  /// - Returns: The others, in the order of their IDs.
-  private func removeWithOthers(_ id: TaskID) throws -> [TaskID] {
+  /// - Returns: The removed tasks except the first one, in the order of their IDs.
+  private func removeWithCascade(_ id: TaskID) throws -> [TaskID] {
     var others: [TaskID] = []
-    if try database.has("select 1 from steadfast_task where cause = ?1", .id(id)) {
-      let leaving = try database.all(
+    if try database.hasRow("select 1 from steadfast_task where cause = ?1", .id(id)) {
+      let leaving = try database.allRows(
         """
         with recursive leaving (id) as (
           select id from steadfast_task where cause = ?1
@@ -189,14 +192,14 @@ extension Tables {
         .integer(count)
       )
     }
-    for id in leaving { _ = try removeWithOthers(id) }
+    for id in leaving { _ = try removeWithCascade(id) }
     return .done
   }
 
   // MARK: Many tasks
 
   func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
-    let found = try database.all(
+    let found = try database.allRows(
       """
       select seq, order_key from steadfast_task
       where queue = ?1 and name = ?2 and state = 'parked' order by seq
@@ -214,9 +217,9 @@ extension Tables {
     return .done
   }
 
-  /// Recounts, from `now`, dates that were counted from a later date, including the ends of claims.
+  /// Counts dates, including the ends of claims, from `now` if they were counted from a later date.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    if try database.has(Self.dateAfter, .date(now)) { try rebaseDates(to: now) }
+    if try database.hasRow(Self.dateAfter, .date(now)) { try rebaseDates(to: now) }
     try database.run(
       """
       update steadfast_task indexed by steadfast_lease
@@ -237,7 +240,7 @@ extension Tables {
     """
 
   private func rebaseDates(to now: Date) throws {
-    let found = try database.all(
+    let found = try database.allRows(
       """
       select seq from steadfast_task
       where not has_ended and coalesce(
@@ -249,8 +252,8 @@ extension Tables {
     for seq in found {
       try database.run(Self.recounting, .integer(seq), .date(now))
     }
-    // A date before its task's creation belongs to a later task that replaced this one's content.
-    // It was counted from the date of that task.
+    // A date that is before the creation of its task comes from a later task, which replaced the
+    // content of this task. Such a date was counted from the creation of that later task.
     try database.run(
       """
       update steadfast_task set created_date = ?1,
@@ -268,9 +271,9 @@ extension Tables {
     )
   }
 
-  /// Recounts when a task becomes available.
+  /// Counts anew when a task becomes available.
   ///
-  /// A suspended task wakes, so that its handler recounts.
+  /// A suspended task wakes, so that its handler counts anew.
   private static let recounting = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)
@@ -301,7 +304,7 @@ extension Tables {
       "update steadfast_task set interruption_count = 0 where seq = ?1",
       entry.seq
     )
-    try measure(lease.id)
+    try updateMemorySize(of: lease.id)
     return .done
   }
 
@@ -319,7 +322,7 @@ extension Tables {
   /// Reads the memory of a task.
   static let remembered = "select name, value \(memory)"
 
-  private func measure(_ id: TaskID) throws {
+  private func updateMemorySize(of id: TaskID) throws {
     try database.run(
       """
       update steadfast_task set memory_size = (
@@ -339,7 +342,7 @@ extension Tables {
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     let hasCome = try names.contains { name in
-      try database.has(
+      try database.hasRow(
         """
         select 1 from steadfast_memory where task_id = ?1 and name = ?2 and length(value) > 0
         """,
@@ -378,14 +381,14 @@ extension Tables {
       .blob(value)
     )
     guard filled > 0 else { return .stale }
-    try measure(id)
+    try updateMemorySize(of: id)
     guard entry.state == .suspended else { return .done }
     try setWakeDate(of: entry)
     try move(entry, to: .waiting)
     return .done
   }
 
-  /// Sets the available date with which a suspended task wakes.
+  /// Sets the available date of a task that wakes to the date on which it was enqueued.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
       """
@@ -396,8 +399,8 @@ extension Tables {
     )
   }
 
-  /// Removes the memory of a task, if it has any.
-  func forget(_ entry: TaskEntry) throws {
+  /// Removes the memory of a task, if the task has any.
+  func removeMemory(of entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.run(Self.forgetting, .id(entry.id))
     try database.run("update steadfast_task set memory_size = 0 where id = ?1", .id(entry.id))
@@ -429,7 +432,7 @@ extension Connection {
 
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
-    let rows = try all(Tables.remembered, .id(id)) {
+    let rows = try allRows(Tables.remembered, .id(id)) {
       (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }

@@ -5,21 +5,22 @@ import SystemFoundation
 
 /// Tasks that wait for others, and batches.
 extension Tables {
-  /// A task that is cancelled or restarted because of another one.
+  /// A task that is cancelled or restarted because of another task.
   struct Other {
     let id: TaskID
     let name: String
     let uniqueKey: String?
   }
 
-  private func other(_ row: Statement) throws -> Other {
+  /// Reads a task from a row, and adds its order key to `changedOrders`.
+  private func readOther(_ row: Statement) throws -> Other {
     guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
     if let key = row.ifAny(3, row.text) { changedOrders.append(key) }
     return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
   }
 
   /// Returns the outcome of a completed change, with its consequences for other tasks.
-  func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
+  func outcome(for entry: TaskEntry, affecting tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
         """
@@ -72,7 +73,7 @@ extension Tables {
   func addMembers(_ members: [TaskRecord]) throws {
     for record in members {
       guard let follower = record.dependencies.follower else { continue }
-      // A row exists if an earlier task with the same ID was removed before the follower.
+      // The row exists already if an earlier member with the same ID was removed.
       try database.run(
         """
         insert into steadfast_dependency (dependency, dependent, is_named)
@@ -98,24 +99,24 @@ extension Tables {
 
   // MARK: Ends
 
-  /// The condition that a row belongs to the present task with its ID.
+  /// The condition that a row concerns the task that has the row's ID now.
   ///
-  /// When a member of a batch is removed, its row stays for the follower. By now, another task may
-  /// have the member's ID.
+  /// When a member of a batch is removed, the member's row stays for the follower. By now, another
+  /// task may have the member's ID.
   private static let isPresent = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
 
-  /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
-  func endingAlong(with id: TaskID) throws -> [Other] {
-    try database.all(Self.endingAlong, .id(id), read: other)
+  /// Returns the tasks to cancel if a task ends without success, in the order of their IDs.
+  func tasksToCancel(ifTaskFails id: TaskID) throws -> [Other] {
+    try database.allRows(Self.endingAlong, .id(id), read: readOther)
   }
 
-  /// Finds the tasks of ``endingAlong(with:)``.
+  /// Finds the tasks of ``tasksToCancel(ifTaskFails:)``.
   ///
-  /// The only condition on a dependency alone is its first task. With more conditions, SQLite may
-  /// read the whole table first. So the last condition, which is otherwise ``isPresent``, names the
-  /// task in `reached`.
+  /// The only condition that uses a row of `dependency` alone is the one of the join. With more
+  /// such conditions, SQLite may read the whole table first. So the last condition, which otherwise
+  /// equals ``isPresent``, uses the ID in `reached` instead of the ID in the row.
   static let endingAlong = """
     with recursive reached (id) as (
       values (?1)
@@ -137,7 +138,7 @@ extension Tables {
   /// Records the end of a task for the tasks that wait for it.
   ///
   /// The ended task must not be removed yet.
-  func count(_ id: TaskID, endedAs state: TaskState) throws {
+  func recordEnd(of id: TaskID, as state: TaskState) throws {
     if state != .succeeded {
       try database.run(
         "update steadfast_dependency set failed = ?2 where dependency = ?1 and \(Self.isPresent)",
@@ -145,10 +146,11 @@ extension Tables {
         .text(state.rawValue)
       )
     }
-    try count(id, as: state, by: 1)
+    try adjustCounts(forEndOf: id, as: state, by: 1)
   }
 
-  private func count(_ id: TaskID, as state: TaskState, by one: Int64) throws {
+  /// Adds 1 or -1 to the counts that the end of a task changes.
+  private func adjustCounts(forEndOf id: TaskID, as state: TaskState, by one: Int64) throws {
     try database.run(
       """
       update steadfast_task set open_count = open_count - ?3 * ended.named,
@@ -167,7 +169,7 @@ extension Tables {
   }
 
   /// Cancels the tasks that depend on a task that ended.
-  func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
+  func cancel(_ others: [Other], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
     let ended = Set(others.map(\.id) + [id])
     for other in others {
       if retains {
@@ -200,23 +202,23 @@ extension Tables {
 
   // MARK: Restarts
 
-  /// Undoes the end of a task, and restarts the tasks that were cancelled because of it.
+  /// Undoes the end of a task, and restarts the tasks that were cancelled because of that end.
   ///
   /// - Returns: The restarted tasks, in the order of their IDs.
-  func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
+  func restartCascade(of entry: TaskEntry, at date: Date) throws -> [TaskID] {
     var round = [(id: entry.id, state: entry.state)]
     var restarted: [TaskID] = []
     while !round.isEmpty {
-      for task in round { try undoEnd(of: task.id, task.state) }
+      for task in round { try undoEnd(of: task.id, as: task.state) }
       var others: [Other] = []
       for task in round {
-        others += try database.all(
+        others += try database.allRows(
           """
           select id, name, unique_key, order_key from steadfast_task
           where cause = ?1 and state = 'cancelled'
           """,
           .id(task.id),
-          read: other
+          read: readOther
         )
       }
       round = []
@@ -231,21 +233,24 @@ extension Tables {
     return restarted
   }
 
-  private func undoEnd(of id: TaskID, _ state: TaskState) throws {
+  private func undoEnd(of id: TaskID, as state: TaskState) throws {
     try database.run(
       "update steadfast_dependency set failed = null where dependency = ?1 and \(Self.isPresent)",
       .id(id)
     )
-    try count(id, as: state, by: -1)
+    try adjustCounts(forEndOf: id, as: state, by: -1)
   }
 
   /// Returns whether a task must stay cancelled.
   ///
-  /// If so, this sets the task's new cause. If not, the task becomes the holder of its key.
+  /// If the task must stay cancelled, this sets the new cause of the task. If not, the task becomes
+  /// the holder of its key.
   private func staysCancelled(_ other: Other) throws -> Bool {
     let cause = try database.ids(Self.firstFailure, .id(other.id)).first
-    var keeps = try cause != nil || hasOtherFailures(other.id)
-    if !keeps, let key = other.uniqueKey { keeps = try holder(other.name, key) != nil }
+    var keeps = try cause != nil || hasOtherFailures(of: other.id)
+    if !keeps, let key = other.uniqueKey {
+      keeps = try holder(ofKey: key, taskName: other.name) != nil
+    }
     let takesKey = !keeps && other.uniqueKey != nil
     try database.run(
       "update steadfast_task set cause = ?2, key_role = ?3 where id = ?1",
@@ -258,7 +263,8 @@ extension Tables {
 
   /// Finds the first failed dependency that still exists.
   ///
-  /// The index has this order. So if many failures of a batch are restarted, each reads one row.
+  /// The index sorts by these IDs. So if many failed members of a batch are restarted, each restart
+  /// reads only one row.
   static let firstFailure = """
     select dependency from steadfast_dependency as failure indexed by steadfast_failed
     where dependent = ?1 and failed is not null
@@ -266,12 +272,12 @@ extension Tables {
     order by dependency limit 1
     """
 
-  /// Returns whether a task has failures besides those of existing tasks that are recorded.
+  /// Returns whether a task has failures other than the recorded failures of existing tasks.
   ///
-  /// They are recorded failures of removed tasks, and unrecorded failures of members that had
-  /// already ended when they were added to the batch.
-  private func hasOtherFailures(_ id: TaskID) throws -> Bool {
-    try database.has(
+  /// The others are the recorded failures of removed tasks, and the unrecorded failures of members
+  /// that had already ended when they were added to the batch.
+  private func hasOtherFailures(of id: TaskID) throws -> Bool {
+    try database.hasRow(
       """
       select 1 from steadfast_task where id = ?1 and batch_failed > (
         select count(distinct dependency) from steadfast_dependency indexed by steadfast_failed

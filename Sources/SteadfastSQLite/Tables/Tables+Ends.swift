@@ -12,13 +12,14 @@ extension Tables {
     retains: Bool,
     failure: TaskFailure?
   ) throws -> ChangeOutcome {
-    if !retains, case .claimed(let lease) = target, try removePlain(lease) { return .done }
+    if !retains, case .claimed(let lease) = target, try removeIfUnrelated(lease) { return .done }
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
-    let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
-    if entry.concernsOthers { try count(entry.id, endedAs: state) }
-    for other in others { try count(other.id, endedAs: .cancelled) }
+    let others =
+      entry.concernsOthers && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.concernsOthers { try recordEnd(of: entry.id, as: state) }
+    for other in others { try recordEnd(of: other.id, as: .cancelled) }
     if retains {
-      if let failure { try note(failure, entry) }
+      if let failure { try recordFailure(failure, of: entry) }
       try database.run(
         """
         update steadfast_task set state = ?2, finished_date = ?3, key_role = null, has_turn = 0,
@@ -29,21 +30,21 @@ extension Tables {
         .text(state.rawValue),
         .date(date)
       )
-      if state == .succeeded { try forget(entry) }
+      if state == .succeeded { try removeMemory(of: entry) }
     } else {
       try delete(entry.id)
     }
     try promoteSuccessor(of: entry)
     guard entry.concernsOthers else { return .done }
-    try cancel(others, along: entry.id, at: date, retains: retains)
-    return try done(entry, with: others.map(\.id))
+    try cancel(others, becauseOf: entry.id, at: date, retains: retains)
+    return try outcome(for: entry, affecting: others.map(\.id))
   }
 
-  /// Removes a claimed task that is unrelated to others, as most are, with one statement.
+  /// Removes a claimed task with one statement if, like most tasks, it has no relation to others.
   ///
-  /// - Returns: Whether the task was removed. It stays if it has a key, is related to other tasks,
-  ///   or has rows in other tables, or if the lease is not the current one.
-  private func removePlain(_ lease: Lease) throws -> Bool {
+  /// - Returns: Whether the task was removed. A task stays if it has a key, is related to other
+  ///   tasks, or has rows in other tables, or if the lease is not its current lease.
+  private func removeIfUnrelated(_ lease: Lease) throws -> Bool {
     try database.run(
       """
       delete from steadfast_task
@@ -78,7 +79,7 @@ extension Tables {
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
-    if let failure { try note(failure, entry) }
+    if let failure { try recordFailure(failure, of: entry) }
     try database.run(
       """
       update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
@@ -91,14 +92,14 @@ extension Tables {
       .integer(retryCount),
       .date(origin)
     )
-    return try supersede(entry, at: date) ?? .done
+    return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
-  /// Replaces a task with its successor for a retry.
+  /// Replaces a task with its successor for a retry, if there is a successor that has not expired
+  /// by the date of the retry.
   ///
-  /// This requires a successor that has not expired by the date of the retry. The task must
-  /// remember nothing, and other tasks must not depend on it.
-  private func supersede(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
+  /// The task stays if it remembers something, or if other tasks depend on it.
+  private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
       holder.memorySize == 0
     else { return nil }
@@ -147,7 +148,7 @@ extension Tables {
 
   func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
-    try note(failure, entry)
+    try recordFailure(failure, of: entry)
     try move(entry, to: .parked)
     return .done
   }
@@ -165,7 +166,7 @@ extension Tables {
     return .done
   }
 
-  /// Changes a task's state, moves the task behind its equals, and ends its claim if it has one.
+  /// Changes a task's state, moves the task behind its equals, and ends the task's claim, if any.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.run(
       """
@@ -195,8 +196,8 @@ extension Tables {
 
   /// Makes the tasks with expired claims available.
   func endOverdueClaims() throws {
-    try interrupt(
-      try database.all(
+    try requeueInterrupted(
+      try database.allRows(
         Self.overdueClaims,
         .real(clock())
       ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
@@ -207,14 +208,15 @@ extension Tables {
   ///
   /// A process that uses the tables alone makes such claims.
   func endClaimsWithoutEnd() throws {
-    try interrupt(
-      try database.all(Self.claimsWithoutEnd) { row in
+    try requeueInterrupted(
+      try database.allRows(Self.claimsWithoutEnd) { row in
         (seq: row.integer(0), orderKey: row.ifAny(1, row.text))
       }
     )
   }
 
-  private func interrupt(_ tasks: [(seq: Int, orderKey: String?)]) throws {
+  /// Makes tasks available again, and counts an interruption of each.
+  private func requeueInterrupted(_ tasks: [(seq: Int, orderKey: String?)]) throws {
     guard !tasks.isEmpty else { return }
     for task in tasks {
       try database.run(

@@ -9,7 +9,7 @@ extension Tables {
   /// Each change rewrites the task's row, so a larger payload has a separate row.
   static let longestInnerPayload = 2_048
 
-  /// The outcome if a task already has the ID.
+  /// Returns the outcome of an insertion if a task already has the ID of the new task.
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     guard let stored = try database.record(of: record.id) else { return nil }
     return record.isStored(as: stored) ? .done : .identityTaken
@@ -30,26 +30,26 @@ extension Tables {
     """
 
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
-    let inner = Self.inner(payload)
+    let inner = Self.innerPayload(payload)
     let definition = Self.definition(
       of: record,
-      inner,
+      payload: inner,
       role: .text(role?.rawValue),
       link: .id(record.dependencies.follower)
     )
     let values = definition + Self.progress(of: record)
     guard try database.run(Self.insertion, values) > 0 else { return false }
-    if case .null = inner { try setOuter(payload, of: record.id) }
+    if case .null = inner { try setOuterPayload(payload, of: record.id) }
     return true
   }
 
   /// Returns the first values of an insertion: the caller's choices for the task.
   ///
-  /// `role` follows the unique key, and `link` follows the dependency rule. In the view, their
-  /// columns differ from those of the table.
+  /// `role` comes after the unique key, and `link` after the dependency rule. The columns of these
+  /// two values differ between the view and the table.
   static func definition(
     of record: TaskRecord,
-    _ payload: SQLValue,
+    payload: SQLValue,
     role: SQLValue,
     link: SQLValue
   ) -> [SQLValue] {
@@ -96,13 +96,13 @@ extension Tables {
     ]
   }
 
-  /// Returns the payload for the task's row; null if it is too large for that.
-  static func inner(_ payload: [UInt8]) -> SQLValue {
+  /// Returns the payload for the task's row; null if the payload is too large for that row.
+  static func innerPayload(_ payload: [UInt8]) -> SQLValue {
     payload.count <= longestInnerPayload ? .blob(payload) : .null
   }
 
-  /// Removes the separate row of an earlier payload, and adds one if the new payload is large.
-  func setOuter(_ payload: [UInt8], of id: TaskID) throws {
+  /// Removes the separate row of an earlier payload, and adds a row if the new payload is large.
+  func setOuterPayload(_ payload: [UInt8], of id: TaskID) throws {
     try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
     guard payload.count > Self.longestInnerPayload else { return }
     try database.run("insert into steadfast_payload values (?1, ?2)", .id(id), .blob(payload))
@@ -111,7 +111,7 @@ extension Tables {
   // MARK: Unique keys
 
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
-    let found = try database.all(
+    let found = try database.allRows(
       """
       select id, key_role, state, coalesce(unique_until > ?3, 0), memory_size,
         state <> 'running' and coalesce(expiry_date <= ?3, 0)
@@ -186,7 +186,7 @@ extension Tables {
     try database.run(
       Self.takeOver,
       .id(twin),
-      Self.inner(payload),
+      Self.innerPayload(payload),
       .text(new.payload.format.rawValue),
       .integer(new.payload.version),
       .integer(new.priority.rawValue),
@@ -202,7 +202,7 @@ extension Tables {
       .text(StoredTexts.text(of: new.conditions.map(\.rawValue))),
       .date(new.countedFrom)
     )
-    try setOuter(payload, of: twin)
+    try setOuterPayload(payload, of: twin)
   }
 }
 #endif

@@ -10,7 +10,7 @@ final class Tables: TaskTables {
   let isShared: Bool
   /// The clock that decides when claims expire, in seconds since 1970.
   let clock: @Sendable () -> Double
-  /// The order keys whose first task the batch may have changed.
+  /// The order keys of which another task may be first in line because of the batch.
   var changedOrders: [String] = []
   var newMembers: [TaskRecord] = []
 
@@ -24,8 +24,8 @@ final class Tables: TaskTables {
 
   /// A number that is greater than every `seq`.
   ///
-  /// SQLite finds it at the end of the table. Without `not indexed`, SQLite would read a whole
-  /// index if its statistics said that the table is small.
+  /// SQLite finds the largest `seq` at the end of the table. Without `not indexed`, SQLite would
+  /// read a whole index if the statistics said that the table is small.
   static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
 
   // MARK: Order keys
@@ -87,8 +87,8 @@ extension Tables {
     )
   }
 
-  /// Stores a failure as the task's last one.
-  func note(_ failure: TaskFailure, _ entry: TaskEntry) throws {
+  /// Stores a failure as the last failure of a task.
+  func recordFailure(_ failure: TaskFailure, of entry: TaskEntry) throws {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where seq = ?1",
       entry.seq,
@@ -126,7 +126,7 @@ extension Connection {
   /// - Throws: An ``UnreadableRow`` that names the task.
   func record(_ row: Statement) throws -> TaskRecord {
     try row.record { id in
-      try all(
+      try allRows(
         """
         select dependency, is_named, failed
         from steadfast_dependency indexed by steadfast_dependent
@@ -138,7 +138,7 @@ extension Connection {
     }
   }
 
-  /// Returns the task with an ID; `nil` if there is none.
+  /// Returns the task with an ID; `nil` if no task has the ID.
   func record(of id: TaskID) throws -> TaskRecord? {
     try first("select \(Self.columns) from steadfast_task where id = ?1", .id(id), read: record)
   }
@@ -151,7 +151,7 @@ extension Connection: TaskLookUps {
     after id: TaskID?,
     limit: Int
   ) throws -> [TaskRecord] {
-    var condition = try condition(filter)
+    var condition = try condition(for: filter)
     if let id { condition.add("id > ?", .id(id)) }
     return try rows(
       ofOnce: """
@@ -164,7 +164,7 @@ extension Connection: TaskLookUps {
   }
 
   func count(matching filter: TaskFilter) throws -> Int {
-    let condition = try conditionInNoOrder(filter)
+    let condition = try unorderedCondition(for: filter)
     return try rows(
       ofOnce: "select count(*) from \(condition.table) where \(condition.text)",
       condition.values
@@ -172,20 +172,22 @@ extension Connection: TaskLookUps {
   }
 
   func contains(_ filter: TaskFilter) throws -> Bool {
-    let (statement, values) = try containing(filter)
+    let (statement, values) = try existenceStatement(for: filter)
     return try rows(ofOnce: statement, values) { $0.flag(0) }.first ?? false
   }
 
-  /// The statement that checks whether any task matches a filter.
-  func containing(_ filter: TaskFilter) throws -> (statement: String, values: [SQLValue]) {
-    let condition = try conditionInNoOrder(filter)
+  /// Returns the statement that checks whether any task matches a filter.
+  func existenceStatement(
+    for filter: TaskFilter
+  ) throws -> (statement: String, values: [SQLValue]) {
+    let condition = try unorderedCondition(for: filter)
     let statement = "select exists (select 1 from \(condition.table) where \(condition.text))"
     return (statement, condition.values)
   }
 
-  /// The condition of a look-up that can read the tasks in any order.
-  private func conditionInNoOrder(_ filter: TaskFilter) throws -> Condition {
-    var condition = try condition(filter)
+  /// Returns the condition of a look-up that can read the tasks in any order.
+  private func unorderedCondition(for filter: TaskFilter) throws -> Condition {
+    var condition = try condition(for: filter)
     if filter.states?.isSubset(of: TaskState.ended) == true {
       condition.parts.append("has_ended")
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
@@ -204,26 +206,28 @@ extension Connection: TaskLookUps {
     var values: [SQLValue] = []
     /// The index to use; `nil` if SQLite chooses.
     ///
-    /// SQLite would choose otherwise if its statistics said that the table is small.
+    /// SQLite would choose another index, or none, if its statistics said that the table is small.
     var index: String?
 
     var table: String { index.map { "steadfast_task indexed by \($0)" } ?? "steadfast_task" }
 
     var text: String { parts.isEmpty ? "1" : parts.joined(separator: " and ") }
 
+    /// Adds a part, and the values of its parameters.
     mutating func add(_ part: String, _ values: SQLValue...) {
       parts.append(part)
       self.values += values
     }
 
+    /// Adds a part with one parameter, the texts as a JSON array.
     mutating func add(_ part: String, _ texts: some Collection<String>) {
       add(part, .text(StoredTexts.json(of: texts)))
     }
   }
 
-  private func condition(_ filter: TaskFilter) throws -> Condition {
+  private func condition(for filter: TaskFilter) throws -> Condition {
     var condition = Condition()
-    if let ids = filter.ids { condition.parts.append(try isAny(of: ids)) }
+    if let ids = filter.ids { condition.parts.append(try conditionStoring(ids)) }
     // The rows are read in the order of their IDs. The plus sign prevents the use of another index.
     if let queue = filter.queue { condition.add("+queue = ?", .text(queue)) }
     let among = "in (select value from json_each(?))"
@@ -234,11 +238,17 @@ extension Connection: TaskLookUps {
       condition.add("+state \(among)", states.map(\.rawValue))
     }
     if let keys = filter.uniqueKeys {
-      condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
+      condition.add(
+        Self.keyCondition("unique_key", in: filter.queue),
+        storedKeys(keys, in: filter.queue)
+      )
       if filter.queue != nil, filter.ids == nil { condition.index = "steadfast_key" }
     }
     if let keys = filter.orderKeys {
-      condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))
+      condition.add(
+        Self.keyCondition("order_key", in: filter.queue),
+        storedKeys(keys, in: filter.queue)
+      )
     }
     if let met = filter.unmetBy {
       condition.add(
@@ -261,19 +271,20 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// Returns the condition that a key is in a list, in one queue or in any.
-  private static func isKey(_ column: String, in queue: String?) -> String {
+  /// Returns the condition that a task's key is in a list: the key in one queue, or in any queue.
+  private static func keyCondition(_ column: String, in queue: String?) -> String {
     let given = "in (select value from json_each(?))"
     return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
   }
 
-  private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
+  /// Returns keys as they are stored; with no queue, the keys themselves.
+  private func storedKeys(_ keys: Set<String>, in queue: String?) -> [String] {
     guard let queue else { return Array(keys) }
     return keys.map { StoredKey.text(of: $0, in: queue) }
   }
 
-  /// Stores IDs in a temporary table, and returns the condition that a task has one of them.
-  private func isAny(of ids: Set<TaskID>) throws -> String {
+  /// Stores IDs in a temporary table, and returns the condition that a task has one of these IDs.
+  private func conditionStoring(_ ids: Set<TaskID>) throws -> String {
     try execute(
       """
       create temp table if not exists wanted (id blob primary key) without rowid;

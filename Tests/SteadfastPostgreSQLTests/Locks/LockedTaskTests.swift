@@ -18,13 +18,13 @@ struct LockedTaskTests {
   }
 
   /// Returns the tasks whose leases last for more than an hour.
-  private func extended(in database: Connection) throws -> [TaskID] {
+  private func tasksWithExtendedLeases(in database: Connection) throws -> [TaskID] {
     try database.ids(
       "select id from steadfast_task where lease_end > now() + interval '1 hour' order by id"
     )
   }
 
-  /// Starts a transaction of another program that locks a task.
+  /// Starts a transaction that locks a task, as another program would.
   private func transaction(locking id: TaskID, in tables: TestTables) throws -> Connection {
     let database = try tables.database()
     try database.execute("begin")
@@ -64,13 +64,13 @@ struct LockedTaskTests {
       }()
       let database = try tables.database()
       let number = isUnique ? other.locks.keys : other.locks.orders
-      while try !database.has(Self.isWaitedFor, .integer(number)) {
+      while try !database.hasRow(Self.isWaitedFor, .integer(number)) {
         try #require(ends.entries.isEmpty)
       }
       let outcomes = try await store.apply(extensions(of: leases), durability: .relaxed)
       #expect(outcomes == [.done])
       #expect(ends.entries.isEmpty)
-      #expect(try extended(in: database) == [ids[1]])
+      #expect(try tasksWithExtendedLeases(in: database) == [ids[1]])
       try other.database.execute("commit")
       let inserted = try await insertion
       #expect(inserted == [.done])
@@ -98,11 +98,11 @@ struct LockedTaskTests {
       let error = await store.error { _ = try await $0.apply(changes, durability: .relaxed) }
       #expect(error?.code == .busy)
       #expect(error?.message.contains("have locked 1 of the tasks whose claims") == true)
-      #expect(try extended(in: tables.database()) == [ids[2]])
+      #expect(try tasksWithExtendedLeases(in: tables.database()) == [ids[2]])
       try other.execute("rollback")
       let outcomes = try await store.apply(changes, durability: .relaxed)
       #expect(outcomes == [.done, .done, .stale])
-      #expect(try extended(in: tables.database()) == [ids[1], ids[2]])
+      #expect(try tasksWithExtendedLeases(in: tables.database()) == [ids[1], ids[2]])
       try await store.close()
     }
   }
@@ -122,7 +122,7 @@ struct LockedTaskTests {
       ]
       let outcomes = try await store.apply(changes, durability: durability)
       #expect(outcomes == [.done, .stale, .done])
-      #expect(try extended(in: tables.database()) == [ids[1]])
+      #expect(try tasksWithExtendedLeases(in: tables.database()) == [ids[1]])
       try await store.close()
     }
   }
@@ -134,12 +134,12 @@ struct LockedTaskTests {
     case task
     /// The lock of its order key.
     case key
-    /// An earlier task, which is next in the order key.
+    /// An earlier task with the same order key, whose turn is next.
     case first
   }
 
   @Test(arguments: Held.allCases)
-  private func `a locked task does not block the recovery of others`(
+  private func `a locked task does not block the recovery of other tasks`(
     _ held: Held
   ) async throws {
     try await withTables { tables in
@@ -180,18 +180,19 @@ struct LockedTaskTests {
       and classid = $1::bigint::integer::oid
     """
 
-  /// Repeatedly takes the lock of a task's order key, and keeps it until another session waits.
-  private func holdInTurn(
-    _ id: TaskID,
-    _ database: Connection,
-    _ locks: Tables.Locks,
+  /// Repeatedly takes the lock of a task's order key, and keeps the lock until another session
+  /// waits for it.
+  private func repeatedlyLockOrderKey(
+    of id: TaskID,
+    on database: Connection,
+    locks: Tables.Locks,
     until isOver: () -> Bool
   ) throws {
     while !isOver() {
       try database.execute("begin")
       try Tables(database, isShared: true, locks: locks).lockOrders(of: [id])
       try database.flush()
-      while try !isOver() && !database.has(Self.isWaitedFor, .integer(locks.orders)) {}
+      while try !isOver() && !database.hasRow(Self.isWaitedFor, .integer(locks.orders)) {}
       try database.execute("commit")
     }
   }
@@ -210,7 +211,9 @@ struct LockedTaskTests {
       for _ in 1...2 {
         Thread.detachNewThread {
           do {
-            try holdInTurn(ids[1], tables.database(), locks) { isOver.withLock(\.self) }
+            try repeatedlyLockOrderKey(of: ids[1], on: tables.database(), locks: locks) {
+              isOver.withLock(\.self)
+            }
             ends.add("over")
           } catch {
             ends.add("\(error)")
@@ -218,7 +221,7 @@ struct LockedTaskTests {
         }
       }
       defer { isOver.withLock { $0 = true } }
-      while try !database.has(Self.isWaitedFor, .integer(locks.orders)) {
+      while try !database.hasRow(Self.isWaitedFor, .integer(locks.orders)) {
         try #require(ends.entries.isEmpty)
       }
       // With a clock offset, every claim of a store recovers expired leases.
@@ -238,7 +241,7 @@ struct LockedTaskTests {
     }
   }
 
-  @Test func `a lost claim is requeued after another session's change to its order key`()
+  @Test func `a lost claim's task is requeued after another session's change to its order key`()
     async throws
   {
     try await withTables { tables in
@@ -273,7 +276,7 @@ struct LockedTaskTests {
         }
       }
       let database = try tables.database()
-      while try !database.has(
+      while try !database.hasRow(
         """
         select from pg_locks join pg_stat_activity using (pid)
         where not granted and application_name = $1::text

@@ -24,7 +24,7 @@ struct Plans {
     }
   }
 
-  /// Texts in statements that read as many tasks as a caller requests, or a small table.
+  /// Texts of the statements that may read as many tasks as a caller requests, or a small table.
   private static let mayReadAll = [
     "select count(*) from", "select exists (select 1 from", "order by id limit $",
     "_request where date",
@@ -37,7 +37,7 @@ struct Plans {
   ]
 
   /// Returns the lines of a plan that scan a table without a condition on an index.
-  private func wholeReads(in plan: [String]) -> [String] {
+  private func tableScans(in plan: [String]) -> [String] {
     let lines = plan.map { $0.trimmingPrefix { $0 == " " || $0 == "-" || $0 == ">" } } + [""]
     return zip(lines, lines.dropFirst()).compactMap { line, next in
       guard line.hasPrefix("Seq Scan") || line.hasPrefix("Index"), line.contains("Scan") else {
@@ -47,8 +47,9 @@ struct Plans {
     }
   }
 
-  /// Checks that no statement scans a whole table, even if it is planned when the tables are empty.
-  func check(in tables: TestTables) async throws {
+  /// Checks that no statement scans a whole table, even if the statement is planned for empty
+  /// tables.
+  func checkForScans(in tables: TestTables) async throws {
     let store = tables.store()
     try await store.open()
     let database = try tables.database()
@@ -65,8 +66,8 @@ struct Plans {
       ) { $0.integer(0) }
       let values = Array(repeating: "null", count: count ?? 0).joined(separator: ", ")
       let call = "plan\(number)" + (values.isEmpty ? "" : "(\(values))")
-      let plan = try database.all("explain (costs off) execute \(call)") { $0.text(0) }
-      let reads = wholeReads(in: plan)
+      let plan = try database.allRows("explain (costs off) execute \(call)") { $0.text(0) }
+      let reads = tableScans(in: plan)
       #expect(reads.isEmpty, "\(reads)\n\(statement)\n\(plan.joined(separator: "\n"))")
     }
     try await store.close()

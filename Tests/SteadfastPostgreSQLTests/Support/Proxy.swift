@@ -12,8 +12,8 @@ import Glibc
 import Darwin
 #endif
 
-/// A server on a socket that forwards everything to the real one, and can break a connection at a
-/// commit.
+/// A server on a socket that forwards everything to the real server, and can break a connection at
+/// a commit.
 final class Proxy: Sendable {
   enum Cut: Sendable {
     /// The server never gets the commit.
@@ -55,15 +55,16 @@ final class Proxy: Sendable {
     Thread.detachNewThread { self.accept() }
   }
 
-  /// Breaks the connections of the next commits that are not `nil`, one after another.
-  func plan(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
+  /// Sets how the next commits are cut, one after another; `nil` stands for a commit that is not
+  /// cut.
+  func planCuts(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
 
   /// Withholds the next script with this text from the server, so that the client waits for a
   /// response.
-  func silence(_ script: String) { state.withLock { $0.silentScript = script } }
+  func withholdScript(_ script: String) { state.withLock { $0.silentScript = script } }
 
   /// Makes the server report another version, which must have two digits.
-  func pretend(version: String) { state.withLock { $0.version = version } }
+  func reportVersion(_ version: String) { state.withLock { $0.version = version } }
 
   /// Returns the number of commits or scripts that were cut in this way.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
@@ -100,11 +101,11 @@ final class Proxy: Sendable {
         if state.isEnded { link.end() }
       }
       Thread.detachNewThread {
-        self.passCalls(of: link)
+        self.forwardCalls(of: link)
         self.noteEnd(of: link)
       }
       Thread.detachNewThread {
-        self.passAnswers(of: link)
+        self.forwardAnswers(of: link)
         self.noteEnd(of: link)
       }
     }
@@ -117,8 +118,8 @@ final class Proxy: Sendable {
 
   /// The two ends of a connection, and whether the client still gets responses.
   ///
-  /// They stay open until both threads that read from them have ended. A descriptor that is closed
-  /// earlier could already refer to another file when a thread reads from it.
+  /// The ends stay open until both threads that read from them have ended. If a descriptor were
+  /// closed earlier, it could already refer to another file when a thread reads from it.
   private final class Link: Sendable {
     let client: Int32
     let server: Int32
@@ -147,7 +148,7 @@ final class Proxy: Sendable {
     }
   }
 
-  private func passAnswers(of link: Link) {
+  private func forwardAnswers(of link: Link) {
     var bytes = [UInt8](repeating: 0, count: 65_536)
     while true {
       let count = unsafe recv(link.server, &bytes, bytes.count, 0)
@@ -167,7 +168,7 @@ final class Proxy: Sendable {
     }
   }
 
-  private func passCalls(of link: Link) {
+  private func forwardCalls(of link: Link) {
     var reader = CallReader()
     var bytes = [UInt8](repeating: 0, count: 65_536)
     while true {
@@ -181,13 +182,13 @@ final class Proxy: Sendable {
         _ = shutdown(link.client, Int32(SHUT_RDWR))
         return
       }
-      if cut == .silence || isSilent(reader.takeScripts()) { continue }
+      if cut == .silence || isWithheld(reader.takeScripts()) { continue }
       if cut == .after { link.isCut.withLock { $0 = true } }
       UnixSocket.write(bytes, count: count, to: link.server)
     }
   }
 
-  private func isSilent(_ scripts: [String]) -> Bool {
+  private func isWithheld(_ scripts: [String]) -> Bool {
     state.withLock { state in
       guard let script = state.silentScript, scripts.contains(script) else { return false }
       state.silentScript = nil

@@ -20,7 +20,7 @@ enum Server {
   static let pooled = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_POOLED"]
   /// A role that can connect only with a password.
   ///
-  /// A test creates it.
+  /// A test creates the role.
   static let guarded = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_GUARDED"]
 
   /// Returns the connection string with additional parameters.
@@ -45,7 +45,7 @@ extension Trait where Self == ConditionTrait {
   }
 }
 
-/// The tables of a test, which are removed when it ends.
+/// The tables of a test, which are removed when the test ends.
 struct TestTables {
   let connection: String
   var prefix = "test_" + String(UInt64.random(in: 0...UInt64.max), radix: 16)
@@ -61,11 +61,11 @@ struct TestTables {
   }
 }
 
-/// Calls `body` with its own tables.
+/// Calls `body` with tables of its own, and then removes the tables.
 ///
 /// A test can wait for the server in a loop that blocks its thread, so each job of `body` runs on
 /// its own thread. Otherwise, two such loops would occupy all of Swift's threads on a machine with
-/// two cores, and the work that they wait for would never start.
+/// two cores, and the work for which the loops wait would never start.
 func withTables<Success>(
   on server: String? = Server.connection,
   _ body: (TestTables) async throws -> Success

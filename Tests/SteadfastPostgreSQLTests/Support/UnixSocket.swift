@@ -10,7 +10,8 @@ import Darwin
 /// Sockets in the file system whose writers get an error, not a signal, after the reader has
 /// disconnected.
 enum UnixSocket {
-  /// Creates a socket, calls `body` with it and the address of a path, and returns the socket.
+  /// Creates a socket, calls `body` with the socket and the address of a path, and returns the
+  /// socket.
   ///
   /// - Throws: An error if `body` returns `false`.
   static func make(

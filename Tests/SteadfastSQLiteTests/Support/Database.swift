@@ -9,15 +9,15 @@ func database(at url: URL, prefix: String = "steadfast") throws -> Connection {
   try Connection(url.path, .making, prefix: prefix)
 }
 
-/// The definitions of the tables and indexes of a database.
-func schema(at url: URL) throws -> [String] {
-  try database(at: url).all("select sql from sqlite_schema where sql is not null order by name") {
-    $0.text(0)
-  }
+/// Returns the definitions of the tables and indexes of a database.
+func tableDefinitions(at url: URL) throws -> [String] {
+  try database(at: url).allRows(
+    "select sql from sqlite_schema where sql is not null order by name"
+  ) { $0.text(0) }
 }
 
 extension Connection {
-  /// Executes a statement as another program does.
+  /// Executes a statement that adds a task, as another program does.
   func run(_ statement: InsertStatement) throws {
     let values = statement.parameters.map { parameter -> SQLValue in
       switch parameter {
@@ -33,6 +33,7 @@ extension Connection {
 }
 
 extension TaskRecord {
+  /// A task that is available, with a number in its ID.
   static func make(
     _ number: UInt64,
     name: String = "A",
