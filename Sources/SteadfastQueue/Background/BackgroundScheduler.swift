@@ -435,7 +435,7 @@ extension BackgroundScheduler {
       )
       if outcomes.first?.isDone == true { return }
     }
-    throw TaskQueueError.conflictsForever(store, "the value '\(valueName)'")
+    throw TaskQueueError.endlessConflict(in: store, over: "the value '\(valueName)'")
   }
 }
 

@@ -15,9 +15,9 @@ extension UnsharedStore {
 
 /// A record of the queue that runs on a store.
 package protocol StoreUse: Sendable {
-  /// Records that a queue with this name starts to run on the store; it must not run yet.
+  /// Records that a queue with this name starts to run on the store, where it was not running.
   ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs on it.
+  /// - Throws: A ``TaskQueueError`` if another queue runs on the store.
   func begin(_ name: String, on store: any Persistence) throws(TaskQueueError)
 
   /// Records that the running queue has ended its run.
@@ -39,9 +39,9 @@ package final class ExclusiveUse: StoreUse {
 
   package init() {}
 
-  /// Records that a queue with this name starts to run on the store; it must not run yet.
+  /// Records that a queue with this name starts to run on the store, where it was not running.
   ///
-  /// - Throws: A ``TaskQueueError`` if another queue runs on it.
+  /// - Throws: A ``TaskQueueError`` if another queue runs on the store.
   package func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
     let other = user.withLock { user -> String? in
       if let user { return user }

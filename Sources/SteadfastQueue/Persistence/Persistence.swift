@@ -324,11 +324,11 @@ enum Decision: Sendable {
 
 /// The result of adding a task with a unique key.
 enum Addition: Sendable, Equatable {
-  /// It became the holder of its key, or had already ended.
+  /// The new task became the holder of its key, or had already ended.
   case holder
-  /// It became the successor, or the holder if there was no longer one.
+  /// The new task became the successor, or the holder if the key no longer had a holder.
   case successor
-  /// This task took over the new one.
+  /// The task with this ID took over the new task.
   case takenOver(by: TaskID)
 }
 

@@ -510,9 +510,9 @@ extension TaskQueueError {
   }
 
   /// The error for a store that refuses every comparison with the value that it has just returned.
-  static func conflictsForever(
-    _ store: any Persistence,
-    _ what: String,
+  static func endlessConflict(
+    in store: any Persistence,
+    over what: String,
     changedBy others: String = "other callers"
   ) -> TaskQueueError {
     TaskQueueError(

@@ -39,7 +39,7 @@ package final class StopSignal: Sendable {
     _ = shutdown(sender, Int32(SHUT_RDWR))
   }
 
-  /// Waits until it is stopped, until there is something to read, or until a time has passed.
+  /// Waits until ``stop()`` is called, there is something to read, or a time has passed.
   ///
   /// - Parameters:
   ///   - descriptor: The descriptor to read from; `nil` to wait only for the stop.
@@ -55,7 +55,7 @@ package final class StopSignal: Sendable {
       pollfd(fd: file, events: Int16(POLLIN), revents: 0)
     }
     let count = nfds_t(files.count)
-    _ = try SystemCall.retryingInterrupted("poll") {
+    _ = try SystemCall.repeatingWhileInterrupted("poll") {
       Int(unsafe poll(&files, count, milliseconds))
     }
     if files[0].revents != 0 { return .stop }

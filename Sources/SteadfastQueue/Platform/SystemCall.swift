@@ -4,7 +4,7 @@ import SystemC
 /// System calls that a signal may interrupt, or that differ between platforms.
 enum SystemCall {
   /// Repeats a call as long as signals interrupt it.
-  static func retryingInterrupted(
+  static func repeatingWhileInterrupted(
     _ call: String,
     _ body: () -> Int
   ) throws(SystemCallError) -> Int {
@@ -20,23 +20,23 @@ enum SystemCall {
   /// Flushes the bytes of a file, and the metadata needed to read them.
   static func flushBytes(of file: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
-    try flush(file, "fsync")
+    try flush(file, reportedAs: "fsync")
     #else
-    _ = try retryingInterrupted("fdatasync") { Int(fdatasync(file)) }
+    _ = try repeatingWhileInterrupted("fdatasync") { Int(fdatasync(file)) }
     #endif
   }
 
   /// Flushes a file, or a folder with the names of its files.
-  static func flush(_ file: Int32, _ call: String) throws(SystemCallError) {
+  static func flush(_ file: Int32, reportedAs call: String) throws(SystemCallError) {
     #if canImport(Darwin)
     // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
     // `F_FULLFSYNC`. After a disk error, `fsync` might succeed even though nothing was stored.
     do {
-      _ = try retryingInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
+      _ = try repeatingWhileInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
       return
     } catch  where [ENOTSUP, EINVAL, ENOTTY].contains(error.number) {}
     #endif
-    _ = try retryingInterrupted(call) { Int(fsync(file)) }
+    _ = try repeatingWhileInterrupted(call) { Int(fsync(file)) }
   }
 
   // MARK: Protection
@@ -57,7 +57,7 @@ enum SystemCall {
   }
 
   /// Sets a file's protection class, if it has one and its file system can change it.
-  static func protect(_ file: Int32, _ number: Int32) throws(SystemCallError) {
+  static func setProtectionClass(of file: Int32, to number: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
     guard let present = protectionClass(of: file), present != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
@@ -134,12 +134,12 @@ enum StandardError {
       line += "…".utf8
     }
     line.append(UInt8(ascii: "\n"))
-    guard takesBytes(file) else { return false }
+    guard canWriteAtOnce(to: file) else { return false }
     return systemWrite(file, line) == line.count
   }
 
   /// Returns whether a write would neither wait nor raise a signal.
-  private static func takesBytes(_ file: Int32) -> Bool {
+  private static func canWriteAtOnce(to file: Int32) -> Bool {
     var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
     // Darwin's `poll` doesn't support every device, and reports POLLNVAL; then a write reveals
     // more.

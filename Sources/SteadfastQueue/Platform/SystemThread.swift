@@ -14,7 +14,7 @@ package enum SystemThread {
   /// Starts a thread that ends when `work` returns.
   package static func start(_ work: @escaping @Sendable () -> Void) throws(SystemCallError) {
     let context = unsafe Unmanaged.passRetained(Work(work))
-    let number = unsafe create(context.toOpaque())
+    let number = unsafe createThread(performing: context.toOpaque())
     guard number == 0 else {
       unsafe context.release()
       throw SystemCallError("pthread_create", number)
@@ -38,7 +38,7 @@ package enum SystemThread {
     _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
   }
 
-  private static func create(_ context: UnsafeMutableRawPointer) -> Int32 {
+  private static func createThread(performing context: UnsafeMutableRawPointer) -> Int32 {
     #if canImport(Darwin) || canImport(Musl)
     var thread: pthread_t?
     #else
@@ -102,7 +102,7 @@ package struct ThreadIdentity: Sendable, Equatable {
 /// proves that this process is alive, and the code that ends attempts, waits and runs, runs on this
 /// thread.
 ///
-/// It never runs a handler. It does call the closures that cancelled tasks registered with
+/// This thread never runs a handler. It does call the closures that cancelled tasks registered with
 /// `withTaskCancellationHandler`, which must not block.
 final class DeadlineThread: TaskExecutor {
   private typealias Sleepers = DeadlineHeap<
@@ -122,7 +122,7 @@ final class DeadlineThread: TaskExecutor {
 
   /// Starts the thread, which never ends.
   private init() throws(SystemCallError) {
-    try SystemThread.start { [self] in while true { step() } }
+    try SystemThread.start { [self] in while true { performDueWork() } }
   }
 
   func enqueue(_ job: consuming ExecutorJob) {
@@ -149,7 +149,7 @@ final class DeadlineThread: TaskExecutor {
   }
 
   /// Performs what is due, or sleeps until something is.
-  private func step() {
+  private func performDueWork() {
     let now = ContinuousClock.now
     var due: [CheckedContinuation<Void, any Error>] = []
     let (jobs, next) = state.withLock { state in

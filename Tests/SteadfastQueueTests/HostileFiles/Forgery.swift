@@ -83,7 +83,7 @@ struct Forgery {
     guard !starts.isEmpty else { return }
     let start = starts[pick(starts.count)] + 1
     var scanner = JSONScanner(line, start..<line.count)
-    let range = scanner.value() ?? start..<min(line.count, start + 1)
+    let range = scanner.skipValue() ?? start..<min(line.count, start + 1)
     line.replaceSubrange(range.lowerBound..<min(range.upperBound, line.count), with: value())
   }
 
@@ -125,8 +125,8 @@ struct Forgery {
 
   private static func numbers(of line: [UInt8]) -> (durable: UInt64, end: Int)? {
     var scanner = JSONScanner(line, line.indices)
-    guard scanner.skip(#"","b":"#), let durable = scanner.sequenceNumber(),
-      scanner.skip(#","s":"#), scanner.sequenceNumber() != nil, scanner.skip(",")
+    guard scanner.skip(#"","b":"#), let durable = scanner.readSequenceNumber(),
+      scanner.skip(#","s":"#), scanner.readSequenceNumber() != nil, scanner.skip(",")
     else { return nil }
     return (durable, scanner.position)
   }

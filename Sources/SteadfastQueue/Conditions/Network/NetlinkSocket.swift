@@ -69,7 +69,7 @@ struct NetlinkSocket: ~Copyable {
 
   borrowing func send(_ bytes: [UInt8]) throws(SystemCallError) {
     let file = descriptor
-    _ = try SystemCall.retryingInterrupted("send") { systemSend(file, bytes) }
+    _ = try SystemCall.repeatingWhileInterrupted("send") { systemSend(file, bytes) }
   }
 
   /// Receives a datagram if one is available, without waiting.

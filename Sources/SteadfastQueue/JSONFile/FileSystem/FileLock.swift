@@ -65,66 +65,66 @@ package final class FileLock: Sendable {
 
   /// Acquires the lock of the file at a path.
   ///
-  /// It waits only for an owner in this process that is about to release the lock.
+  /// The call waits only for an owner in this process that is about to release the lock.
   static func acquire(
     for path: String,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
     isShared: Bool = false
   ) throws(Failure) -> FileLock {
     for _ in 0..<FileStorage.mostAttempts {
-      let file = try open(path + suffix, options)
+      let file = try openOrCreateLockFile(at: path + suffix, with: options)
       let lock: FileLock?
       do throws(Failure) {
-        lock = try take(file, options, isShared: isShared)
+        lock = try tryToAcquire(with: file, options, isShared: isShared)
       } catch {
-        FileStorage.unlockAndClose(file.descriptor, ForkCount.current)
+        FileStorage.unlockAndClose(file.descriptor, lockedAtForkCount: ForkCount.current)
         throw error
       }
       if let lock { return lock }
-      FileStorage.unlockAndClose(file.descriptor, ForkCount.current)
+      FileStorage.unlockAndClose(file.descriptor, lockedAtForkCount: ForkCount.current)
     }
     throw .opening(.unstable)
   }
 
   /// Opens the lock file, or creates it.
-  private static func open(
-    _ path: String,
-    _ options: JSONFileStore.Options
+  private static func openOrCreateLockFile(
+    at path: String,
+    with options: JSONFileStore.Options
   ) throws(Failure) -> Opened {
     do throws(FileOpeningError) {
       for _ in 0..<FileStorage.mostAttempts {
         do {
-          let (file, hasOtherNames) = try FileStorage.openAsItIs(path, O_RDWR)
+          let (file, hasOtherNames) = try FileStorage.openChecked(at: path, flags: O_RDWR)
           return Opened(descriptor: file, path: path, hasOtherNames: hasOtherNames)
         } catch .systemCall(let error) where error.number == ENOENT {}
         do {
-          return try make(path, options)
+          return try createLockFile(at: path, with: options)
         } catch .systemCall(let error) where error.number == EEXIST {}
       }
       throw .unstable
     } catch .unsafe(let reason, let advice) {
-      throw unfit(path, reason, advice: advice)
+      throw failureOfUnfitFile(at: path, reason: reason, advice: advice)
     } catch {
       throw .opening(error)
     }
   }
 
   /// The failure for a file that has the lock file's name but must not be changed.
-  static func unfit(_ path: String, _ reason: String, advice: String) -> Failure {
+  static func failureOfUnfitFile(at path: String, reason: String, advice: String) -> Failure {
     .opening(.unsafe("the lock file beside it, \(path), can't be used: \(reason)", advice: advice))
   }
 
   private static let suffix = ".lock"
 
-  private static func make(
-    _ path: String,
-    _ options: JSONFileStore.Options
+  private static func createLockFile(
+    at path: String,
+    with options: JSONFileStore.Options
   ) throws(FileOpeningError) -> Opened {
-    let file = try FileStorage.openAsItIs(path, O_RDWR | O_CREAT | O_EXCL).descriptor
+    let file = try FileStorage.openChecked(at: path, flags: O_RDWR | O_CREAT | O_EXCL).descriptor
     do {
-      // It contains nothing that its owner must not see.
+      // A lock file contains nothing that the owner of the queue's file must not see.
       let owned = String(path.dropLast(suffix.count))
-      try FileStorage.protectNew(file, like: nil, at: owned, options)
+      try FileStorage.protectNewFile(file, like: nil, at: owned, with: options)
     } catch {
       FileStorage.close(file)
       throw .systemCall(error)
@@ -135,8 +135,8 @@ package final class FileLock: Sendable {
   /// Tries to acquire the lock with an open lock file.
   ///
   /// - Returns: `nil` if the caller should open the lock file again.
-  static func take(
-    _ file: Opened,
+  static func tryToAcquire(
+    with file: Opened,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
     isShared: Bool = false
   ) throws(Failure) -> FileLock? {
@@ -146,12 +146,14 @@ package final class FileLock: Sendable {
     } catch {
       throw .systemCall(error)
     }
-    if let ending = try register(identity, isShared) {
+    if let ending = try register(identity, isShared: isShared) {
       ending.wait()
       return nil
     }
     do throws(Failure) {
-      if try lock(file, identity, isShared) { return FileLock(file, identity, options) }
+      if try lockIfInPlace(file, identity: identity, isShared: isShared) {
+        return FileLock(file, identity, options)
+      }
     } catch {
       unregister(identity)
       throw error
@@ -163,7 +165,7 @@ package final class FileLock: Sendable {
   /// Sets the lock file's permissions, after the queue's file was accepted.
   func protect() throws(SystemCallError) {
     guard !file.hasOtherNames else { return }
-    try FileStorage.protect(descriptor.withLock { $0 }, options)
+    try FileStorage.protect(descriptor.withLock { $0 }, with: options)
   }
 
   /// Releases the lock, and removes the lock file if it was created for this lock.
@@ -177,7 +179,7 @@ package final class FileLock: Sendable {
   }
 
   /// Announces that the lock is about to be released, so that a second opener waits for it.
-  func beginRelease() {
+  func announceRelease() {
     Self.holdings.withLock { $0[identity]?.isEnding = true }
   }
 
@@ -188,7 +190,7 @@ package final class FileLock: Sendable {
       return descriptor
     }
     guard file >= 0 else { return }
-    FileStorage.unlock(file, forkCount)
+    FileStorage.unlock(file, lockedAtForkCount: forkCount)
     // The order matters: while the descriptor is open, no other file can get the identity of a
     // removed lock file.
     if forkCount == ForkCount.current { Self.unregister(identity) }
@@ -202,7 +204,7 @@ package final class FileLock: Sendable {
   /// - Returns: The semaphore to wait for, if this process has the lock and is about to release it.
   private static func register(
     _ identity: FileIdentity,
-    _ isShared: Bool
+    isShared: Bool
   ) throws(Failure) -> DispatchSemaphore? {
     let result = holdings.withLock { holdings -> Result<DispatchSemaphore?, Failure> in
       guard let holding = holdings[identity], holding.forkCount == ForkCount.current else {
@@ -233,10 +235,10 @@ package final class FileLock: Sendable {
   // MARK: Other processes
 
   /// Locks the file, and returns whether the file still has its name.
-  private static func lock(
+  private static func lockIfInPlace(
     _ file: Opened,
-    _ identity: FileIdentity,
-    _ isShared: Bool
+    identity: FileIdentity,
+    isShared: Bool
   ) throws(Failure) -> Bool {
     let isFree: Bool
     do {
@@ -244,14 +246,14 @@ package final class FileLock: Sendable {
     } catch {
       throw .opening(error)
     }
-    guard isFree else { throw .held(by: holder(file.descriptor)) }
+    guard isFree else { throw .held(by: holderProcessID(in: file.descriptor)) }
     do throws(SystemCallError) {
       guard try FileIdentity.lookUp(file.path)?.identity == identity else { return false }
     } catch {
       throw .systemCall(error)
     }
-    try refuseOtherContents(file)
-    if !file.hasOtherNames { writeHolder(file.descriptor) }
+    try refuseOtherContents(of: file)
+    if !file.hasOtherNames { writeProcessID(to: file.descriptor) }
     return true
   }
 }
@@ -261,15 +263,15 @@ extension FileLock {
   /// The maximum size of a lock file, in bytes.
   private static let maxLength = 32
 
-  /// Refuses a locked file whose contents are not those of a lock file, before it is written.
+  /// Refuses a locked file whose contents are not those of a lock file, and does not change it.
   ///
-  /// It may belong to another queue or program. A lock file contains digits and line feeds. It may
-  /// also contain zeros: after a power cut, or if processes that share the lock write their IDs at
-  /// the same time.
-  static func refuseOtherContents(_ file: Opened) throws(Failure) {
+  /// Such a file may belong to another queue or program. A lock file contains digits and line
+  /// feeds. It may also contain zeros: after a power cut, or if processes that share the lock write
+  /// their IDs at the same time.
+  static func refuseOtherContents(of file: Opened) throws(Failure) {
     let bytes: [UInt8]
     do {
-      bytes = try read(file.descriptor, maxLength + 1)
+      bytes = try readStart(of: file.descriptor, count: maxLength + 1)
     } catch {
       throw .systemCall(error)
     }
@@ -287,7 +289,7 @@ extension FileLock {
   /// Writes this process's ID into the lock file, for the messages of other processes.
   ///
   /// The lock is valid without it. On a full disk, for example, those messages show no ID.
-  static func writeHolder(_ file: Int32) {
+  static func writeProcessID(to file: Int32) {
     let text = Array("\(getpid())\n".utf8)
     // Overwriting an existing ID needs no additional space on a full disk.
     let written = unsafe pwrite(file, text, text.count, 0)
@@ -295,8 +297,8 @@ extension FileLock {
   }
 
   /// Returns the ID of the process that has the lock, or `nil` if it is unknown.
-  static func holder(_ file: Int32) -> Int32? {
-    guard let text = try? read(file, maxLength), !text.isEmpty,
+  static func holderProcessID(in file: Int32) -> Int32? {
+    guard let text = try? readStart(of: file, count: maxLength), !text.isEmpty,
       let process = Int32(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self))
     else { return nil }
     // The ID may match no process here: a forked child may still have the lock after the process
@@ -304,9 +306,9 @@ extension FileLock {
     return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 
-  private static func read(_ file: Int32, _ count: Int) throws(SystemCallError) -> [UInt8] {
+  private static func readStart(of file: Int32, count: Int) throws(SystemCallError) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
-    let length = try SystemCall.retryingInterrupted("read") {
+    let length = try SystemCall.repeatingWhileInterrupted("read") {
       unsafe pread(file, &bytes, count, 0)
     }
     return Array(bytes.prefix(length))
@@ -363,14 +365,14 @@ extension FileLock {
   private static func realPath(of file: String) throws(Refusal) -> String? {
     guard let found = unsafe realpath(file, nil) else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailed(file, "realpath")
+      throw lookUpFailure(of: file, in: "realpath")
     }
     defer { unsafe free(found) }
     let path = unsafe String(cString: found)
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailed(file, "lstat")
+      throw lookUpFailure(of: file, in: "lstat")
     }
     guard status.st_nlink <= 1 else {
       throw Refusal(
@@ -382,7 +384,7 @@ extension FileLock {
     return path
   }
 
-  private static func lookUpFailed(_ file: String, _ call: String) -> Refusal {
+  private static func lookUpFailure(of file: String, in call: String) -> Refusal {
     let error = SystemCallError.last(call)
     return Refusal(isHeld: false, reason: "\(file) can't be looked up: \(error)")
   }
@@ -409,19 +411,19 @@ package struct FileIdentity: Hashable, Sendable {
   static func lookUp(
     _ path: String
   ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
-    let status = try unsafe status(of: path, "lstat") { unsafe lstat($0, $1) }
+    let status = try unsafe status(of: path, callName: "lstat") { unsafe lstat($0, $1) }
     guard let status else { return nil }
     return (FileIdentity(status), Int(status.st_size))
   }
 
   /// Returns the file that a path leads to, following links, or `nil` if there is none.
   package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
-    try unsafe status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
+    try unsafe status(of: path, callName: "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
   }
 
   private static func status(
     of path: String,
-    _ name: String,
+    callName name: String,
     _ call: (UnsafePointer<CChar>, UnsafeMutablePointer<stat>) -> Int32
   ) throws(SystemCallError) -> stat? {
     var status = stat()

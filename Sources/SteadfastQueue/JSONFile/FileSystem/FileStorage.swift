@@ -21,7 +21,7 @@ final class FileStorage: JournalStorage {
 
   var isSizeLimited: Bool { SystemCall.limitsFileSizes }
 
-  func path(_ name: JournalFileName) -> String {
+  func path(of name: JournalFileName) -> String {
     switch name {
     case .journal: path
     case .replacement: path + ".new"
@@ -33,8 +33,8 @@ final class FileStorage: JournalStorage {
 
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
     do {
-      return try openInPlace(name) { () throws(FileOpeningError) in
-        try openLocked(name, O_RDWR)
+      return try openUntilInPlace(name) { () throws(FileOpeningError) in
+        try openAndLock(name, flags: O_RDWR)
       }
     } catch .systemCall(let error) where error.number == ENOENT {
       return nil
@@ -44,7 +44,7 @@ final class FileStorage: JournalStorage {
   /// Opens a file, and opens it again if the file has lost its name in the meantime.
   ///
   /// A process that had the lock may have replaced the file before it released the lock.
-  func openInPlace<File>(
+  func openUntilInPlace<File>(
     _ name: JournalFileName,
     _ open: () throws(FileOpeningError) -> File
   ) throws(FileOpeningError) -> File {
@@ -59,23 +59,27 @@ final class FileStorage: JournalStorage {
     throw .unstable
   }
 
-  /// The maximum number of times that a file is opened if it is a different one each time.
+  /// The maximum number of attempts to open a file whose name belongs to another file each time.
   static var mostAttempts: Int { 100 }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
-    let file = try openLocked(name, O_RDWR | O_CREAT | O_EXCL)
+    let file = try openAndLock(name, flags: O_RDWR | O_CREAT | O_EXCL)
     // Only the identity of the open journal shows whose files these are: another file may be at the
     // journal's path.
     let journal = identities.withLock { $0[.journal] }
-    do { try file.protectNew(like: journal, at: path(.journal)) } catch { throw .systemCall(error) }
+    do {
+      try file.protectAsNew(like: journal, at: path(of: .journal))
+    } catch {
+      throw .systemCall(error)
+    }
     return file
   }
 
-  private func openLocked(
+  private func openAndLock(
     _ name: JournalFileName,
-    _ flags: Int32
+    flags: Int32
   ) throws(FileOpeningError) -> OpenFile {
-    let (descriptor, hasOtherNames) = try Self.openAsItIs(path(name), flags)
+    let (descriptor, hasOtherNames) = try Self.openChecked(at: path(of: name), flags: flags)
     let file = OpenFile(descriptor, options, hasOtherNames: hasOtherNames)
     guard try Self.lock(descriptor) else { throw .inUse }
     let identity: FileIdentity
@@ -85,28 +89,28 @@ final class FileStorage: JournalStorage {
   }
 
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError) {
-    guard systemRename(path(name), path(other)) == 0 else { throw .last("rename") }
+    guard systemRename(path(of: name), to: path(of: other)) == 0 else { throw .last("rename") }
     identities.withLock { $0[other] = $0.removeValue(forKey: name) }
   }
 
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
     guard let identity = identities.withLock({ $0[name] }),
-      let (found, size) = try FileIdentity.lookUp(path(name)), found == identity
+      let (found, size) = try FileIdentity.lookUp(path(of: name)), found == identity
     else { return .elsewhere }
     return .there(size: size)
   }
 
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool {
-    try FileIdentity.lookUp(path(name) + ".lock") != nil
+    try FileIdentity.lookUp(path(of: name) + ".lock") != nil
   }
 
   func remove(_ name: JournalFileName) throws(SystemCallError) {
-    guard unsafe unlink(path(name)) == 0 || errno == ENOENT else { throw .last("unlink") }
+    guard unsafe unlink(path(of: name)) == 0 || errno == ENOENT else { throw .last("unlink") }
   }
 
   func openFolder() throws(SystemCallError) {
     let opened = FolderDescriptor(
-      try Self.openDescriptor(Self.folder(of: path), O_RDONLY | O_DIRECTORY)
+      try Self.openDescriptor(at: Self.folderPath(of: path), flags: O_RDONLY | O_DIRECTORY)
     )
     folder.withLock { $0 = opened }
   }
@@ -127,23 +131,25 @@ private final class FolderDescriptor: Sendable {
   deinit { FileStorage.close(descriptor) }
 
   func synchronize() throws(SystemCallError) {
-    try SystemCall.flush(descriptor, "fsync of the folder")
+    try SystemCall.flush(descriptor, reportedAs: "fsync of the folder")
   }
 }
 
 // The name of this call is also the name of a method above.
-private func systemRename(_ path: String, _ other: String) -> Int32 {
+private func systemRename(_ path: String, to other: String) -> Int32 {
   unsafe rename(path, other)
 }
 
 extension FileStorage {
   /// Returns the options that leave a file unchanged, or `nil` if there is no file.
   ///
-  /// It doesn't wait for a lock, because the lock file shows which process has the lock.
-  static func options(ofFileAt path: String) throws(FileOpeningError) -> JSONFileStore.Options? {
+  /// The call doesn't wait for a lock, because the lock file shows which process has the lock.
+  static func currentOptions(
+    ofFileAt path: String
+  ) throws(FileOpeningError) -> JSONFileStore.Options? {
     let file: Int32
     do {
-      file = try openAsItIs(path, O_RDONLY).descriptor
+      file = try openChecked(at: path, flags: O_RDONLY).descriptor
     } catch .systemCall(let error) where error.number == ENOENT {
       return nil
     }
@@ -162,13 +168,13 @@ extension FileStorage {
 // The system calls of the storage.
 extension FileStorage {
   /// Opens a file, checks it, and returns whether it has other names.
-  static func openAsItIs(
-    _ path: String,
-    _ flags: Int32
+  static func openChecked(
+    at path: String,
+    flags: Int32
   ) throws(FileOpeningError) -> (descriptor: Int32, hasOtherNames: Bool) {
     let file: Int32
     do {
-      file = try openDescriptor(path, flags | O_NOFOLLOW)
+      file = try openDescriptor(at: path, flags: flags | O_NOFOLLOW)
     } catch  where error.number == ELOOP {
       throw .unsafe("it is a symbolic link", advice: ownPath)
     } catch  where error.number == EISDIR || error.number == ENXIO {
@@ -177,7 +183,7 @@ extension FileStorage {
       throw .systemCall(error)
     }
     do {
-      return (file, try refuseUnsafe(file))
+      return (file, try hasOtherNames(checkingSafetyOf: file))
     } catch {
       close(file)
       throw error
@@ -188,17 +194,17 @@ extension FileStorage {
   private static var ownPath: String { "give the path of a separate file" }
 
   /// Returns the path of the folder that contains a file.
-  static func folder(of path: String) -> String {
+  static func folderPath(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
   static func openDescriptor(
-    _ path: String,
-    _ flags: Int32
+    at path: String,
+    flags: Int32
   ) throws(SystemCallError) -> Int32 {
     Int32(
-      try SystemCall.retryingInterrupted("open") {
+      try SystemCall.repeatingWhileInterrupted("open") {
         Int(systemOpen(path, flags | O_CLOEXEC | O_NONBLOCK, mode_t(0o600)))
       }
     )
@@ -207,7 +213,7 @@ extension FileStorage {
   /// Refuses a file that is unsafe to use.
   ///
   /// - Returns: Whether the file has other names.
-  private static func refuseUnsafe(_ file: Int32) throws(FileOpeningError) -> Bool {
+  private static func hasOtherNames(checkingSafetyOf file: Int32) throws(FileOpeningError) -> Bool {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
     // On Android's 32-bit systems, the field has another type.
@@ -219,10 +225,10 @@ extension FileStorage {
     return status.st_nlink > 1
   }
 
-  /// Sets the permissions of a file, unless it belongs to another user, and its protection.
+  /// Sets the protection of a file and, unless another user owns the file, its permissions.
   static func protect(
     _ file: Int32,
-    _ options: JSONFileStore.Options
+    with options: JSONFileStore.Options
   ) throws(SystemCallError) {
     let mode = mode_t(options.permissions.mode)
     var status = stat()
@@ -231,7 +237,7 @@ extension FileStorage {
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
-    try SystemCall.protect(file, options.protection.number)
+    try SystemCall.setProtectionClass(of: file, to: options.protection.number)
   }
 
   /// Sets a new file's permissions and protection, and copies another file's owner and group, as
@@ -241,24 +247,24 @@ extension FileStorage {
   /// file is now at the path, the owner and the group stay. The group is set first, so that no
   /// other group has the permissions in between. If the group can't be set, only the owner gets
   /// permissions.
-  static func protectNew(
+  static func protectNewFile(
     _ file: Int32,
     like other: FileIdentity?,
     at path: String,
-    _ options: JSONFileStore.Options,
+    with options: JSONFileStore.Options,
     changeOwner: (Int32, uid_t, gid_t) -> Int32 = { fchown($0, $1, $2) }
   ) throws(SystemCallError) {
     var (status, own) = (stat(), stat())
     guard unsafe fstat(file, &own) == 0 else { throw .last("fstat") }
     guard unsafe lstat(path, &status) == 0, other == nil || other == FileIdentity(status) else {
-      return try protect(file, options)
+      return try protect(file, with: options)
     }
     var options = options
     // A user who may not transfer files may still choose one of their own groups.
     let hasGroup =
       own.st_gid == status.st_gid || changeOwner(file, own.st_uid, status.st_gid) == 0
     if !hasGroup { options.permissions = .owner }
-    try protect(file, options)
+    try protect(file, with: options)
     guard own.st_uid != status.st_uid else { return }
     _ = changeOwner(file, status.st_uid, hasGroup ? status.st_gid : own.st_gid)
   }
@@ -269,7 +275,7 @@ extension FileStorage {
   static func lock(_ file: Int32, isShared: Bool = false) throws(FileOpeningError) -> Bool {
     let operation = (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB
     do {
-      _ = try SystemCall.retryingInterrupted("flock") { Int(flock(file, operation)) }
+      _ = try SystemCall.repeatingWhileInterrupted("flock") { Int(flock(file, operation)) }
       return true
     } catch {
       if error.number == EWOULDBLOCK { return false }
@@ -282,14 +288,14 @@ extension FileStorage {
   /// A child that was forked since then shares the lock, even if it was forked only to start
   /// another program. If this process only closed its descriptor, the child would still have the
   /// lock. The child must not release the lock itself.
-  static func unlock(_ file: Int32, _ forkCount: Int) {
+  static func unlock(_ file: Int32, lockedAtForkCount forkCount: Int) {
     if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
   }
 
   /// Releases a lock that was acquired when the count of forks was `forkCount`, and closes the
   /// file.
-  static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
-    unlock(file, forkCount)
+  static func unlockAndClose(_ file: Int32, lockedAtForkCount forkCount: Int) {
+    unlock(file, lockedAtForkCount: forkCount)
     close(file)
   }
 }
@@ -320,9 +326,9 @@ final class OpenFile: JournalFile {
 
   /// Sets a new file's permissions, and copies the owner and the group of another file, if there is
   /// one.
-  func protectNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
+  func protectAsNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
     guard let other else { return try protect() }
-    try FileStorage.protectNew(descriptor.withLock { $0 }, like: other, at: path, options)
+    try FileStorage.protectNewFile(descriptor.withLock { $0 }, like: other, at: path, with: options)
   }
 
   func size() throws(SystemCallError) -> Int {
@@ -340,7 +346,7 @@ final class OpenFile: JournalFile {
       do throws(SystemCallError) {
         while done < count {
           let size = min(count - done, Self.mostBytes)
-          let part = try SystemCall.retryingInterrupted("read") {
+          let part = try SystemCall.repeatingWhileInterrupted("read") {
             unsafe pread(file, start.advanced(by: done), size, off_t(offset + done))
           }
           guard part > 0 else { break }
@@ -356,7 +362,7 @@ final class OpenFile: JournalFile {
 
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
     let file = descriptor.withLock { $0 }
-    return try SystemCall.retryingInterrupted("write") {
+    return try SystemCall.repeatingWhileInterrupted("write") {
       unsafe bytes.withUnsafeBytes { bytes in
         guard let start = bytes.baseAddress else { return 0 }
         return unsafe pwrite(file, start, min(bytes.count, Self.mostBytes), off_t(offset))
@@ -366,7 +372,7 @@ final class OpenFile: JournalFile {
 
   func truncate(to size: Int) throws(SystemCallError) {
     let file = descriptor.withLock { $0 }
-    _ = try SystemCall.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
+    _ = try SystemCall.repeatingWhileInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
   /// Flushes the file, and repeats a flush that a signal has interrupted, because nothing was lost.
@@ -380,7 +386,7 @@ final class OpenFile: JournalFile {
   /// Sets the file's permissions, unless the file has other names: then it is not changed.
   func protect() throws(SystemCallError) {
     guard !hasOtherNames else { return }
-    try FileStorage.protect(descriptor.withLock { $0 }, options)
+    try FileStorage.protect(descriptor.withLock { $0 }, with: options)
   }
 
   func close() {
@@ -388,6 +394,6 @@ final class OpenFile: JournalFile {
       defer { descriptor = -1 }
       return descriptor
     }
-    if file >= 0 { FileStorage.unlockAndClose(file, forkCount) }
+    if file >= 0 { FileStorage.unlockAndClose(file, lockedAtForkCount: forkCount) }
   }
 }

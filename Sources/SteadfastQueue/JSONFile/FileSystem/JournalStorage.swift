@@ -12,7 +12,7 @@ protocol JournalStorage: AnyObject, Sendable {
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError)
   /// Removes a file, if there is one.
   func remove(_ name: JournalFileName) throws(SystemCallError)
-  /// Acquires the resources for the next ``synchronizeFolder()`` that the system may run out of.
+  /// Acquires those resources for the next ``synchronizeFolder()`` that the system may run out of.
   ///
   /// Call it before a file is renamed or removed: afterwards, a failure would come too late.
   func openFolder() throws(SystemCallError)
@@ -40,7 +40,7 @@ extension JournalStorage {
   var isSizeLimited: Bool { false }
 
   /// Removes a file if it is still the one that was opened or created under its name.
-  func removeOwn(_ name: JournalFileName) throws(SystemCallError) {
+  func removeUnlessReplaced(_ name: JournalFileName) throws(SystemCallError) {
     if case .there = try place(of: name) { try remove(name) }
   }
 
@@ -58,7 +58,7 @@ extension JournalStorage {
 
 /// An open file.
 ///
-/// It stays the same file when its name changes.
+/// The object stands for the same file even after the name of the file has changed.
 protocol JournalFile: AnyObject, Sendable {
   /// Returns the number of bytes in the file.
   func size() throws(SystemCallError) -> Int
@@ -66,7 +66,7 @@ protocol JournalFile: AnyObject, Sendable {
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8]
   /// Writes some of the bytes, at least one, and returns the number written.
   ///
-  /// They overwrite existing bytes, or extend the file.
+  /// The bytes overwrite existing ones, or extend the file.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int
   /// Shortens the file to a size.
   func truncate(to size: Int) throws(SystemCallError)

@@ -43,7 +43,7 @@ struct JSONScanner {
   /// Reads a string that is a word in the table and has no escapes.
   ///
   /// - Returns: The word's meaning, or `nil` for anything else; then the position does not change.
-  mutating func word<Word>(of table: WordTable<Word>) -> Word? {
+  mutating func readWord<Word>(in table: WordTable<Word>) -> Word? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var word = PackedWord()
     var index = position + 1
@@ -61,7 +61,7 @@ struct JSONScanner {
   }
 
   /// Reads a number without a sign, a decimal point or leading zeros.
-  mutating func sequenceNumber() -> UInt64? {
+  mutating func readSequenceNumber() -> UInt64? {
     let start = position
     var value: UInt64 = 0
     while position < end, let digit = bytes[position].decimalDigit {
@@ -77,7 +77,7 @@ struct JSONScanner {
   }
 
   /// Skips a JSON number, and returns its range.
-  mutating func number() -> Range<Int>? {
+  mutating func skipNumber() -> Range<Int>? {
     let start = position
     _ = skip("-")
     let isZero = skip("0")
@@ -99,17 +99,17 @@ struct JSONScanner {
   }
 
   /// Reads a string, and returns its text with the escapes resolved.
-  mutating func string() -> String? {
-    guard let range = stringRange() else { return nil }
+  mutating func readString() -> String? {
+    guard let range = skipString() else { return nil }
     let contents = bytes[range]
     guard contents.contains(UInt8(ascii: "\\")) else {
       return String(validating: contents, as: UTF8.self)
     }
-    return Self.unescape(contents)
+    return Self.resolveEscapes(in: contents)
   }
 
   /// Skips a string, and returns the range between its quotation marks, including escapes.
-  private mutating func stringRange() -> Range<Int>? {
+  private mutating func skipString() -> Range<Int>? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var index = position + 1
     while index < end {
@@ -126,7 +126,7 @@ struct JSONScanner {
   }
 
   /// Skips a value of any kind, and returns its range.
-  mutating func value() -> Range<Int>? {
+  mutating func skipValue() -> Range<Int>? {
     let start = position
     var depth = 0
     repeat {
@@ -141,7 +141,7 @@ struct JSONScanner {
         guard depth >= 0 else { return nil }
         position += 1
       case UInt8(ascii: "\""):
-        guard stringRange() != nil else { return nil }
+        guard skipString() != nil else { return nil }
       case UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: " "):
         guard depth > 0 else { return nil }
         position += 1
@@ -172,7 +172,7 @@ struct JSONScanner {
   /// Resolves `\"`, `\\`, and `\u0000` to `\u007F`, and no other escapes.
   ///
   /// These include the escapes that ``JournalBody`` writes.
-  private static func unescape(_ contents: ArraySlice<UInt8>) -> String? {
+  private static func resolveEscapes(in contents: ArraySlice<UInt8>) -> String? {
     var text: [UInt8] = []
     var index = contents.startIndex
     while index < contents.endIndex {

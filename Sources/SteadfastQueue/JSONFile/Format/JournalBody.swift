@@ -96,7 +96,7 @@ struct JournalBody: Sendable {
   init(_ bytes: ArraySlice<UInt8>) { fields = JournalFieldWriter(bytes) }
 
   init(beginningOf id: TaskID) {
-    fields.begin("begin", id)
+    fields.begin("begin", id: id)
     fields.end()
   }
 
@@ -110,8 +110,8 @@ struct JournalBody: Sendable {
       fields.add("generation", generation)
     case .task(let task):
       // Programs that don't know all of the task's properties refuse this kind.
-      try add(task.record, task.record.isPlain ? "task" : "kept")
-      if task.record.keyRole == .successor { add(.addition(.successor)) }
+      try addRecord(task.record, kind: task.record.isPlain ? "task" : "kept")
+      if task.record.keyRole == .successor { addDecision(.addition(.successor)) }
       if task.record.orderKey != nil {
         fields.add("orderNumber", raw: String(task.orderNumber).utf8)
       }
@@ -121,23 +121,23 @@ struct JournalBody: Sendable {
       fields.begin("compacted")
       fields.add("at", date)
       fields.add("before", bytesBefore)
-    case .change(let change): try add(change)
+    case .change(let change): try addFields(of: change)
     case .addition(let record, let addition):
-      try add(record, "add")
-      add(.addition(addition))
+      try addRecord(record, kind: "add")
+      addDecision(.addition(addition))
     case .supersession(let change):
-      try add(change)
-      add(.supersession)
+      try addFields(of: change)
+      addDecision(.supersession)
     case .restart(let change, let excluded):
-      try add(change)
-      add(.restart(excluding: excluded))
+      try addFields(of: change)
+      addDecision(.restart(excluding: excluded))
     case .value(let name, let value):
       fields.begin("value")
-      add(value, named: name)
+      addValue(value, named: name)
     case .memory(let id, let name, let value):
-      fields.begin("memory", id)
-      add(value, named: name)
-    case .begin(let id): fields.begin("begin", id)
+      fields.begin("memory", id: id)
+      addValue(value, named: name)
+    case .begin(let id): fields.begin("begin", id: id)
     case .interruption: fields.begin("interruption")
     case .seal: fields.begin("seal")
     }
@@ -146,45 +146,45 @@ struct JournalBody: Sendable {
 
   // MARK: Changes
 
-  private mutating func add(_ change: TaskChange) throws {
+  private mutating func addFields(of change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
       // Programs that don't know all of the task's properties refuse this kind.
-      try add(record, record.isPlain ? "insert" : "add")
+      try addRecord(record, kind: record.isPlain ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
-      fields.begin("succeed", lease.id)
+      fields.begin("succeed", id: lease.id)
       fields.add("at", date)
       fields.addIfTrue("keep", retains)
     case .retry(let lease, let date, let retryCount, let failure, let origin):
-      fields.begin("retry", lease.id)
+      fields.begin("retry", id: lease.id)
       fields.add("available", date)
       fields.add("retries", retryCount)
-      if let failure { add(failure) } else { add(countedFrom: origin) }
+      if let failure { addFailure(failure) } else { addOrigin(origin) }
     case .abandon(let lease, let failure, let retains):
-      fields.begin("abandon", lease.id)
-      add(failure)
+      fields.begin("abandon", id: lease.id)
+      addFailure(failure)
       fields.addIfTrue("keep", retains)
-    case .release(let lease): fields.begin("release", lease.id)
+    case .release(let lease): fields.begin("release", id: lease.id)
     case .park(let lease, let failure):
-      fields.begin("park", lease.id)
-      add(failure)
+      fields.begin("park", id: lease.id)
+      addFailure(failure)
     case .cancel(let target, let date, let retains):
-      fields.begin("cancel", target.id)
+      fields.begin("cancel", id: target.id)
       fields.add("at", date)
       fields.addIfTrue("keep", retains)
-    case .pause(let target): fields.begin("pause", target.id)
-    case .resume(let id): fields.begin("resume", id)
+    case .pause(let target): fields.begin("pause", id: target.id)
+    case .resume(let id): fields.begin("resume", id: id)
     case .restart(let target, let date, let forgets):
-      fields.begin("restart", target.id)
+      fields.begin("restart", id: target.id)
       fields.add("available", date)
       fields.addIfTrue("forgets", forgets)
     case .reschedule(let target, let date, let origin):
-      fields.begin("reschedule", target.id)
+      fields.begin("reschedule", id: target.id)
       fields.add("available", date)
-      add(countedFrom: origin)
-    case .update(let id, let update): try add(update, of: id)
-    case .remove(let id): fields.begin("remove", id)
-    case .extend(let lease, _): fields.begin("extend", lease.id)
+      addOrigin(origin)
+    case .update(let id, let update): try addUpdate(update, of: id)
+    case .remove(let id): fields.begin("remove", id: id)
+    case .extend(let lease, _): fields.begin("extend", id: lease.id)
     case .unpark(let name, let queue):
       fields.begin("unpark")
       fields.add("name", name)
@@ -201,23 +201,23 @@ struct JournalBody: Sendable {
       fields.add("at", date)
     case .setValue(let name, _, let value):
       fields.begin("value")
-      add(value, named: name)
+      addValue(value, named: name)
     case .remember(let lease, let name, let value):
-      fields.begin("remember", lease.id)
-      add(value, named: name)
+      fields.begin("remember", id: lease.id)
+      addValue(value, named: name)
     case .suspend(let lease, let date, let names, let origin):
-      fields.begin("suspend", lease.id)
+      fields.begin("suspend", id: lease.id)
       fields.add("until", date)
       if let origin { fields.add("from", origin) }
       if !names.isEmpty { fields.add("awaits", names) }
     case .complete(let id, let name, let value):
-      fields.begin("complete", id)
-      add(value, named: name)
+      fields.begin("complete", id: id)
+      addValue(value, named: name)
     }
   }
 
   /// Adds a value, as readable text if it is text.
-  private mutating func add(_ value: [UInt8]?, named name: String) {
+  private mutating func addValue(_ value: [UInt8]?, named name: String) {
     fields.add("name", name)
     guard let value else { return }
     if let text = String(validating: value, as: UTF8.self), !value.contains(where: { $0 < 0x20 }) {
@@ -227,10 +227,10 @@ struct JournalBody: Sendable {
     }
   }
 
-  private mutating func add(_ record: TaskRecord, _ kind: StaticString) throws {
+  private mutating func addRecord(_ record: TaskRecord, kind: StaticString) throws {
     let payload = try record.payload.bytes()
     fields.reserveCapacity(payload.count + 256)
-    fields.begin(kind, record.id)
+    fields.begin(kind, id: record.id)
     fields.add("name", record.name)
     fields.add("priority", record.priority.rawValue)
     let created = JournalFieldWriter.text(of: record.createdDate)
@@ -252,7 +252,7 @@ struct JournalBody: Sendable {
     if !record.conditions.isEmpty {
       fields.add("requires", record.conditions.map(\.rawValue).sorted())
     }
-    if let dependencies = record.presentDependencies { add(dependencies) }
+    if let dependencies = record.presentDependencies { addDependencies(dependencies) }
     if !record.tags.isEmpty { fields.add("tags", record.tags.sorted()) }
     if let limit = record.timeLimit { fields.add("limit", limit) }
     if let date = record.expiryDate { fields.add("expires", date) }
@@ -267,13 +267,13 @@ struct JournalBody: Sendable {
       fields.add("putOff", raw: (record.isPostponed ? "true" : "false").utf8)
     }
     if !isAtOnce || record.hasFailureState, record.countedFrom != record.usualOrigin {
-      add(countedFrom: record.countedFrom)
+      addOrigin(record.countedFrom)
     }
     if let date = record.finishedDate { fields.add("ended", date) }
-    add(payload, record.payload.format)
+    addPayload(payload, format: record.payload.format)
   }
 
-  private mutating func add(_ dependencies: TaskDependencies) {
+  private mutating func addDependencies(_ dependencies: TaskDependencies) {
     fields.addIfAny("after", dependencies.tasks)
     if dependencies.rule != .allSucceeded { fields.add("when", dependencies.rule.rawValue) }
     if let id = dependencies.follower { fields.add("follower", id) }
@@ -287,7 +287,7 @@ struct JournalBody: Sendable {
     fields.add("membersFailed", batch.failed)
   }
 
-  private mutating func add(_ decision: Decision) {
+  private mutating func addDecision(_ decision: Decision) {
     switch decision {
     case .addition(.holder): break
     case .addition(.successor): fields.add("role", UniqueKeyRole.successor.rawValue)
@@ -304,13 +304,13 @@ struct JournalBody: Sendable {
   func adding(_ decision: Decision) -> JournalBody {
     var line = self
     line.fields.reopen()
-    line.add(decision)
+    line.addDecision(decision)
     line.fields.end()
     return line
   }
 
-  private mutating func add(_ update: TaskUpdate, of id: TaskID) throws {
-    fields.begin("update", id)
+  private mutating func addUpdate(_ update: TaskUpdate, of id: TaskID) throws {
+    fields.begin("update", id: id)
     if let priority = update.priority { fields.add("priority", priority.rawValue) }
     if let limit = update.maxRetries { fields.add("maxRetries", limit) }
     if let usesBackoff = update.usesBackoff {
@@ -321,10 +321,10 @@ struct JournalBody: Sendable {
     if let date = update.expiryDate { fields.add("expires", date) }
     guard let payload = update.payload else { return }
     if payload.version != 1 { fields.add("schema", payload.version) }
-    add(try payload.bytes(), payload.format)
+    addPayload(try payload.bytes(), format: payload.format)
   }
 
-  private mutating func add(_ payload: [UInt8], _ format: StoredPayload.Format) {
+  private mutating func addPayload(_ payload: [UInt8], format: StoredPayload.Format) {
     switch format {
     case .json where Self.canBeReadBack(payload): fields.add("payload", raw: payload)
     case .json, .binary: fields.add("data", Data(payload).base64EncodedString())
@@ -336,14 +336,14 @@ struct JournalBody: Sendable {
   /// Returns whether a reader would find the end of the payload if it is written unchanged.
   private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
     var scanner = JSONScanner(payload, payload.indices)
-    return !payload.contains(0x0A) && scanner.value() == payload.indices
+    return !payload.contains(0x0A) && scanner.skipValue() == payload.indices
   }
 
-  private mutating func add(countedFrom origin: Date?) {
+  private mutating func addOrigin(_ origin: Date?) {
     fields.add("from", origin ?? TaskRecord.noOrigin)
   }
 
-  private mutating func add(_ failure: TaskFailure) {
+  private mutating func addFailure(_ failure: TaskFailure) {
     fields.add("error", failure.reason)
     fields.add("failed", failure.date)
   }
@@ -424,7 +424,7 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "\""))
   }
 
-  mutating func begin(_ kind: StaticString, _ id: TaskID) {
+  mutating func begin(_ kind: StaticString, id: TaskID) {
     begin(kind)
     add("id", id)
   }
@@ -458,10 +458,10 @@ struct JournalFieldWriter: Sendable {
 
   mutating func add(_ key: StaticString, _ text: String) {
     addKey(key)
-    add(text)
+    addText(text)
   }
 
-  private mutating func add(_ text: String) {
+  private mutating func addText(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
     // Most texts need no escapes, so their bytes are copied at once.
     if !text.utf8.contains(where: Self.needsEscape) {
@@ -497,7 +497,7 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "["))
     for (index, text) in texts.enumerated() {
       if index > 0 { bytes.append(UInt8(ascii: ",")) }
-      add(text)
+      addText(text)
     }
     bytes.append(UInt8(ascii: "]"))
   }
@@ -514,7 +514,7 @@ struct JournalFieldWriter: Sendable {
     for failure in failures {
       bytes.append(separator)
       bytes.append(UInt8(ascii: "["))
-      add(failure.reason)
+      addText(failure.reason)
       bytes.append(UInt8(ascii: ","))
       bytes.append(contentsOf: Self.text(of: failure.date).utf8)
       bytes.append(UInt8(ascii: "]"))

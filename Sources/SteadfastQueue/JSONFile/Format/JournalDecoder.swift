@@ -18,12 +18,12 @@ struct JournalDecoder {
   /// - Parameter bytes: The bytes of the file that contains the lines.
   init(_ bytes: [UInt8]) { fields = JournalFields(bytes) }
 
-  mutating func entry(of line: JournalLine) throws(JournalDecodingError) -> JournalEntry {
-    let kind = try fields.read(line.body)
+  mutating func readEntry(of line: JournalLine) throws(JournalDecodingError) -> JournalEntry {
+    let kind = try fields.readFields(in: line.body)
     guard line.body.count <= JournalBody.maxLength(of: kind) else {
       throw .malformed("it exceeds the maximum length of its kind")
     }
-    let entry = try entry(of: kind)
+    let entry = try readEntry(ofKind: kind)
     do {
       switch entry {
       // Records are checked when they are made, because an entry with a record is slow to inspect.
@@ -41,44 +41,51 @@ struct JournalDecoder {
     return entry
   }
 
-  private mutating func entry(
-    of kind: JournalKind
+  private mutating func readEntry(
+    ofKind kind: JournalKind
   ) throws(JournalDecodingError) -> JournalEntry {
     switch kind {
     case .header:
-      guard try fields.text(.format) == JournalEntry.formatName else {
+      guard try fields.text(of: .format) == JournalEntry.formatName else {
         throw .malformed("it names another format")
       }
-      let (version, generation) = (try fields.integer(.version), try fields.integer(.generation))
+      let version = try fields.integer(of: .version)
+      let generation = try fields.integer(of: .generation)
       guard version > 0, generation > 0 else { throw .malformed("it has no version") }
       return .header(version: version, generation: generation)
     case .insert:
-      let (record, replaces) = (try record(), try fields.flag(.replace))
+      let (record, replaces) = (try readRecord(), try fields.hasFlag(.replace))
       try checkForm(of: record)
       return .change(.insert(record, onDuplicate: replaces ? .replace : .keep))
-    case .add: return try addition()
-    case .task: return .task(try keptTask(isOld: true))
-    case .kept: return .task(try keptTask(isOld: false))
+    case .add: return try readAddition()
+    case .task: return .task(try readKeptTask(isOld: true))
+    case .kept: return .task(try readKeptTask(isOld: false))
     case .compacted:
-      return .compacted(at: try fields.date(.at), bytesBefore: try fields.integer(.before))
+      return .compacted(at: try fields.date(of: .at), bytesBefore: try fields.integer(of: .before))
     case .begin: return .begin(try fields.id())
     case .succeed:
       return .change(
-        .succeed(try lease(), at: try fields.date(.at), retains: try fields.flag(.keep))
+        .succeed(try readLease(), at: try fields.date(of: .at), retains: try fields.hasFlag(.keep))
       )
     case .retry:
-      let change = try retry()
-      return try fields.flag(.superseded) ? .supersession(change) : .change(change)
+      let change = try readRetry()
+      return try fields.hasFlag(.superseded) ? .supersession(change) : .change(change)
     case .abandon:
-      return .change(.abandon(try lease(), failure: try failure(), retains: try fields.flag(.keep)))
-    case .release: return .change(.release(try lease()))
-    case .park: return .change(.park(try lease(), failure: try failure()))
+      return .change(
+        .abandon(
+          try readLease(),
+          failure: try readFailure(),
+          retains: try fields.hasFlag(.keep)
+        )
+      )
+    case .release: return .change(.release(try readLease()))
+    case .park: return .change(.park(try readLease(), failure: try readFailure()))
     case .cancel:
       return .change(
         .cancel(
           .unclaimed(try fields.id()),
-          at: try fields.date(.at),
-          retains: try fields.flag(.keep)
+          at: try fields.date(of: .at),
+          retains: try fields.hasFlag(.keep)
         )
       )
     case .pause: return .change(.pause(.unclaimed(try fields.id())))
@@ -86,47 +93,57 @@ struct JournalDecoder {
     case .restart:
       let change = TaskChange.restart(
         .unclaimed(try fields.id()),
-        availableDate: try fields.date(.available),
-        forgets: try fields.flag(.forgets)
+        availableDate: try fields.date(of: .available),
+        forgets: try fields.hasFlag(.forgets)
       )
-      let excluded = try fields.idsIfAny(.except)
+      let excluded = try fields.idsIfAny(of: .except)
       return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
     case .reschedule:
       return .change(
         .reschedule(
           .unclaimed(try fields.id()),
-          availableDate: try fields.date(.available),
-          countedFrom: try origin()
+          availableDate: try fields.date(of: .available),
+          countedFrom: try readOrigin()
         )
       )
-    case .update: return .change(.update(try fields.id(), try update()))
+    case .update: return .change(.update(try fields.id(), try readUpdate()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend:
       // Earlier versions wrote the end of the claim, which has no meaning in a file.
-      if fields.has(.until) { _ = try fields.date(.until) }
-      return .change(.extend(try lease(), for: .zero))
-    case .unpark: return .change(.unpark(name: try fields.text(.name), queue: try queue()))
-    case .prune: return .change(try prune())
-    case .rebase: return .change(.rebase(try fields.date(.at)))
-    case .value: return .value(named: try fields.text(.name), try fields.storedValue())
+      if fields.has(.until) { _ = try fields.date(of: .until) }
+      return .change(.extend(try readLease(), for: .zero))
+    case .unpark: return .change(.unpark(name: try fields.text(of: .name), queue: try readQueue()))
+    case .prune: return .change(try readPrune())
+    case .rebase: return .change(.rebase(try fields.date(of: .at)))
+    case .value: return .value(named: try fields.text(of: .name), try fields.readStoredValue())
     case .remember:
-      return .change(.remember(try lease(), named: try fields.text(.name), value: try remembered()))
+      return .change(
+        .remember(
+          try readLease(),
+          named: try fields.text(of: .name),
+          value: try readRememberedValue()
+        )
+      )
     case .suspend:
-      let names = fields.has(.awaits) ? try fields.list(.awaits) : []
+      let names = fields.has(.awaits) ? try fields.textList(of: .awaits) : []
       return .change(
         .suspend(
-          try lease(),
-          until: try fields.date(.until),
+          try readLease(),
+          until: try fields.date(of: .until),
           awaiting: names,
-          countedFrom: try origin()
+          countedFrom: try readOrigin()
         )
       )
     case .complete:
       return .change(
-        .complete(try fields.id(), named: try fields.text(.name), value: try remembered())
+        .complete(
+          try fields.id(),
+          named: try fields.text(of: .name),
+          value: try readRememberedValue()
+        )
       )
     case .memory:
-      return .memory(try fields.id(), named: try fields.text(.name), try remembered())
+      return .memory(try fields.id(), named: try fields.text(of: .name), try readRememberedValue())
     case .interruption: return .interruption
     case .seal: return .seal
     }
@@ -134,8 +151,8 @@ struct JournalDecoder {
 
   // MARK: Changes
 
-  private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
-    let (record, role) = (try record(), try role())
+  private mutating func readAddition() throws(JournalDecodingError) -> JournalEntry {
+    let (record, role) = (try readRecord(), try readRole())
     guard !record.isPlain else {
       throw .malformed(
         "it adds a waiting task without a key, a condition, a dependency or a queue"
@@ -149,97 +166,97 @@ struct JournalDecoder {
       return .addition(record, role == .successor ? .successor : .holder)
     }
     guard role == nil else { throw .malformed("it has a role, and was taken over") }
-    return .addition(record, .takenOver(by: try fields.id(.into)))
+    return .addition(record, .takenOver(by: try fields.id(of: .into)))
   }
 
   /// Reads the bytes that a task remembers.
-  private func remembered() throws(JournalDecodingError) -> [UInt8] {
-    guard let value = try fields.storedValue() else { throw .malformed("it has no value") }
+  private func readRememberedValue() throws(JournalDecodingError) -> [UInt8] {
+    guard let value = try fields.readStoredValue() else { throw .malformed("it has no value") }
     return value
   }
 
-  func role() throws(JournalDecodingError) -> UniqueKeyRole? {
+  func readRole() throws(JournalDecodingError) -> UniqueKeyRole? {
     guard fields.has(.role) else { return nil }
-    guard let role = UniqueKeyRole(rawValue: try fields.text(.role)) else {
+    guard let role = UniqueKeyRole(rawValue: try fields.text(of: .role)) else {
       throw .malformed("its role is unknown")
     }
     return role
   }
 
-  private mutating func retry() throws(JournalDecodingError) -> TaskChange {
-    let count = try fields.integer(.retries)
+  private mutating func readRetry() throws(JournalDecodingError) -> TaskChange {
+    let count = try fields.integer(of: .retries)
     guard count >= 0 else { throw .malformed("its number of retries is negative") }
     return .retry(
-      try lease(),
-      availableDate: try fields.date(.available),
+      try readLease(),
+      availableDate: try fields.date(of: .available),
       retryCount: count,
-      failure: fields.has(.error) ? try failure() : nil,
-      countedFrom: try origin()
+      failure: fields.has(.error) ? try readFailure() : nil,
+      countedFrom: try readOrigin()
     )
   }
 
-  private mutating func prune() throws(JournalDecodingError) -> TaskChange {
-    let count = fields.has(.latest) ? try fields.integer(.latest) : nil
+  private mutating func readPrune() throws(JournalDecodingError) -> TaskChange {
+    let count = fields.has(.latest) ? try fields.integer(of: .latest) : nil
     guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its count is negative") }
     return .prune(
-      try state(),
-      endedBefore: fields.has(.before) ? try fields.date(.before) : nil,
+      try readState(),
+      endedBefore: fields.has(.before) ? try fields.date(of: .before) : nil,
       keepingLatest: count,
-      now: fields.has(.at) ? try fields.date(.at) : .distantPast,
-      queue: try queue()
+      now: fields.has(.at) ? try fields.date(of: .at) : .distantPast,
+      queue: try readQueue()
     )
   }
 
-  func queue() throws(JournalDecodingError) -> String {
-    fields.has(.queue) ? try fields.text(.queue) : ""
+  func readQueue() throws(JournalDecodingError) -> String {
+    fields.has(.queue) ? try fields.text(of: .queue) : ""
   }
 
-  private mutating func update() throws(JournalDecodingError) -> TaskUpdate {
-    let isToUseBackoff = fields.has(.backoff) ? try fields.boolean(.backoff) : nil
+  private mutating func readUpdate() throws(JournalDecodingError) -> TaskUpdate {
+    let isToUseBackoff = fields.has(.backoff) ? try fields.boolean(of: .backoff) : nil
     return TaskUpdate(
-      payload: hasPayload ? try payload() : nil,
+      payload: hasPayload ? try readPayload() : nil,
       priority: fields.has(.priority)
-        ? TaskQueue.Priority(rawValue: try fields.integer(.priority)) : nil,
-      maxRetries: fields.has(.maxRetries) ? try maxRetries() : nil,
+        ? TaskQueue.Priority(rawValue: try fields.integer(of: .priority)) : nil,
+      maxRetries: fields.has(.maxRetries) ? try readMaxRetries() : nil,
       usesBackoff: isToUseBackoff,
-      timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
-      expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,
-      tags: fields.has(.tags) ? try fields.textsIfAny(.tags) : nil
+      timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
+      expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
+      tags: fields.has(.tags) ? try fields.possiblyEmptyTexts(of: .tags) : nil
     )
   }
 
-  private mutating func keptTask(isOld: Bool) throws(JournalDecodingError) -> KeptTask {
-    let position = try place(.place)
-    var (record, hasLostKey) = (try record(), try fields.flag(.keyless))
+  private mutating func readKeptTask(isOld: Bool) throws(JournalDecodingError) -> KeptTask {
+    let position = try readPosition(from: .place)
+    var (record, hasLostKey) = (try readRecord(), try fields.hasFlag(.keyless))
     try checkForm(of: record)
-    record.keyRole = isOld ? nil : try role()
+    record.keyRole = isOld ? nil : try readRole()
     return KeptTask(
       record: record,
       position: position,
       hasLostKey: hasLostKey,
-      orderNumber: record.orderKey == nil ? 0 : try place(.orderNumber),
+      orderNumber: record.orderKey == nil ? 0 : try readPosition(from: .orderNumber),
       isOld: isOld
     )
   }
 
-  private func place(_ field: JournalField) throws(JournalDecodingError) -> UInt64 {
-    var scanner = JSONScanner(fields.bytes, try fields.range(field))
-    guard let position = scanner.sequenceNumber(), scanner.isAtEnd,
+  private func readPosition(from field: JournalField) throws(JournalDecodingError) -> UInt64 {
+    var scanner = JSONScanner(fields.bytes, try fields.range(of: field))
+    guard let position = scanner.readSequenceNumber(), scanner.isAtEnd,
       position <= KeptTask.maxPosition
     else { throw .malformed("its \(field.text) can't be read") }
     return position
   }
 
-  private func lease() throws(JournalDecodingError) -> Lease {
+  private func readLease() throws(JournalDecodingError) -> Lease {
     Lease(id: try fields.id(), token: 0)
   }
 
-  private mutating func failure() throws(JournalDecodingError) -> TaskFailure {
-    TaskFailure(reason: try fields.text(.error), date: try fields.date(.failed))
+  private mutating func readFailure() throws(JournalDecodingError) -> TaskFailure {
+    TaskFailure(reason: try fields.text(of: .error), date: try fields.date(of: .failed))
   }
 
-  func state() throws(JournalDecodingError) -> TaskState {
-    guard let state = TaskState(rawValue: try fields.text(.state)) else {
+  func readState() throws(JournalDecodingError) -> TaskState {
+    guard let state = TaskState(rawValue: try fields.text(of: .state)) else {
       throw .malformed("its state is unknown")
     }
     return state
@@ -253,70 +270,70 @@ extension JournalDecoder {
     do { try record.check(.readable) } catch { throw .malformed(error.message) }
   }
 
-  mutating func record() throws(JournalDecodingError) -> TaskRecord {
-    let state = fields.has(.state) ? try state() : .waiting
+  mutating func readRecord() throws(JournalDecodingError) -> TaskRecord {
+    let state = fields.has(.state) ? try readState() : .waiting
     guard state != .running else { throw .malformed("it adds a task that is already running") }
-    let retryCount = fields.has(.retries) ? try fields.integer(.retries) : 0
-    let interruptionCount = fields.has(.interruptions) ? try fields.integer(.interruptions) : 0
+    let retryCount = fields.has(.retries) ? try fields.integer(of: .retries) : 0
+    let interruptionCount = fields.has(.interruptions) ? try fields.integer(of: .interruptions) : 0
     if min(retryCount, interruptionCount) < 0 { throw .malformed("a count is negative") }
     var record = TaskRecord(
       id: try fields.id(),
-      name: try name(),
-      payload: try payload(),
-      priority: TaskQueue.Priority(rawValue: try fields.integer(.priority)),
-      createdDate: try fields.date(.created),
-      maxRetries: try maxRetries(),
-      usesBackoff: try !fields.flag(.backoff, "false"),
-      uniqueKey: fields.has(.key) ? try fields.text(.key) : nil,
-      uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(.uniqueUntil) : nil,
-      latestDate: fields.has(.latestDate) ? try fields.date(.latestDate) : nil,
-      orderKey: fields.has(.order) ? try fields.text(.order) : nil,
-      blocksOrderOnFailure: try fields.flag(.holds),
+      name: try readName(),
+      payload: try readPayload(),
+      priority: TaskQueue.Priority(rawValue: try fields.integer(of: .priority)),
+      createdDate: try fields.date(of: .created),
+      maxRetries: try readMaxRetries(),
+      usesBackoff: try !fields.hasFlag(.backoff, withText: "false"),
+      uniqueKey: fields.has(.key) ? try fields.text(of: .key) : nil,
+      uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(of: .uniqueUntil) : nil,
+      latestDate: fields.has(.latestDate) ? try fields.date(of: .latestDate) : nil,
+      orderKey: fields.has(.order) ? try fields.text(of: .order) : nil,
+      blocksOrderOnFailure: try fields.hasFlag(.holds),
       conditions: fields.has(.requires)
-        ? Set(try fields.list(.requires).map(TaskCondition.init(rawValue:))) : [],
-      dependencies: try fields.dependencies(),
-      queue: try queue(),
-      tags: fields.has(.tags) ? try fields.texts(.tags) : [],
-      timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
-      expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,
+        ? Set(try fields.textList(of: .requires).map(TaskCondition.init(rawValue:))) : [],
+      dependencies: try fields.readDependencies(),
+      queue: try readQueue(),
+      tags: fields.has(.tags) ? try fields.texts(of: .tags) : [],
+      timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
+      expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
       state: state,
-      availableDate: try fields.date(.available),
+      availableDate: try fields.date(of: .available),
       retryCount: retryCount,
       interruptionCount: interruptionCount,
-      lastError: fields.has(.error) ? try fields.text(.error) : nil,
-      failedDate: fields.has(.failed) ? try fields.date(.failed) : nil,
-      earlierFailures: fields.has(.earlier) ? try fields.failures(.earlier) : [],
-      isPostponed: fields.has(.putOff) ? try fields.truth(.putOff) : nil,
-      finishedDate: fields.has(.ended) ? try fields.date(.ended) : nil
+      lastError: fields.has(.error) ? try fields.text(of: .error) : nil,
+      failedDate: fields.has(.failed) ? try fields.date(of: .failed) : nil,
+      earlierFailures: fields.has(.earlier) ? try fields.failures(of: .earlier) : [],
+      isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
+      finishedDate: fields.has(.ended) ? try fields.date(of: .ended) : nil
     )
-    record.setOrigin(try origin())
+    record.setOrigin(try readOrigin())
     return record
   }
 
   /// Reads the date that another date was counted from; `nil` if the line has none.
-  mutating func origin() throws(JournalDecodingError) -> Date? {
-    fields.has(.from) ? try fields.date(.from) : nil
+  mutating func readOrigin() throws(JournalDecodingError) -> Date? {
+    fields.has(.from) ? try fields.date(of: .from) : nil
   }
 
-  func maxRetries() throws(JournalDecodingError) -> RetryLimit {
-    let range = try fields.range(.maxRetries)
+  func readMaxRetries() throws(JournalDecodingError) -> RetryLimit {
+    let range = try fields.range(of: .maxRetries)
     if fields.bytes[range.lowerBound] == UInt8(ascii: "\"") {
-      guard try fields.text(.maxRetries) == "always" else {
+      guard try fields.text(of: .maxRetries) == "always" else {
         throw .malformed("its number of retries can't be read")
       }
       return .alwaysRetry
     }
-    let limit = try fields.integer(.maxRetries)
+    let limit = try fields.integer(of: .maxRetries)
     guard limit >= 0 else { throw .malformed("its number of retries is negative") }
     return .atMost(limit)
   }
 
-  private mutating func name() throws(JournalDecodingError) -> String {
-    let range = try fields.range(.name)
+  private mutating func readName() throws(JournalDecodingError) -> String {
+    let range = try fields.range(of: .name)
     if let last = lastName, fields.bytes[range].elementsEqual(fields.bytes[last.bytes]) {
       return last.text
     }
-    let text = try fields.text(.name)
+    let text = try fields.text(of: .name)
     lastName = (range, text)
     return text
   }
@@ -325,8 +342,8 @@ extension JournalDecoder {
     fields.has(.schema) || Self.payloadFormats.contains { fields.has($0.field) }
   }
 
-  func payload() throws(JournalDecodingError) -> StoredPayload {
-    let version = fields.has(.schema) ? try fields.integer(.schema) : 1
+  func readPayload() throws(JournalDecodingError) -> StoredPayload {
+    let version = fields.has(.schema) ? try fields.integer(of: .schema) : 1
     var found: (field: JournalField, format: StoredPayload.Format)?
     for candidate in Self.payloadFormats where fields.has(candidate.field) {
       guard found == nil else { throw .malformed("it has more than one payload") }
@@ -335,12 +352,12 @@ extension JournalDecoder {
     guard let (field, format) = found else { throw .malformed("it has no payload") }
     if format == .json {
       return StoredPayload(
-        Array(fields.bytes[try fields.range(field)]),
+        Array(fields.bytes[try fields.range(of: field)]),
         format: format,
         version: version
       )
     }
-    return StoredPayload(try fields.bytes(field), format: format, version: version)
+    return StoredPayload(try fields.bytes(of: field), format: format, version: version)
   }
 
   private static let payloadFormats: [(field: JournalField, format: StoredPayload.Format)] = [

@@ -128,18 +128,18 @@ struct JournalFields {
   init(_ bytes: [UInt8]) { self.bytes = bytes }
 
   /// Finds the fields of another line, and returns the line's kind.
-  mutating func read(_ body: Range<Int>) throws(JournalDecodingError) -> JournalKind {
+  mutating func readFields(in body: Range<Int>) throws(JournalDecodingError) -> JournalKind {
     present = 0
     if !others.isEmpty { others = [] }
     var scanner = JSONScanner(bytes, body)
     guard scanner.skip("\"k\":") else { throw .malformed("it has no kind") }
-    let kind = scanner.word(of: kinds)
+    let kind = scanner.readWord(in: kinds)
     var otherKind: String?
     if kind == nil {
-      otherKind = Self.name(&scanner)
+      otherKind = Self.readName(from: &scanner)
       guard otherKind != nil else { throw .malformed("it has no kind") }
     }
-    while scanner.skip(UInt8(ascii: ",")) { try readField(&scanner) }
+    while scanner.skip(UInt8(ascii: ",")) { try readField(from: &scanner) }
     guard scanner.skip(UInt8(ascii: "}")), scanner.isAtEnd else {
       throw .malformed("it does not end with its closing brace")
     }
@@ -150,16 +150,16 @@ struct JournalFields {
     return kind
   }
 
-  private mutating func readField(_ scanner: inout JSONScanner) throws(JournalDecodingError) {
-    var field = scanner.word(of: names)
+  private mutating func readField(from scanner: inout JSONScanner) throws(JournalDecodingError) {
+    var field = scanner.readWord(in: names)
     var other: String?
     if field == nil {
-      other = Self.name(&scanner)
+      other = Self.readName(from: &scanner)
       // The name of a known field may have been written with escapes.
       field = other.flatMap { PackedWord($0.utf8) }.flatMap { names[$0] }
     }
     guard field != nil || other != nil, scanner.skip(UInt8(ascii: ":")),
-      let value = scanner.value()
+      let value = scanner.skipValue()
     else { throw .malformed("its fields can't be read") }
     let key = field?.text ?? other ?? ""
     guard !(field.map(has) ?? others.contains(key)) else {
@@ -177,8 +177,8 @@ struct JournalFields {
   }
 
   /// Reads the name of a kind or a field.
-  private static func name(_ scanner: inout JSONScanner) -> String? {
-    guard let name = scanner.string(), name.utf8.count <= maxTokenLength else { return nil }
+  private static func readName(from scanner: inout JSONScanner) -> String? {
+    guard let name = scanner.readString(), name.utf8.count <= maxTokenLength else { return nil }
     return name
   }
 
@@ -189,44 +189,44 @@ struct JournalFields {
   /// Returns whether the line has any of the fields in a set.
   func hasAny(_ fields: JournalFieldSet) -> Bool { present & fields.bits != 0 }
 
-  func range(_ field: JournalField) throws(JournalDecodingError) -> Range<Int> {
+  func range(of field: JournalField) throws(JournalDecodingError) -> Range<Int> {
     guard has(field) else { throw .malformed("it has no field '\(field.text)'") }
     return values[field.rawValue]
   }
 
-  func text(_ field: JournalField) throws(JournalDecodingError) -> String {
-    var scanner = JSONScanner(bytes, try range(field))
-    guard let text = scanner.string() else {
+  func text(of field: JournalField) throws(JournalDecodingError) -> String {
+    var scanner = JSONScanner(bytes, try range(of: field))
+    guard let text = scanner.readString() else {
       throw .malformed("its field '\(field.text)' is not a string")
     }
     return text
   }
 
   /// Reads bytes that are stored as a Base64 string.
-  func bytes(_ field: JournalField) throws(JournalDecodingError) -> [UInt8] {
-    guard let data = Data(base64Encoded: try text(field)) else {
+  func bytes(of field: JournalField) throws(JournalDecodingError) -> [UInt8] {
+    guard let data = Data(base64Encoded: try text(of: field)) else {
       throw .malformed("its field '\(field.text)' is not base64")
     }
     return Array(data)
   }
 
   /// Reads the bytes of a line that sets a value; `nil` if the line removes the value.
-  func storedValue() throws(JournalDecodingError) -> [UInt8]? {
-    guard has(.value) else { return has(.data) ? try bytes(.data) : nil }
+  func readStoredValue() throws(JournalDecodingError) -> [UInt8]? {
+    guard has(.value) else { return has(.data) ? try bytes(of: .data) : nil }
     guard !has(.data) else { throw .malformed("it has more than one value") }
-    return Array(try text(.value).utf8)
+    return Array(try text(of: .value).utf8)
   }
 
-  func texts(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
-    Set(try list(field))
+  func texts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    Set(try textList(of: field))
   }
 
   /// Reads a list of at least one string, in order.
-  func list(_ field: JournalField) throws(JournalDecodingError) -> [String] {
-    var scanner = JSONScanner(bytes, try range(field))
+  func textList(of field: JournalField) throws(JournalDecodingError) -> [String] {
+    var scanner = JSONScanner(bytes, try range(of: field))
     var texts: [String] = []
     var isList = scanner.skip("[")
-    while isList, let text = scanner.string() {
+    while isList, let text = scanner.readString() {
       texts.append(text)
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
@@ -235,10 +235,10 @@ struct JournalFields {
   }
 
   /// The IDs in a list; none if the field is missing.
-  func idsIfAny(_ field: JournalField) throws(JournalDecodingError) -> [TaskID] {
+  func idsIfAny(of field: JournalField) throws(JournalDecodingError) -> [TaskID] {
     guard has(field) else { return [] }
     var ids: [TaskID] = []
-    for text in try list(field) {
+    for text in try textList(of: field) {
       guard let id = TaskID(text) else {
         throw .malformed("its field '\(field.text)' has an ID that can't be read")
       }
@@ -247,20 +247,20 @@ struct JournalFields {
     return ids
   }
 
-  /// Reads a list of strings like `texts(_:)`, but the list may be empty.
-  func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
-    var scanner = JSONScanner(bytes, try range(field))
+  /// Reads a list of strings like `texts(of:)`, but the list may be empty.
+  func possiblyEmptyTexts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
-    return try texts(field)
+    return try texts(of: field)
   }
 
   /// Reads a non-empty list of failures, each of which is a list of its text and its date.
-  func failures(_ field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
-    var scanner = JSONScanner(bytes, try range(field))
+  func failures(of field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
+    var scanner = JSONScanner(bytes, try range(of: field))
     var failures: [TaskFailure] = []
     var isList = scanner.skip("[")
-    while isList, scanner.skip("["), let reason = scanner.string(), scanner.skip(","),
-      let date = scanner.number().flatMap(date(in:)), scanner.skip("]")
+    while isList, scanner.skip("["), let reason = scanner.readString(), scanner.skip(","),
+      let date = scanner.skipNumber().flatMap(date(in:)), scanner.skip("]")
     {
       failures.append(TaskFailure(reason: reason, date: date))
       isList = scanner.skip(",")
@@ -269,17 +269,17 @@ struct JournalFields {
     throw .malformed("its field '\(field.text)' is not a list of failures")
   }
 
-  func duration(_ field: JournalField) throws(JournalDecodingError) -> Duration {
-    var scanner = JSONScanner(bytes, try range(field))
-    guard scanner.skip("["), let seconds = number(&scanner).flatMap({ Int64($0) }),
-      scanner.skip(","), let attoseconds = number(&scanner).flatMap({ Int64($0) }),
+  func duration(of field: JournalField) throws(JournalDecodingError) -> Duration {
+    var scanner = JSONScanner(bytes, try range(of: field))
+    guard scanner.skip("["), let seconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
+      scanner.skip(","), let attoseconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
       scanner.skip("]"), scanner.isAtEnd
     else { throw .malformed("its field '\(field.text)' is not a duration") }
     return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
-  func id(_ field: JournalField = .id) throws(JournalDecodingError) -> TaskID {
-    let text = bytes[try range(field)]
+  func id(of field: JournalField = .id) throws(JournalDecodingError) -> TaskID {
+    let text = bytes[try range(of: field)]
     guard text.first == UInt8(ascii: "\""), let id = TaskID(text: text.dropFirst().dropLast())
     else {
       throw .malformed("its ID can't be read")
@@ -287,8 +287,8 @@ struct JournalFields {
     return id
   }
 
-  func integer(_ field: JournalField) throws(JournalDecodingError) -> Int {
-    let range = try range(field)
+  func integer(of field: JournalField) throws(JournalDecodingError) -> Int {
+    let range = try range(of: field)
     if range.count == 1, let digit = bytes[range.lowerBound].decimalDigit { return Int(digit) }
     guard let value = Int(number(in: range)) else {
       throw .malformed("its field '\(field.text)' is not an integer")
@@ -296,8 +296,8 @@ struct JournalFields {
     return value
   }
 
-  mutating func date(_ field: JournalField) throws(JournalDecodingError) -> Date {
-    let range = try range(field)
+  mutating func date(of field: JournalField) throws(JournalDecodingError) -> Date {
+    let range = try range(of: field)
     if let last = lastDate, bytes[range].elementsEqual(bytes[last.range]) { return last.date }
     guard let date = date(in: range) else {
       throw .malformed("its field '\(field.text)' is not a date")
@@ -314,29 +314,29 @@ struct JournalFields {
     return Date(timeIntervalSince1970: seconds)
   }
 
-  /// Reads a field that is `true` or `false`.
-  func boolean(_ field: JournalField) throws(JournalDecodingError) -> Bool {
-    var scanner = JSONScanner(bytes, try range(field))
+  /// Reads a field that is `true` or `false`; otherwise, the error names only `false`.
+  func boolean(of field: JournalField) throws(JournalDecodingError) -> Bool {
+    var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("true"), scanner.isAtEnd { return true }
-    return try !flag(field, "false")
+    return try !hasFlag(field, withText: "false")
   }
 
   /// Returns whether the line has a field, whose only valid value is `value`.
-  func flag(
+  func hasFlag(
     _ field: JournalField,
-    _ value: StaticString = "true"
+    withText value: StaticString = "true"
   ) throws(JournalDecodingError) -> Bool {
     guard has(field) else { return false }
-    var scanner = JSONScanner(bytes, try range(field))
+    var scanner = JSONScanner(bytes, try range(of: field))
     guard scanner.skip(value), scanner.isAtEnd else {
       throw .malformed("its field '\(field.text)' is not \(value)")
     }
     return true
   }
 
-  /// Reads a field that must be `true` or `false`.
-  func truth(_ field: JournalField) throws(JournalDecodingError) -> Bool {
-    var scanner = JSONScanner(bytes, try range(field))
+  /// Reads a field that is `true` or `false`; otherwise, the error names both.
+  func trueOrFalse(of field: JournalField) throws(JournalDecodingError) -> Bool {
+    var scanner = JSONScanner(bytes, try range(of: field))
     let isTrue = scanner.skip("true")
     guard isTrue || scanner.skip("false"), scanner.isAtEnd else {
       throw .malformed("its field '\(field.text)' is neither true nor false")
@@ -347,12 +347,12 @@ struct JournalFields {
   /// Returns the text of the number in a range, or an empty text if there is anything else.
   private func number(in range: Range<Int>) -> String {
     var scanner = JSONScanner(bytes, range)
-    guard let text = number(&scanner), scanner.isAtEnd else { return "" }
+    guard let text = readNumber(from: &scanner), scanner.isAtEnd else { return "" }
     return text
   }
 
-  private func number(_ scanner: inout JSONScanner) -> String? {
-    guard let range = scanner.number(), range.count <= Self.maxTokenLength else { return nil }
+  private func readNumber(from scanner: inout JSONScanner) -> String? {
+    guard let range = scanner.skipNumber(), range.count <= Self.maxTokenLength else { return nil }
     return String(decoding: bytes[range], as: UTF8.self)
   }
 }
@@ -360,17 +360,17 @@ struct JournalFields {
 /// Reads the dependencies of a task.
 extension JournalFields {
   /// The dependencies of a task; `nil` if the line has none.
-  func dependencies() throws(JournalDecodingError) -> TaskDependencies? {
+  func readDependencies() throws(JournalDecodingError) -> TaskDependencies? {
     guard hasAny(Self.dependencyFields) else { return nil }
     var dependencies = TaskDependencies(
-      on: Set(try idsIfAny(.after)),
-      rule: try rule(),
-      follower: has(.follower) ? try id(.follower) : nil,
-      cause: has(.cause) ? try id(.cause) : nil,
-      batch: has(.members) ? try batch() : nil
+      on: Set(try idsIfAny(of: .after)),
+      rule: try readRule(),
+      follower: has(.follower) ? try id(of: .follower) : nil,
+      cause: has(.cause) ? try id(of: .cause) : nil,
+      batch: has(.members) ? try readBatchProgress() : nil
     )
-    for id in try idsIfAny(.afterAbandoned) { dependencies.failed[id] = .abandoned }
-    for id in try idsIfAny(.afterCancelled) { dependencies.failed[id] = .cancelled }
+    for id in try idsIfAny(of: .afterAbandoned) { dependencies.failed[id] = .abandoned }
+    for id in try idsIfAny(of: .afterCancelled) { dependencies.failed[id] = .cancelled }
     return dependencies
   }
 
@@ -378,19 +378,19 @@ extension JournalFields {
     .after, .when, .follower, .cause, .members, .afterAbandoned, .afterCancelled,
   ])
 
-  private func rule() throws(JournalDecodingError) -> DependencyRule {
+  private func readRule() throws(JournalDecodingError) -> DependencyRule {
     guard has(.when) else { return .allSucceeded }
-    guard let rule = DependencyRule(rawValue: try text(.when)) else {
+    guard let rule = DependencyRule(rawValue: try text(of: .when)) else {
       throw .malformed("the rule for its dependencies is unknown")
     }
     return rule
   }
 
-  private func batch() throws(JournalDecodingError) -> BatchProgress {
+  private func readBatchProgress() throws(JournalDecodingError) -> BatchProgress {
     let batch = BatchProgress(
-      total: try integer(.members),
-      succeeded: try integer(.membersSucceeded),
-      failed: try integer(.membersFailed)
+      total: try integer(of: .members),
+      succeeded: try integer(of: .membersSucceeded),
+      failed: try integer(of: .membersFailed)
     )
     guard batch.isPossible else { throw .malformed("the progress of its batch is impossible") }
     return batch

@@ -79,8 +79,8 @@ struct JournalLine: Sendable {
     }
     guard UInt64(littleEndian: written) == digits else { return nil }
     var scanner = JSONScanner(bytes, covered..<range.upperBound)
-    guard scanner.skip(#"","b":"#), let firstUnsynced = scanner.sequenceNumber(),
-      scanner.skip(#","s":"#), let sequence = scanner.sequenceNumber(), scanner.skip(",")
+    guard scanner.skip(#"","b":"#), let firstUnsynced = scanner.readSequenceNumber(),
+      scanner.skip(#","s":"#), let sequence = scanner.readSequenceNumber(), scanner.skip(",")
     else { return nil }
     self.firstUnsynced = firstUnsynced
     self.sequence = sequence

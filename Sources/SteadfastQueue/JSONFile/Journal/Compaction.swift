@@ -79,7 +79,7 @@ struct Compaction {
     self.policy = policy
     tasks = snapshot.tasks
     memories = snapshot.memories
-    // Sorted, so that the order is the same each time.
+    // The values are sorted, so that each compaction writes them in the same order.
     values = snapshot.values.sorted { $1.nameBytes.lexicographicallyPrecedes($0.nameBytes) }
     unwritten = claimed
     copied = journal.size
@@ -132,7 +132,7 @@ struct Compaction {
       replacement.abandon()
       throw .poisoned(error)
     }
-    replacement.noteCompaction(at: date, bytesBefore: journal.size)
+    replacement.recordCompaction(at: date, bytesBefore: journal.size)
     return .finished(replacement)
   }
 
@@ -153,7 +153,7 @@ struct Compaction {
   func abandon() {
     replacement.abandon()
     // If the file can't be removed now, the next opening removes it.
-    try? storage.removeOwn(.replacement)
+    try? storage.removeUnlessReplaced(.replacement)
   }
 
   // MARK: Steps
@@ -169,9 +169,9 @@ struct Compaction {
       slot = next + 1
       count += 1
       guard tasks[next].place != .staged else { continue }
-      let lines = try lines(of: tasks[next], memories[next])
+      let lines = try lines(of: tasks[next], remembering: memories[next])
       underestimate.add(lines, estimate: tasks[next].byteCount)
-      batches.append(lines + beginning(of: tasks[next]))
+      batches.append(lines + attemptLines(of: tasks[next]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
     }
     try append(batches)
@@ -198,7 +198,7 @@ struct Compaction {
 
   private func lines(
     of entry: TaskTable.Entry,
-    _ memory: TaskMemory
+    remembering memory: TaskMemory
   ) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
@@ -218,7 +218,7 @@ struct Compaction {
   }
 
   /// Returns the line for the start of a task's attempt, if the journal contains one.
-  private func beginning(of entry: TaskTable.Entry) -> [JournalBody] {
+  private func attemptLines(of entry: TaskTable.Entry) -> [JournalBody] {
     let id = entry.record.id
     return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(beginningOf: id)] : []
   }
@@ -229,8 +229,8 @@ struct Compaction {
 
   /// Returns the line of a task.
   ///
-  /// The line combines the contents of several lines. It may be too long to read, although none of
-  /// them was.
+  /// The line combines the contents of several lines. It may be too long to read although none of
+  /// those lines was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
     guard line.byteCount <= JournalLine.maxLength else {
@@ -249,7 +249,7 @@ struct Compaction {
     seenSize = journal.size
     while copied < journal.size {
       let bytes = try journal.read(min(count, journal.size - copied), at: copied)
-      let (batches, length) = try Self.batches(in: bytes)
+      let (batches, length) = try Self.wholeBatches(in: bytes)
       if length > 0 {
         try append(batches)
         copied += length
@@ -264,7 +264,7 @@ struct Compaction {
   }
 
   /// Returns the whole batches at the start of these bytes, and their length in bytes.
-  private static func batches(in bytes: [UInt8]) throws -> ([[JournalBody]], length: Int) {
+  private static func wholeBatches(in bytes: [UInt8]) throws -> ([[JournalBody]], length: Int) {
     var batches: [[JournalBody]] = []
     var batch: [JournalBody] = []
     var position = 0
@@ -333,19 +333,21 @@ enum BackupCopy {
   ///
   /// An existing identical copy is reused. A new copy is complete before it gets its name. No other
   /// file with such a name is changed.
-  static func keep(
-    _ source: JournalSource,
-    _ range: Range<Int>,
-    as name: (Int) -> JournalFileName,
+  static func makeCopy(
+    of source: JournalSource,
+    range: Range<Int>,
+    named name: (Int) -> JournalFileName,
     in storage: any JournalStorage
   ) throws -> (number: Int, isNew: Bool) {
     var number = 1
-    while try !claim(name(number), in: storage) {
-      if try reuse(name(number), source, range, in: storage) { return (number, false) }
+    while try !reserveName(name(number), in: storage) {
+      if try reuseCopy(named: name(number), of: source, range: range, in: storage) {
+        return (number, false)
+      }
       number += 1
     }
     do {
-      try write(source, range, in: storage)
+      try writeReplacement(from: source, range: range, in: storage)
       try storage.openFolder()
       // This replaces the empty file that reserved the name.
       try storage.rename(.replacement, to: name(number))
@@ -353,8 +355,8 @@ enum BackupCopy {
     } catch {
       // If the replacement can't be removed now, the next opening removes it. A complete copy does
       // no harm.
-      try? storage.removeOwn(.replacement)
-      try? storage.removeOwn(name(number))
+      try? storage.removeUnlessReplaced(.replacement)
+      try? storage.removeUnlessReplaced(name(number))
       throw error
     }
     return (number, true)
@@ -363,7 +365,7 @@ enum BackupCopy {
   /// Creates an empty file with a name, if the name is free.
   ///
   /// - Returns: Whether the name was free.
-  static func claim(
+  static func reserveName(
     _ name: JournalFileName,
     in storage: any JournalStorage
   ) throws(FileOpeningError) -> Bool {
@@ -376,13 +378,13 @@ enum BackupCopy {
     }
   }
 
-  /// Makes an existing file durable if it is a copy of the range.
+  /// Makes an existing file durable if the file is a copy of the range.
   ///
-  /// - Returns: Whether it is such a copy.
-  private static func reuse(
-    _ name: JournalFileName,
-    _ source: JournalSource,
-    _ range: Range<Int>,
+  /// - Returns: Whether the file is such a copy.
+  private static func reuseCopy(
+    named name: JournalFileName,
+    of source: JournalSource,
+    range: Range<Int>,
     in storage: any JournalStorage
   ) throws -> Bool {
     // A file that can't be opened is not a copy: it may be a link or another user's file.
@@ -398,12 +400,12 @@ enum BackupCopy {
     return true
   }
 
-  private static func write(
-    _ source: JournalSource,
-    _ range: Range<Int>,
+  private static func writeReplacement(
+    from source: JournalSource,
+    range: Range<Int>,
     in storage: any JournalStorage
   ) throws {
-    try StaleTempFile.clear(storage, beside: source)
+    try StaleTempFile.clearName(in: storage, beside: source)
     let file = try storage.create(.replacement)
     defer { file.close() }
     for part in parts(of: range) {
@@ -422,7 +424,7 @@ enum BackupCopy {
 /// A file that already has the replacement's name when a replacement is needed.
 ///
 /// A crash may leave an unfinished file, which is removed. Another program's file is never removed.
-/// If it is in use, or clearly not a journal, the call throws an error. Otherwise, the file is
+/// If that file is in use, or clearly not a journal, an error is thrown. Otherwise, the file is
 /// renamed.
 struct StaleTempFile {
   /// The number of bytes to compare at a time.
@@ -435,12 +437,12 @@ struct StaleTempFile {
   ///
   /// To identify the file, it is compared with the present journal's bytes, if there is a journal.
   /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may start.
-  static func clear(
-    _ storage: any JournalStorage,
+  static func clearName(
+    in storage: any JournalStorage,
     beside journal: JournalSource?,
     copyStart: Int = 0
   ) throws {
-    guard let file = try open(storage) else { return }
+    guard let file = try openReplacement(in: storage) else { return }
     defer { file.close() }
     guard try !storage.hasLockFile(.replacement) else {
       throw FileOpeningError.obstructed("it has a lock file, so it belongs to another queue")
@@ -452,12 +454,12 @@ struct StaleTempFile {
       return try storage.remove(.replacement)
     }
     var number = 1
-    while try !BackupCopy.claim(.stranger(number), in: storage) { number += 1 }
+    while try !BackupCopy.reserveName(.stranger(number), in: storage) { number += 1 }
     try storage.rename(.replacement, to: .stranger(number))
   }
 
-  private static func open(
-    _ storage: any JournalStorage
+  private static func openReplacement(
+    in storage: any JournalStorage
   ) throws(FileOpeningError) -> (any JournalFile)? {
     do {
       return try storage.open(.replacement)
@@ -475,9 +477,9 @@ struct StaleTempFile {
     let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
     guard let journal, journal.count > 0 else {
       // A new file contains only its header.
-      return isTorn(start) || Self.header(in: start)?.length == size
+      return isTornHeader(start) || Self.header(in: start)?.length == size
     }
-    if isTorn(start) { return true }
+    if isTornHeader(start) { return true }
     if let header = Self.header(in: start) {
       let first = try journal.read(0..<min(journal.count, JournalLine.maxEnvelopeLength * 4))
       let generation = Self.header(in: first)?.generation
@@ -513,7 +515,7 @@ struct StaleTempFile {
   }
 
   /// Returns whether the file contains only the start of a header.
-  private func isTorn(_ start: [UInt8]) -> Bool {
+  private func isTornHeader(_ start: [UInt8]) -> Bool {
     start.count == size && start.lineFeed(from: 0) == nil
       && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
   }
@@ -524,7 +526,7 @@ struct StaleTempFile {
       return nil
     }
     var decoder = JournalDecoder(start)
-    guard case .header(_, let generation)? = try? decoder.entry(of: line) else { return nil }
+    guard case .header(_, let generation)? = try? decoder.readEntry(of: line) else { return nil }
     return (generation, end + 1)
   }
 
@@ -564,9 +566,9 @@ struct SizeEstimateError: Sendable {
 
   /// Returns the number of bytes to add to an estimate.
   ///
-  /// It is 0 if less than a quarter was missing: so small an error causes no needless compaction.
-  /// It is also 0 if the estimate has fallen by a quarter since then: the tasks that caused the
-  /// error may have been removed, and the next compaction measures it again.
+  /// The number is 0 if less than a quarter was missing: so small an error causes no needless
+  /// compaction. It is also 0 if the estimate has fallen by a quarter since then: the tasks that
+  /// caused the error may have been removed, and the next compaction measures the error again.
   func excess(over estimate: Int) -> Int {
     guard size - self.estimate >= size / 4, estimate > self.estimate / 4 * 3 else { return 0 }
     return size - self.estimate

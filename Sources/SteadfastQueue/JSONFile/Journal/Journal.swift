@@ -3,8 +3,8 @@ import SystemFoundation
 
 /// The file as a sequence of lines: opens it, appends to it, and makes it durable.
 ///
-/// One thread at a time uses it, except that another thread may perform a flush. After a failure
-/// that leaves the disk's contents unknown, it accepts no further calls.
+/// One thread at a time uses a journal, except that another thread may perform a flush. After a
+/// failure that leaves the disk's contents unknown, the journal accepts no further calls.
 struct Journal {
   /// The kind of a failure, and whether anything may have been stored.
   enum Failure: Error, Equatable {
@@ -52,7 +52,7 @@ struct Journal {
   private var isSealed: Bool
   /// Whether the next line to write must record that tasks were interrupted.
   ///
-  /// Later lines depend on that line. Until it is written, the file implies the same, because it
+  /// Later lines depend on that line. Until the line is written, the file implies the same: it
   /// contains starts of attempts without their ends.
   private(set) var owesInterruption: Bool
 
@@ -75,10 +75,10 @@ struct Journal {
   var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
 
   /// All bytes that were written, read from the file.
-  var source: JournalSource { source(size) }
+  var source: JournalSource { source(ofFirst: size) }
 
   /// The first `count` bytes of the file.
-  func source(_ count: Int) -> JournalSource {
+  func source(ofFirst count: Int) -> JournalSource {
     JournalSource(count: count) { [file] range throws(SystemCallError) in
       try file.read(range.count, at: range.lowerBound)
     }
@@ -109,7 +109,7 @@ struct Journal {
     do {
       try file.write(bytes, at: size)
     } catch {
-      try undoWrite(error)
+      try undoWrite(because: error)
     }
     nextSequence = sequence
     size += bytes.count
@@ -117,14 +117,14 @@ struct Journal {
     isSealed = false
     guard size > fileSize else { return }
     fileSize = size
-    if reserves, reservation > 0 { try reserve() }
+    if reserves, reservation > 0 { try reserveSpace() }
   }
 
   /// Appends zeros to the file, which later lines replace.
   ///
   /// The next flush makes the zeros durable. Afterwards, a flush need not make a new size or new
   /// disk blocks durable. If the zeros can't be written, the file continues without them.
-  private mutating func reserve() throws(Failure) {
+  private mutating func reserveSpace() throws(Failure) {
     do {
       try file.write([UInt8](repeating: 0, count: reservation), at: size)
       fileSize = size + reservation
@@ -142,7 +142,7 @@ struct Journal {
 
   /// Durably removes the bytes that a failed write has left, so that a power cut can't restore
   /// them.
-  private mutating func undoWrite(_ error: SystemCallError) throws(Failure) {
+  private mutating func undoWrite(because error: SystemCallError) throws(Failure) {
     try removeReservation()
     try synchronize()
     throw .refused(error)
@@ -171,7 +171,7 @@ struct Journal {
     try file.read(count, at: offset)
   }
 
-  mutating func noteCompaction(at date: Date, bytesBefore: Int) {
+  mutating func recordCompaction(at date: Date, bytesBefore: Int) {
     lastCompaction = JSONFileStatistics.Compaction(
       date: date,
       bytesBefore: bytesBefore,
@@ -204,7 +204,7 @@ struct Journal {
   }
 
   /// Makes everything durable, and closes the file without a last line.
-  mutating func closeAsItIs() throws(Failure) {
+  mutating func closeWithoutSeal() throws(Failure) {
     defer { file.close() }
     try synchronize()
   }
@@ -249,17 +249,23 @@ extension Journal {
       }
       let source = try whole.withoutReservation()
       let contents = try JournalReader.read(source)
-      try StaleTempFile.clear(storage, beside: source, copyStart: contents.goodSize)
+      try StaleTempFile.clearName(in: storage, beside: source, copyStart: contents.goodSize)
       if contents.tornLineCount > 0 {
         let end = contents.goodSize..<source.count
-        _ = try BackupCopy.keep(source, end, as: JournalFileName.torn, in: storage)
+        _ = try BackupCopy.makeCopy(
+          of: source,
+          range: end,
+          named: JournalFileName.torn,
+          in: storage
+        )
       }
       if file.hasOtherNames {
         let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
-        return (try detach(journal, contents.table, in: storage, at: date()), contents.table)
+        let table = contents.table
+        return (try detach(journal, holding: table, in: storage, at: date()), table)
       }
       try file.protect()
-      return (try recover(file, whole, contents, in: storage), contents.table)
+      return (try recover(file, from: whole, keeping: contents, in: storage), contents.table)
     } catch {
       file.close()
       throw error
@@ -269,13 +275,13 @@ extension Journal {
   /// Makes the accepted contents of a file durable, and removes the rest.
   private static func recover(
     _ file: any JournalFile,
-    _ source: JournalSource,
-    _ contents: JournalContents,
+    from source: JournalSource,
+    keeping contents: JournalContents,
     in storage: any JournalStorage
   ) throws -> Journal {
     if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
-    // After a failed flush, the system may treat the last lines as stored although they are not. If
-    // they are rewritten, the next flush stores them.
+    // After a failed flush, the system may treat the last lines as stored although they are not.
+    // Rewriting the lines makes the next flush store them.
     for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
       let part = try source.read(start..<min(start + partSize, contents.goodSize))
       try file.writeAll(part[...], at: start)
@@ -290,7 +296,7 @@ extension Journal {
   /// Another name, made by a backup for instance, is meant to preserve the present contents.
   private static func detach(
     _ journal: Journal,
-    _ table: TaskTable,
+    holding table: TaskTable,
     in storage: any JournalStorage,
     at date: Date
   ) throws -> Journal {
@@ -317,7 +323,7 @@ extension Journal {
     } catch {
       journal.abandon()
       // If the file can't be removed now, the next opening removes it.
-      try? storage.removeOwn(.replacement)
+      try? storage.removeUnlessReplaced(.replacement)
       throw error
     }
     do {
@@ -337,7 +343,7 @@ extension Journal {
     generation: Int,
     beside journal: JournalSource?
   ) throws -> Journal {
-    try StaleTempFile.clear(storage, beside: journal)
+    try StaleTempFile.clearName(in: storage, beside: journal)
     var journal = Journal(
       try storage.create(.replacement),
       JournalContents(generation: generation)
@@ -349,7 +355,7 @@ extension Journal {
     } catch {
       journal.abandon()
       // If the file can't be removed now, the next opening removes it.
-      try? storage.removeOwn(.replacement)
+      try? storage.removeUnlessReplaced(.replacement)
       throw error
     }
     return journal
@@ -391,7 +397,7 @@ final class SyncedFile: Sendable {
     try isClosed.withLock { isClosed throws(Journal.Failure) in
       try checkPoison()
       guard !isClosed else { return }
-      try poisoning { () throws(SystemCallError) in try file.synchronize() }
+      try poisonOnFailure { () throws(SystemCallError) in try file.synchronize() }
     }
   }
 
@@ -405,10 +411,10 @@ final class SyncedFile: Sendable {
   ///
   /// If that fails, the file accepts no further calls.
   func truncate(to size: Int) throws(Journal.Failure) {
-    try poisoning { () throws(SystemCallError) in try file.truncate(to: size) }
+    try poisonOnFailure { () throws(SystemCallError) in try file.truncate(to: size) }
   }
 
-  private func poisoning(_ body: () throws(SystemCallError) -> Void) throws(Journal.Failure) {
+  private func poisonOnFailure(_ body: () throws(SystemCallError) -> Void) throws(Journal.Failure) {
     do {
       try body()
     } catch {

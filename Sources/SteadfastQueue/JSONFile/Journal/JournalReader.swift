@@ -39,11 +39,11 @@ struct JournalReader {
   private var lineNumber = 1
   /// The first line of the incomplete batch, and its offset.
   private var batchStart: (line: JournalLine, offset: Int)?
-  /// The first lines of that batch; each is moved out when it is replayed.
+  /// The first lines of the incomplete batch; each line is moved out when it is replayed.
   private var batch: [Place?] = []
-  /// The offset of the end of those lines.
+  /// The offset of the end of the lines in `batch`.
   private var batchInMemoryEnd = 0
-  /// The number of lines of that batch that were processed.
+  /// The number of processed lines of the incomplete batch.
   private var batchCount: UInt64 = 0
   /// The offsets of batches that may still be unsynced, and their first sequence numbers.
   private var recentBatches = FIFOQueue<(sequence: UInt64, offset: Int)>()
@@ -59,7 +59,7 @@ struct JournalReader {
   var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
 
   /// Returns the contents of the file, when the reader is done.
-  func end() throws(JournalProblem) -> JournalContents {
+  func finish() throws(JournalProblem) -> JournalContents {
     if let problem { throw problem }
     guard contents.nextSequence > 0 else { throw .notAJournal }
     var contents = contents
@@ -85,11 +85,11 @@ struct JournalReader {
   }
 
   /// Processes the parts that were added.
-  mutating func takeIn() {
+  mutating func processParts() {
     do throws(JournalProblem) {
       while var part = parts.popLast(), !isTorn {
         if let failure = part.failure { throw .unreadable(failure) }
-        while let line = part.popFirstLine() { try takeIn(line) }
+        while let line = part.popFirstLine() { try process(line) }
         guard part.isCutShort else { continue }
         try refuseDamage()
         isTorn = true
@@ -99,9 +99,9 @@ struct JournalReader {
     }
   }
 
-  private mutating func takeIn(_ found: consuming JournalChunk.Line) throws(JournalProblem) {
+  private mutating func process(_ found: consuming JournalChunk.Line) throws(JournalProblem) {
     let line = found.line
-    try check(line)
+    try checkPosition(of: line)
     let start = batchStart ?? (line, found.range.lowerBound)
     batchStart = start
     position = found.range.upperBound + 1
@@ -111,11 +111,11 @@ struct JournalReader {
     }
     batchCount += 1
     lineNumber += 1
-    if !line.isContinued { try acceptBatch(from: start.offset, start.line) }
+    if !line.isContinued { try acceptBatch(startingAt: start.offset, firstLine: start.line) }
   }
 
   /// Refuses a valid line in an impossible position.
-  private func check(_ line: JournalLine) throws(JournalProblem) {
+  private func checkPosition(of line: JournalLine) throws(JournalProblem) {
     let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
       throw damage("it has the number \(line.sequence) instead of \(expected)")
@@ -130,17 +130,17 @@ struct JournalReader {
 
   /// Replays a complete batch.
   private mutating func acceptBatch(
-    from start: Int,
-    _ first: JournalLine
+    startingAt start: Int,
+    firstLine first: JournalLine
   ) throws(JournalProblem) {
     for index in batch.indices {
-      if let place = batch[index].take() { try replay(place) }
+      if let place = batch[index].take() { try replayLine(at: place) }
     }
-    try replayLines(from: batchInMemoryEnd, number: lineNumber - Int(batchCount) + batch.count)
+    try replayLines(from: batchInMemoryEnd, firstNumber: lineNumber - Int(batchCount) + batch.count)
     batch.removeAll(keepingCapacity: true)
     batchStart = nil
     recentBatches.append((first.sequence, start))
-    // This stops at the latest at the batch that was just added: no line names a later one.
+    // The loop stops at the latest at the batch that was just added: no line names a later one.
     while let oldest = recentBatches.first, oldest.sequence < first.firstUnsynced {
       _ = recentBatches.popFirst()
     }
@@ -153,7 +153,7 @@ struct JournalReader {
   /// Reads the lines from an offset up to the present position again, and replays them.
   private mutating func replayLines(
     from offset: Int,
-    number firstNumber: Int
+    firstNumber: Int
   ) throws(JournalProblem) {
     var (start, number) = (offset, firstNumber)
     while start < position {
@@ -161,7 +161,7 @@ struct JournalReader {
       var part = JournalChunk(of: source, linesBeginningIn: start..<end)
       if let failure = part.failure { throw .unreadable(failure) }
       while let line = part.popFirstLine() {
-        try replay(Place(line: line, number: number))
+        try replayLine(at: Place(line: line, number: number))
         number += 1
       }
       start = end
@@ -231,7 +231,7 @@ struct JournalReader {
 
   // MARK: Replay
 
-  private mutating func replay(_ place: Place) throws(JournalProblem) {
+  private mutating func replayLine(at place: Place) throws(JournalProblem) {
     let (line, range) = (place.line.line, place.line.range)
     func damage(_ reason: String) -> JournalProblem {
       .damaged(line: place.number, byte: range.lowerBound, reason: reason)
@@ -303,11 +303,11 @@ extension JournalReader {
     repeat {
       let end = min(source.count, start + partsAtOnce * partSize)
       let ranges = stride(from: start, to: end, by: partSize).map { $0..<min(end, $0 + partSize) }
-      let parts = JournalChunk.read(ranges, of: source) { reader.withLock { $0.takeIn() } }
+      let parts = JournalChunk.read(ranges, of: source) { reader.withLock { $0.processParts() } }
       reader.withLock { $0.add(parts) }
       start = end
     } while !reader.withLock(\.isDone)
-    return try reader.withLock { reader throws(JournalProblem) in try reader.end() }
+    return try reader.withLock { reader throws(JournalProblem) in try reader.finish() }
   }
 }
 
@@ -433,11 +433,11 @@ struct JournalChunk: Sendable {
       let start = max(0, range.lowerBound - 1)
       let end = min(source.count, range.upperBound + Self.usualOverhang)
       var bytes = try source.read(start..<end)
-      guard let first = Self.firstLine(in: bytes, isBeginning: range.lowerBound == 0),
+      guard let first = Self.startOfFirstLine(in: bytes, isFileStart: range.lowerBound == 0),
         start + first < range.upperBound
       else { return }
       try Self.readToLineEnd(source, from: start, linesBeginningIn: range, &bytes)
-      readLines(bytes, at: start, from: first, before: range.upperBound - start)
+      readLines(in: bytes, at: start, from: first, before: range.upperBound - start)
     } catch {
       failure = error
     }
@@ -465,12 +465,16 @@ struct JournalChunk: Sendable {
   }
 
   /// Returns the start of the first line, after the end of a line that started in an earlier part.
-  private static func firstLine(in bytes: [UInt8], isBeginning: Bool) -> Int? {
-    isBeginning ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
+  private static func startOfFirstLine(in bytes: [UInt8], isFileStart: Bool) -> Int? {
+    isFileStart ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
   }
 
-  private mutating func readLines(_ bytes: [UInt8], at start: Int, from first: Int, before end: Int)
-  {
+  private mutating func readLines(
+    in bytes: [UInt8],
+    at start: Int,
+    from first: Int,
+    before end: Int
+  ) {
     var decoder = JournalDecoder(bytes)
     lines = FIFOQueue(minimumCapacity: bytes.count / Self.usualLineLength)
     var position = first
@@ -484,7 +488,7 @@ struct JournalChunk: Sendable {
         Line(
           line: line.moved(by: start),
           range: start + position..<start + end,
-          entry: decoder.result(of: line)
+          entry: decoder.entryResult(of: line)
         )
       )
       position = end + 1
@@ -493,11 +497,11 @@ struct JournalChunk: Sendable {
 }
 
 extension JournalDecoder {
-  fileprivate mutating func result(
+  fileprivate mutating func entryResult(
     of line: JournalLine
   ) -> Result<JournalEntry, JournalDecodingError> {
     do throws(JournalDecodingError) {
-      return .success(try entry(of: line))
+      return .success(try readEntry(of: line))
     } catch {
       return .failure(error)
     }

@@ -8,8 +8,8 @@ extension TaskTable {
     let restored = lastRestored.take()
     switch entry {
     case .header, .compacted, .seal: return true
-    case .task(let task): return restore(task, byteCount)
-    case .begin(let id): return replayBeginning(of: id, isRestored: id == restored)
+    case .task(let task): return restore(task, byteCount: byteCount)
+    case .begin(let id): return replayAttemptStart(of: id, isRestored: id == restored)
     case .memory(let id, let name, let value):
       guard id == restored, let slot = slot(of: id) else { return false }
       remember(value, name, slot)
@@ -19,28 +19,28 @@ extension TaskTable {
       values.set(name, to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) })
       return true
     case .interruption:
-      interruptBegun()
+      interruptStarted()
       return true
     case .change(.insert(let record, let policy)):
-      return insert(record, policy, byteCount)
-    case .addition(let record, let addition): return add(record, addition, byteCount)
+      return insertAsEarlierVersion(record, onDuplicate: policy, byteCount: byteCount)
+    case .addition(let record, let addition): return add(record, as: addition, byteCount: byteCount)
     case .supersession(let change):
-      guard let slot = slotOfLease(change), let successor = successor(of: slot) else {
+      guard let slot = leasedSlot(of: change), let successor = successor(of: slot) else {
         return false
       }
       supersede(slot, by: successor, change)
       return true
-    case .change(let change): return apply(change, excluding: [])
-    case .restart(let change, let excluded): return apply(change, excluding: excluded)
+    case .change(let change): return applyAsWritten(change, excluding: [])
+    case .restart(let change, let excluded): return applyAsWritten(change, excluding: excluded)
     }
   }
 
   /// Applies a change as its line records it, not as the table would decide now.
-  private mutating func apply(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
+  private mutating func applyAsWritten(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
     guard let change = withPresentLease(change) else { return false }
     let staged = stageAsWritten(change, excluding: excluded)
     commit(staged)
-    // A completion that came too late may have a line, if that was unknown when it was written.
+    // A completion may have a line although it came too late: it was staged before that was known.
     if case .complete = change { return true }
     return staged.isKept
   }
@@ -55,7 +55,7 @@ extension TaskTable {
     excluding excluded: [TaskID]
   ) -> StagedChange {
     switch change {
-    case .retry: stage(change, of: slotOfLease(change))
+    case .retry: stage(change, of: leasedSlot(of: change))
     case .restart(let target, _, _):
       stageRestart(change, of: slot(of: target) { _ in true }, excluding: excluded)
     default: stage(change)
@@ -63,7 +63,7 @@ extension TaskTable {
   }
 
   /// The slot of the task whose attempt a change ends, if the task is being performed.
-  private func slotOfLease(_ change: TaskChange) -> Int? {
+  private func leasedSlot(of change: TaskChange) -> Int? {
     guard let id = change.lease?.id, let slot = slot(of: id), case .leased = entries[slot].place
     else { return nil }
     return slot
@@ -83,14 +83,14 @@ extension TaskTable {
   ///
   /// The attempts of all leased tasks started while the file was read, so only those tasks are
   /// visited. A file may contain many interruptions and many tasks.
-  private mutating func interruptBegun() {
+  private mutating func interruptStarted() {
     for slot in begun { _ = interrupt(slot) }
     begun = []
   }
 
   /// Interrupts a task if it is leased.
   ///
-  /// - Returns: Whether it was leased.
+  /// - Returns: Whether the task was leased.
   private mutating func interrupt(_ slot: Int) -> Bool {
     guard case .leased = entries[slot].place else { return false }
     entries[slot].record.countInterruption()
@@ -100,7 +100,7 @@ extension TaskTable {
   }
 
   /// Records that a task's attempt started, while a file is read.
-  private mutating func recordBeginning(of slot: Int) {
+  private mutating func recordAttemptStart(of slot: Int) {
     begun.append(slot)
     guard begun.count > 2 * stateCounts[.running] + 1024 else { return }
     var seen: Set<Int> = []
@@ -111,13 +111,13 @@ extension TaskTable {
   }
 
   /// Restores a task that a compaction wrote.
-  private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
+  private mutating func restore(_ task: KeptTask, byteCount: Int) -> Bool {
     var role: UniqueKeyRole?
     if let key = task.record.uniqueKey, !task.hasLostKey {
-      guard !task.isOld || oldHolder(of: key) == nil else { return false }
+      guard !task.isOld || holderByEarlierRules(of: key) == nil else { return false }
       if !task.record.state.isFinished { role = task.record.keyRole ?? .holder }
     }
-    guard let slot = addEntry(of: task.record, role, orderNumber: task.orderNumber) else {
+    guard let slot = addEntry(of: task.record, role: role, orderNumber: task.orderNumber) else {
       return false
     }
     let isDisplaced = !task.isOld && entries[slot].record.isDisplaced
@@ -131,7 +131,7 @@ extension TaskTable {
   }
 
   /// Adds a task that has a key or conditions.
-  private mutating func add(_ record: TaskRecord, _ addition: Addition, _ byteCount: Int) -> Bool {
+  private mutating func add(_ record: TaskRecord, as addition: Addition, byteCount: Int) -> Bool {
     if case .takenOver(let id) = addition {
       guard let slot = slot(of: id), entries[slot].record.isTwin(of: record),
         entries[slot].record.keyRole != nil,
@@ -145,7 +145,7 @@ extension TaskTable {
     if hasRole, let key = record.uniqueKey {
       for other in displace(role, key, for: record) { loseRole(other) }
     }
-    guard let slot = addEntry(of: record, hasRole ? role : nil) else { return false }
+    guard let slot = addEntry(of: record, role: hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     joinGraph(slot)
     joinBatch(slot)
@@ -157,21 +157,21 @@ extension TaskTable {
   /// Adds a task as an earlier version did.
   ///
   /// In that version, at most one task of all names held a key, even after it had ended.
-  private mutating func insert(
+  private mutating func insertAsEarlierVersion(
     _ record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ byteCount: Int
+    onDuplicate policy: UniquePolicy,
+    byteCount: Int
   ) -> Bool {
     guard slot(of: record.id) == nil else { return false }
-    if let key = record.uniqueKey, let holder = oldHolder(of: key) {
+    if let key = record.uniqueKey, let holder = holderByEarlierRules(of: key) {
       guard policy == .replace else { return false }
       if case .leased = entries[holder].place { loseKey(holder) } else { remove(holder) }
     }
     let role: UniqueKeyRole? =
       record.uniqueKey == nil || record.state.isFinished ? nil : .holder
-    guard let slot = addEntry(of: record, role) else { return false }
+    guard let slot = addEntry(of: record, role: role) else { return false }
     addBytes(byteCount, to: slot)
-    // It may be the follower of a batch whose tasks were added earlier.
+    // The new task may be the follower of a batch whose tasks were added earlier.
     joinGraph(slot)
     joinBatch(slot)
     admit(slot)
@@ -179,7 +179,7 @@ extension TaskTable {
   }
 
   /// The task that holds a key by the rules of earlier versions.
-  private func oldHolder(of key: String) -> Int? {
+  private func holderByEarlierRules(of key: String) -> Int? {
     for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
     return keys.withoutRole[ExactText(key)]?.first { !entries[$0].hasLostKey }
   }
@@ -189,7 +189,7 @@ extension TaskTable {
   /// - Returns: The task's slot; `nil` if its ID or the role is taken.
   private mutating func addEntry(
     of record: TaskRecord,
-    _ role: UniqueKeyRole?,
+    role: UniqueKeyRole?,
     orderNumber: UInt64? = nil
   ) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
@@ -217,7 +217,7 @@ extension TaskTable {
   ///
   /// `isRestored` says that the previous line restored the task, because it was running at a
   /// compaction.
-  private mutating func replayBeginning(of id: TaskID, isRestored: Bool) -> Bool {
+  private mutating func replayAttemptStart(of id: TaskID, isRestored: Bool) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
@@ -230,14 +230,14 @@ extension TaskTable {
     case .waiting, .ready, .held:
       _ = lease(slot)
       makeHead(slot)
-      recordBeginning(of: slot)
+      recordAttemptStart(of: slot)
       return true
     case .staged, .suspended, .parked, .paused, .finished:
       return false
     }
   }
 
-  /// Returns the change with its task's present lease; `nil` if it needs one and there is none.
+  /// Returns the change with its task's present lease; `nil` if it needs a lease that is missing.
   private func withPresentLease(_ change: TaskChange) -> TaskChange? {
     func present(_ lease: Lease) -> Lease? {
       guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {

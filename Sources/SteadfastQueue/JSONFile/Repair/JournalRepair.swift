@@ -26,22 +26,23 @@ struct JournalRepair {
     defer { file.close() }
     let inspection = try JournalInspection(bytes)
     let copy =
-      inspection.report.isSound ? nil : try replace(file, bytes, inspection, in: storage, date)
+      inspection.report.isSound
+      ? nil : try replace(file, containing: bytes, with: inspection, in: storage, at: date)
     return JournalRepair(report: inspection.report, skipped: inspection.skipped, copy: copy)
   }
 
   /// Replaces the file with one of everything that can be read, and returns the copy's number.
   private static func replace(
     _ file: any JournalFile,
-    _ bytes: [UInt8],
-    _ inspection: JournalInspection,
+    containing bytes: [UInt8],
+    with inspection: JournalInspection,
     in storage: any JournalStorage,
-    _ date: Date
+    at date: Date
   ) throws -> Int {
-    let (copy, isNew) = try BackupCopy.keep(
-      JournalSource(bytes),
-      bytes.indices,
-      as: JournalFileName.copy,
+    let (copy, isNew) = try BackupCopy.makeCopy(
+      of: JournalSource(bytes),
+      range: bytes.indices,
+      named: JournalFileName.copy,
       in: storage
     )
     let old = Journal(
@@ -61,8 +62,8 @@ struct JournalRepair {
     } catch Compaction.Failure.poisoned(let error) {
       throw PerhapsUndone(reason: error, copy: copy)
     } catch {
-      try? storage.removeOwn(.replacement)
-      if isNew { try? storage.removeOwn(.copy(copy)) }
+      try? storage.removeUnlessReplaced(.replacement)
+      if isNew { try? storage.removeUnlessReplaced(.copy(copy)) }
       throw cause(of: error)
     }
   }
@@ -144,14 +145,14 @@ public struct JSONFileReport: Sendable, Hashable {
 }
 
 extension JSONFileReport {
-  mutating func count(tasksOf table: TaskTable) {
+  mutating func setCounts(from table: TaskTable) {
     for state in TaskState.allCases {
       let count = table.count(matching: TaskFilter(states: [state]))
       counts[state] = count > 0 ? count : nil
     }
   }
 
-  mutating func add(_ list: ProblemList) {
+  mutating func setProblems(to list: ProblemList) {
     problems = list.first
     problemCount = list.count
   }
@@ -199,18 +200,18 @@ struct JournalInspection {
     let lines: JournalSource
     do { lines = try source.withoutReservation() } catch { throw .unreadable(error) }
     do throws(JournalProblem) {
-      describe(try JournalReader.read(lines), lines.count)
+      adopt(try JournalReader.read(lines), size: lines.count)
     } catch {
       guard case .damaged(let line, let byte, let reason) = error else { throw error }
-      describe(
+      adopt(
         try JournalSalvage(try lines.readAll()),
-        JSONFileReport.Problem(line: line, byte: byte, reason: reason)
+        refusedBecause: JSONFileReport.Problem(line: line, byte: byte, reason: reason)
       )
     }
-    report.count(tasksOf: table)
+    report.setCounts(from: table)
   }
 
-  private mutating func describe(_ contents: JournalContents, _ size: Int) {
+  private mutating func adopt(_ contents: JournalContents, size: Int) {
     table = contents.table
     report.version = contents.version
     report.generation = contents.generation
@@ -219,9 +220,9 @@ struct JournalInspection {
     report.wasClosed = contents.isSealed && contents.goodSize == report.byteCount
   }
 
-  private mutating func describe(
+  private mutating func adopt(
     _ salvage: JournalSalvage,
-    _ reason: JSONFileReport.Problem
+    refusedBecause reason: JSONFileReport.Problem
   ) {
     table = salvage.table
     skipped = salvage.skipped
@@ -232,7 +233,7 @@ struct JournalInspection {
     report.wasClosed = salvage.isSealed
     var problems = salvage.skipped.merged(with: salvage.misplaced)
     problems.addIfNew(reason)
-    report.add(problems)
+    report.setProblems(to: problems)
   }
 }
 

@@ -60,17 +60,17 @@ struct JournalSalvage {
       let end = bytes.lineFeed(from: position) ?? bytes.count
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
-        add(line, position..<end, nil)
+        addPlace(of: line, in: position..<end, flaw: nil)
       } else if let line = JournalLine(beforeReturnIn: bytes, position..<end) {
-        add(line, position..<end - 1, JournalLine.returnFlaw)
+        addPlace(of: line, in: position..<end - 1, flaw: JournalLine.returnFlaw)
       } else if let (first, second) = mergedLines(in: position..<end) {
-        add(first.line, first.range, nil)
-        add(second.line, second.range, "the line feed before it is missing")
+        addPlace(of: first.line, in: first.range, flaw: nil)
+        addPlace(of: second.line, in: second.range, flaw: "the line feed before it is missing")
       } else if let found = lineAfterZeros(in: position..<end) {
         // Any number of lines may have been here.
         badLines = .max
         openBatch = nil
-        add(found.line, found.range, "there are zeros before it")
+        addPlace(of: found.line, in: found.range, flaw: "there are zeros before it")
       } else {
         badLines += 1
         openBatch = nil
@@ -81,8 +81,8 @@ struct JournalSalvage {
     }
   }
 
-  private mutating func add(_ line: JournalLine, _ range: Range<Int>, _ flaw: String?) {
-    let flaw = self.flaw(of: line) ?? flaw
+  private mutating func addPlace(of line: JournalLine, in range: Range<Int>, flaw: String?) {
+    let flaw = positionFlaw(ofNext: line) ?? flaw
     places.append(Place(line: line, number: lineCount, range: range, flaw: flaw))
   }
 
@@ -121,7 +121,7 @@ struct JournalSalvage {
   }
 
   /// Returns the problem with the position of a line; `nil` if there is none.
-  private mutating func flaw(of line: JournalLine) -> String? {
+  private mutating func positionFlaw(ofNext line: JournalLine) -> String? {
     defer {
       nextSequence = max(nextSequence, line.sequence == .max ? .max : line.sequence + 1)
       badLines = 0
@@ -154,7 +154,7 @@ struct JournalSalvage {
         }
       }
       if isRepeated, !twins.insert(bytes[place.range]).inserted {
-        skip(place, "it is a duplicate of an earlier line")
+        skip(place, because: "it is a duplicate of an earlier line")
       } else {
         try apply(place)
       }
@@ -165,18 +165,18 @@ struct JournalSalvage {
   private mutating func apply(_ place: Place) throws(JournalProblem) {
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try decoder.entry(of: place.line)
+      entry = try decoder.readEntry(of: place.line)
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
       case .malformed where place.line.sequence == 0: throw .notAJournal
-      case .malformed(let reason): return skip(place, reason)
+      case .malformed(let reason): return skip(place, because: reason)
       }
     }
     switch entry {
     case .header(let version, let generation):
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
-      guard self.version == nil else { return skip(place, "it is a second header") }
+      guard self.version == nil else { return skip(place, because: "it is a second header") }
       self.version = version
       self.generation = generation
     case .seal:
@@ -184,7 +184,7 @@ struct JournalSalvage {
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption:
       guard table.salvage(entry) else {
-        return skip(place, "it contradicts the lines before it")
+        return skip(place, because: "it contradicts the lines before it")
       }
     }
     if let flaw = place.flaw {
@@ -192,7 +192,7 @@ struct JournalSalvage {
     }
   }
 
-  private mutating func skip(_ place: Place, _ reason: String) {
+  private mutating func skip(_ place: Place, because reason: String) {
     skipped.add(reason, line: place.number, byte: place.range.lowerBound)
   }
 }
@@ -206,9 +206,9 @@ extension TaskTable {
   mutating func salvage(_ entry: JournalEntry) -> Bool {
     // The line that opened the value may be lost, and an intact file may contain a completion that
     // came too late. So the line must always be replayable, and the value is opened first.
-    if case .change(.complete(let id, let name, _)) = entry { open(name, of: id) }
+    if case .change(.complete(let id, let name, _)) = entry { openValue(named: name, of: id) }
     if replay(entry) { return true }
-    if presuppose(entry), replay(entry) { return true }
+    if applyPresuppositions(of: entry), replay(entry) { return true }
     switch entry {
     case .addition(let record, .takenOver(by: let id)):
       // Lines of the task that took over the new one are lost.
@@ -226,12 +226,12 @@ extension TaskTable {
   /// Applies changes that must have happened before an entry was written.
   ///
   /// - Returns: Whether that may suffice to apply the entry.
-  private mutating func presuppose(_ entry: JournalEntry) -> Bool {
+  private mutating func applyPresuppositions(of entry: JournalEntry) -> Bool {
     switch entry {
     case .task(let task):
       return freeKey(for: task.record)
     case .addition(_, .takenOver(by: let id)):
-      return makeWait(id)
+      return makeTaskWait(id)
     case .addition(let record, .successor):
       return freeRole(.successor, for: record)
     case .addition(let record, .holder):
@@ -240,11 +240,11 @@ extension TaskTable {
       _ = freeRole(.holder, for: record)
       return isFree
     case .supersession(let change):
-      return presuppose(change)
+      return applyPresuppositions(of: change)
     case .begin(let id):
       return makeAvailable(id)
     case .change(let change), .restart(let change, _):
-      return presuppose(change)
+      return applyPresuppositions(of: change)
     case .memory(let id, _, _):
       guard slot(of: id) != nil else { return false }
       lastRestored = id
@@ -254,7 +254,7 @@ extension TaskTable {
     }
   }
 
-  private mutating func presuppose(_ change: TaskChange) -> Bool {
+  private mutating func applyPresuppositions(of change: TaskChange) -> Bool {
     switch change {
     case .insert(let record, _):
       return freeKey(for: record)
@@ -263,7 +263,7 @@ extension TaskTable {
       .suspend(let lease, _, _, _):
       return salvage(.begin(lease.id))
     case .remove(let id):
-      return end(id)
+      return endTask(id)
     case .restart(let target, _, _):
       guard let slot = slot(of: target.id) else { return false }
       return freeRole(.holder, for: entries[slot].record)
@@ -295,7 +295,7 @@ extension TaskTable {
   }
 
   /// Makes a task wait, because a later line shows that it took over another task with its key.
-  private mutating func makeWait(_ id: TaskID) -> Bool {
+  private mutating func makeTaskWait(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased(let token): return replay(.change(.release(Lease(id: id, token: token))))
@@ -334,7 +334,7 @@ extension TaskTable {
   /// Opens a value, because a later line completes it.
   ///
   /// The task must not have ended, and must not remember anything under the name.
-  private mutating func open(_ name: String, of id: TaskID) {
+  private mutating func openValue(named name: String, of id: TaskID) {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished,
       memories[slot][name] == nil
     else { return }
@@ -350,7 +350,7 @@ extension TaskTable {
   }
 
   /// Ends a task, because a later line says that it was removed.
-  private mutating func end(_ id: TaskID) -> Bool {
+  private mutating func endTask(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished else { return false }
     let date = entries[slot].record.availableDate
     return replay(.change(.cancel(.unclaimed(id), at: date, retains: true)))

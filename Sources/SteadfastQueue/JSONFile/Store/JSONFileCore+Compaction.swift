@@ -41,7 +41,7 @@ extension JSONFileCore {
   }
 
   /// Resumes the callers that wait for a compaction, when it has ended or there is none.
-  func tellCompactionWaiters(_ result: Result<Bool, any Error>) {
+  func resumeCompactionWaiters(with result: Result<Bool, any Error>) {
     let waiters = state.withLock { state in
       defer { state.compactionWaiters = [] }
       return state.compactionWaiters
@@ -50,7 +50,7 @@ extension JSONFileCore {
   }
 
   /// Records the file's size, on the I/O thread.
-  func noteSize() {
+  func recordFileSize() {
     guard options.maxFileSize != nil,
       let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
     else { return }
@@ -62,7 +62,7 @@ extension JSONFileCore.State {
   /// Returns the error if a submission does not fit, or `nil` if it does.
   ///
   /// The table's size does not include the submission's staged changes yet.
-  func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
+  func shortage(for submission: Submission, limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
     let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
     return FileFull(
@@ -76,7 +76,7 @@ extension JSONFileCore.State {
 
 extension TaskTable {
   /// Returns the lines of the changes that are kept, with the decisions of the staging.
-  func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
+  func linesWithDecisions(_ lines: [JournalBody], for staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
     return zip(lines, staged).filter { $1.isKept }.map { line, change in
@@ -97,7 +97,7 @@ extension Submission {
       case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
       case .value(_, let grows): grows
-      // The work is done, and would be repeated if nothing remembered it.
+      // The remembered work is done, and would be repeated if the value were not stored.
       case .memory: false
       case .change, .supersession, .broadChange, nil: false
       }
@@ -106,7 +106,7 @@ extension Submission {
 }
 
 extension TaskUpdate {
-  /// Whether it changes a task's payload or tags, which may become larger.
+  /// Whether the update changes a task's payload or tags, which may become larger.
   var addsBytes: Bool { payload != nil || tags != nil }
 }
 
@@ -133,7 +133,7 @@ extension JSONFileCore {
   func compactIfDue() -> Bool {
     let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
       guard let open = file, open.compaction == nil else { return (true, nil) }
-      switch state.withLock({ start(of: open, &$0) }) {
+      switch state.withLock({ decideStart(for: open, &$0) }) {
       case .no: return (true, nil)
       case .later: return (false, nil)
       case .now(let snapshot, let claimed, let thread):
@@ -145,7 +145,7 @@ extension JSONFileCore {
             in: open.storage,
             compactionPolicy
           )
-          thread.add { self.compact() }
+          thread.add { self.performCompactionStep() }
           return (true, nil)
         } catch {
           return (true, error)
@@ -153,8 +153,8 @@ extension JSONFileCore {
       }
     }
     if let failure {
-      postponeCompaction(failure.cause)
-      tellCompactionWaiters(.success(false))
+      postponeCompaction(because: failure.cause)
+      resumeCompactionWaiters(with: .success(false))
     }
     return goesOn
   }
@@ -163,7 +163,7 @@ extension JSONFileCore {
   ///
   /// Nothing has changed, but the file continues to grow. No call reports that, so a new reason is
   /// announced.
-  private func postponeCompaction(_ error: any Error) {
+  private func postponeCompaction(because error: any Error) {
     let (date, reason) = (date(), errors.reason(of: error))
     let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
       guard let size = file?.journal.size else { return nil }
@@ -175,10 +175,10 @@ extension JSONFileCore {
       let compactSize = state.withLock { $0.table.compactSize }
       return file?.postponeCompaction(failure, compactSize: compactSize) == true ? failure : nil
     }
-    if let news { announce(errors.failedCompaction(news)) }
+    if let news { announce(errors.compactionFailedMessage(because: news)) }
   }
 
-  private func start(of file: OpenFile, _ state: inout State) -> Start {
+  private func decideStart(for file: OpenFile, _ state: inout State) -> Start {
     guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
       let thread = state.thread
     else { return .no }
@@ -211,8 +211,8 @@ extension JSONFileCore {
   /// Performs a step of a compaction, and schedules the next one behind other work.
   ///
   /// Nothing else is written during this job. Flushes may run at the same time, and must not wait
-  /// for it.
-  private func compact() {
+  /// for this job.
+  private func performCompactionStep() {
     // The copy of the tasks must have only one owner, so the compaction is moved out of `file`.
     guard let journal = file.withLock({ $0?.journal }),
       var compaction = file.withLock({ $0?.compaction.take() })
@@ -221,7 +221,7 @@ extension JSONFileCore {
       switch try compaction.advance(journal, at: date()) {
       case .unfinished:
         file.withLock { $0?.compaction = compaction }
-        state.withLock { $0.thread }?.add { self.compact() }
+        state.withLock { $0.thread }?.add { self.performCompactionStep() }
       case .finished(var replacement):
         replacement.reservation = reservation
         file.withLock { $0?.replaceJournal(with: replacement) }
@@ -232,17 +232,17 @@ extension JSONFileCore {
     } catch {
       switch error {
       case .refused(let cause):
-        postponeCompaction(cause)
+        postponeCompaction(because: cause)
         endCompaction(wasFinished: false)
       case .poisoned(let error):
-        fail([], .poisoned(error))
+        rollBackAndFail([], because: .poisoned(error))
       }
     }
   }
 
   private func endCompaction(wasFinished: Bool) {
-    noteSize()
-    tellCompactionWaiters(.success(wasFinished))
+    recordFileSize()
+    resumeCompactionWaiters(with: .success(wasFinished))
   }
 
   /// Closes a file that no longer has a name, while other work continues.
@@ -255,7 +255,7 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// The leased tasks whose attempts' start is not in the file yet.
+  /// The leased tasks whose attempts have started, but are not recorded in the file yet.
   var claimedAndUnwritten: Set<TaskID> {
     Set(
       pipeline.pending.flatMap { submission -> [TaskID] in

@@ -7,11 +7,11 @@ extension JSONFileCore {
   func openFile() throws {
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try errors.checkURL()
-    try errors.check(options)
-    var (lock, storage, opened) = try errors.translating {
+    try errors.checkSizes(in: options)
+    var (lock, storage, opened) = try errors.translateErrors {
       let (lock, storage) = try opener()
       do {
-        return (lock, storage, try open(storage, lock))
+        return (lock, storage, try openJournal(in: storage, protecting: lock))
       } catch {
         lock?.discard()
         throw error
@@ -41,9 +41,9 @@ extension JSONFileCore {
   /// The number of bytes to reserve when the reserved space is used up; 0 for none.
   var reservation: Int { options.reservedSpace ?? 0 }
 
-  private func open(
-    _ storage: any JournalStorage,
-    _ lock: FileLock?
+  private func openJournal(
+    in storage: any JournalStorage,
+    protecting lock: FileLock?
   ) throws -> (journal: Journal, table: TaskTable) {
     let opened = try Journal.open(storage, at: date)
     do {
@@ -64,14 +64,14 @@ extension JSONFileCore {
       return threadToWrite.add { self.closeFile() }
     }
     let result = Result {
-      try errors.translating {
+      try errors.translateErrors {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
           do {
             if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
           } catch let failure as Journal.Failure {
-            throw errors.closing(failure)
+            throw errors.closingFailed(because: failure)
           }
         }
       }
@@ -87,7 +87,7 @@ extension JSONFileCore {
       return (state.lock, state.closers)
     }
     lock?.release()
-    tellCompactionWaiters(.failure(errors.closed))
+    resumeCompactionWaiters(with: .failure(errors.closed))
     for closer in closers { closer.resume(with: result) }
   }
 }
@@ -103,7 +103,7 @@ extension JSONFileCore.State {
 
   /// Refuses further calls, and returns how to close the file.
   mutating func beginClosing(
-    _ closer: CheckedContinuation<Void, any Error>?
+    resuming closer: CheckedContinuation<Void, any Error>?
   ) -> ClosingStep {
     switch phase {
     case .closed:
@@ -135,7 +135,11 @@ extension JSONFileCore.OpenFile {
   /// them.
   mutating func close() throws {
     let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
-    if case .failure(.changed) = place { try journal.closeAsItIs() } else { try journal.close() }
+    if case .failure(.changed) = place {
+      try journal.closeWithoutSeal()
+    } else {
+      try journal.close()
+    }
     try place.get()
   }
 
@@ -144,7 +148,7 @@ extension JSONFileCore.OpenFile {
     journal.abandon()
     guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
     // As long as the file exists, the next call tries again.
-    try storage.removeOwn(.replacement)
+    try storage.removeUnlessReplaced(.replacement)
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
@@ -187,24 +191,28 @@ struct DetachedFile {
   /// If there is no lock file, one is created and removed again.
   ///
   /// - Throws: A ``JSONFileError``, also if there is no file. In that case no lock file is created.
-  func locked<Value: Sendable>(
+  func performWithLock<Value: Sendable>(
     _ body: @escaping @Sendable (DetachedFile, FileStorage) throws -> Value
   ) async throws -> Value {
-    let thread = try errors.translating { try IOThread() }
+    let thread = try errors.translateErrors { try IOThread() }
     return try await RealWork.performInTurn {
       try await withCheckedThrowingContinuation { continuation in
         thread.add {
-          continuation.resume(with: Result { try errors.translating { try lockNow(body) } })
+          continuation.resume(
+            with: Result { try errors.translateErrors { try performWithLockNow(body) } }
+          )
         }
       }
     }
   }
 
-  private func lockNow<Value>(
+  private func performWithLockNow<Value>(
     _ body: (DetachedFile, FileStorage) throws -> Value
   ) throws -> Value {
     try errors.checkURL()
-    guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }
+    guard let options = try FileStorage.currentOptions(ofFileAt: url.path) else {
+      throw errors.missing
+    }
     let lock = try FileLock.acquire(for: url.path, options)
     defer { lock.discard() }
     return try body(self, FileStorage(path: url.path, options))
@@ -224,15 +232,15 @@ extension JSONFileCore {
   /// During the comparison, nothing is written, and everything that was written is committed.
   func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
     if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
-    continuation.resume(with: Result { try compareFile() })
+    continuation.resume(with: Result { try compareFileWithStore() })
   }
 
-  private func compareFile() throws -> JSONFileReport {
+  private func compareFileWithStore() throws -> JSONFileReport {
     let (snapshot, claimed) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
       return (state.table.snapshot, state.claimedAndUnwritten)
     }
-    return try errors.translating {
+    return try errors.translateErrors {
       try file.withLock { file in
         guard let file else { throw errors.closed }
         return try Verification(of: file, snapshot, claimed: claimed).report
@@ -259,17 +267,20 @@ private struct Verification {
     if case .elsewhere = try file.storage.place(of: .journal) {
       problems.add("the file was deleted, moved or replaced: its tasks are no longer at its path")
     }
-    let whole = file.journal.source(try file.journal.sizeInFile())
+    let whole = file.journal.source(ofFirst: try file.journal.sizeInFile())
     report.byteCount = whole.count
     if whole.count != file.journal.fileSize {
       problems.add("the file has \(whole.count) bytes instead of \(file.journal.fileSize)")
     }
-    try compare(try whole.withoutReservation(), owesInterruption: file.journal.owesInterruption)
+    try compareLines(
+      of: try whole.withoutReservation(),
+      owesInterruption: file.journal.owesInterruption
+    )
     countTasks()
-    report.add(problems)
+    report.setProblems(to: problems)
   }
 
-  private mutating func compare(_ source: JournalSource, owesInterruption: Bool) throws {
+  private mutating func compareLines(of source: JournalSource, owesInterruption: Bool) throws {
     do throws(JournalProblem) {
       var contents = try JournalReader.readAsWritten(source)
       // The file does not record yet that tasks were interrupted. The next write does so first.
@@ -280,15 +291,18 @@ private struct Verification {
       if report.tornByteCount > 0 {
         problems.add("the last \(report.tornByteCount) bytes can't be read")
       }
-      try compare(contents.table)
-      compare(contents.table.values)
+      try compareTasks(with: contents.table)
+      compareValues(with: contents.table.values)
     } catch {
-      try describe(try source.read(0..<source.count), error)
+      try addProblems(of: try source.read(0..<source.count), refusedBecause: error)
     }
   }
 
   /// Adds all problems of a file that could not be opened.
-  private mutating func describe(_ bytes: [UInt8], _ problem: JournalProblem) throws {
+  private mutating func addProblems(
+    of bytes: [UInt8],
+    refusedBecause problem: JournalProblem
+  ) throws {
     do throws(JournalProblem) {
       let found = try JournalInspection(bytes).report
       report.version = found.version
@@ -302,7 +316,7 @@ private struct Verification {
 
   // MARK: Values
 
-  private mutating func compare(_ file: StoredValues) {
+  private mutating func compareValues(with file: StoredValues) {
     for name in held.values.union(file.packed).map(\.name).sorted() {
       let index = held.values.firstIndex(of: PackedValue(named: name))
       guard index.map({ held.values[$0].value.bytes }) != file[name] else { continue }
@@ -312,7 +326,7 @@ private struct Verification {
 
   // MARK: Tasks
 
-  private mutating func compare(_ file: TaskTable) throws(JournalProblem) {
+  private mutating func compareTasks(with file: TaskTable) throws(JournalProblem) {
     var count = 0
     let entries = held.tasks
     for slot in 0..<entries.endSlot where entries[slot].place != .staged {
@@ -322,7 +336,7 @@ private struct Verification {
         problems.add("task \(id) is not in the file")
         continue
       }
-      if body(of: entries[slot]) != body(of: file.entries[other]) {
+      if lineBody(of: entries[slot]) != lineBody(of: file.entries[other]) {
         problems.add("task \(id) differs between the file and the store")
       } else if held.memories[slot] != file.memories[other] {
         problems.add(
@@ -338,7 +352,7 @@ private struct Verification {
   }
 
   /// Returns everything that the file contains about a task, except for its place in line.
-  private func body(of entry: TaskTable.Entry) -> [UInt8]? {
+  private func lineBody(of entry: TaskTable.Entry) -> [UInt8]? {
     var record = entry.record
     if claimed.contains(record.id) { record.state = .waiting }
     let task = KeptTask(record: record, position: 0, hasLostKey: entry.isKeyless)
@@ -372,7 +386,7 @@ extension JSONFileCore {
     }
     // An open file is deleted when it is closed.
     if isOpen { return try await close() }
-    // It no longer matters if an earlier opening or closing failed.
+    // Whether an earlier opening or closing has failed no longer matters.
     try? await close()
     try await deleteClosedFile()
   }
@@ -382,22 +396,24 @@ extension JSONFileCore {
   /// A caller that comes while the file is being deleted waits for the same deletion.
   private func deleteClosedFile() async throws {
     try await waitForThread { continuation in
-      switch state.withLock({ $0.beginDestroying(continuation) }) {
+      switch state.withLock({ $0.beginDestroying(resuming: continuation) }) {
       case .wait: break
       case .done: continuation.resume()
       case .delete:
         do {
-          try errors.translating { try makeThread() }.add {
-            self.endDestroying(Result { try self.errors.translating { try self.deleteNow() } })
+          try errors.translateErrors { try makeThread() }.add {
+            self.endDestroying(
+              with: Result { try self.errors.translateErrors { try self.deleteFileNow() } }
+            )
           }
         } catch {
-          endDestroying(.failure(error))
+          endDestroying(with: .failure(error))
         }
       }
     }
   }
 
-  private func endDestroying(_ result: Result<Void, any Error>) {
+  private func endDestroying(with result: Result<Void, any Error>) {
     let callers = state.withLock { state in
       defer { state.destroyers = [] }
       if case .success = result { state.isDestroyed = true }
@@ -406,7 +422,7 @@ extension JSONFileCore {
     for caller in callers { caller.resume(with: result) }
   }
 
-  private func deleteNow() throws {
+  private func deleteFileNow() throws {
     try errors.checkURL()
     let (lock, storage): (FileLock?, any JournalStorage)
     do {
@@ -416,14 +432,14 @@ extension JSONFileCore {
       return
     }
     defer { lock?.discard() }
-    // An earlier call may have deleted the file, but not durably.
+    // An earlier call may have deleted the file without making the deletion durable.
     guard let file = try storage.open(.journal) else { return try storage.synchronizeFolder() }
     defer { file.close() }
     let source = try JournalSource(file)
     try checkFormat(of: source)
     // A file that was being written when a process ended contains tasks too, and can only be
     // recognized while the journal exists. Another program's file stays.
-    do { try StaleTempFile.clear(storage, beside: source) } catch is FileOpeningError {}
+    do { try StaleTempFile.clearName(in: storage, beside: source) } catch is FileOpeningError {}
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
@@ -457,7 +473,7 @@ extension JSONFileCore.State {
 
   /// Returns how to handle a call that deletes a closed file.
   fileprivate mutating func beginDestroying(
-    _ caller: CheckedContinuation<Void, any Error>
+    resuming caller: CheckedContinuation<Void, any Error>
   ) -> DestroyingStep {
     if isDestroyed { return .done }
     destroyers.append(caller)

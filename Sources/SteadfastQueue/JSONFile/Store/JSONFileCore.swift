@@ -34,13 +34,13 @@ final class JSONFileCore: Sendable {
     var table = TaskTable()
     /// The lines of all waiting calls.
     var pipeline = WritePipeline<Submission, PostponedJob>()
-    /// The size of the file in bytes after everything pending and being written is in it.
+    /// The size of the file in bytes, including the lines that are pending or being written.
     ///
     /// It is updated only if the size of the file is limited.
     var size = 0
-    /// How far the last compaction's estimate of task sizes was off, since the file was opened.
+    /// The error of the size estimate that the last compaction since the opening has measured.
     var underestimate = SizeEstimateError()
-    /// The callers that wait for a compaction to end; they receive whether it finished.
+    /// The callers that wait for a compaction to end; each receives whether it has finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?
     var lock: FileLock?
@@ -64,9 +64,9 @@ final class JSONFileCore: Sendable {
     /// If there was none, this is approximately the size that a compaction at opening would have
     /// left.
     var compactSize: Int
-    /// Below this size of the file, no compaction is due, because one has failed.
+    /// The size that the file must reach before the next compaction, after one has failed.
     var postponedSize = 0
-    /// The compact size that ends the postponement earlier, in bytes.
+    /// The compact size, in bytes, at which the next compaction is due even if the file is smaller.
     var postponedCompactSize = 0
     /// The failure of the last compaction, or `nil` if it has not failed.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
@@ -149,18 +149,18 @@ final class JSONFileCore: Sendable {
     if isForkedOff { throw errors.forkedOff }
     if isServing.load(ordering: .acquiring) { return }
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
-    try await onThread { core in try core.openFile() }
+    try await performOnThread { core in try core.openFile() }
   }
 
   /// Stores changes.
   ///
-  /// This decides at once, and in order, which changes apply. When it returns, they are stored.
+  /// The call decides at once, and in order, which changes apply. When it returns, they are stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     let (batch, lines) = try prepare(batch)
     while true {
-      let outcomes = try await store(batch, lines, durability)
-      // If there are none, they depended on changes that are stored by now.
+      let outcomes = try await store(batch, lines: lines, durability: durability)
+      // No outcomes: the batch depended on changes that were not stored yet, but are stored now.
       if !outcomes.isEmpty { return outcomes }
     }
   }
@@ -170,13 +170,13 @@ final class JSONFileCore: Sendable {
     for change in batch { try change.checkForm() }
     var batch = batch
     try batch.encodePayloads()
-    return (batch, try batch.map(line))
+    return (batch, try batch.map(makeLine))
   }
 
   /// Leases tasks, and writes lines for the start of their attempts.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
-      submit(continuation) { state in
+      submit(resuming: continuation) { state in
         let claim = state.table.claim(request)
         guard !claim.tasks.isEmpty else { return .answer(claim) }
         return .lines(
@@ -190,7 +190,7 @@ final class JSONFileCore: Sendable {
   }
 
   func statistics() async throws -> JSONFileStatistics {
-    try await onThread { core in try core.readStatistics() }
+    try await performOnThread { core in try core.readStatistics() }
   }
 
   /// Stores all pending changes, writes the last line, and closes the file.
@@ -201,7 +201,7 @@ final class JSONFileCore: Sendable {
     try await waitForThread { continuation in
       let step = state.withLock { state in
         isServing.store(false, ordering: .releasing)
-        return state.beginClosing(continuation)
+        return state.beginClosing(resuming: continuation)
       }
       switch step {
       case .wait: break
@@ -215,9 +215,9 @@ final class JSONFileCore: Sendable {
   /// Closes the store like `close()`, without waiting.
   func abandon() {
     guard !isForkedOff else { return }
-    let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
+    let (step, lock) = state.withLock { ($0.beginClosing(resuming: nil), $0.lock) }
     guard case .close(let thread) = step else { return }
-    lock?.beginRelease()
+    lock?.announceRelease()
     thread.add { self.closeFile() }
   }
 
@@ -226,7 +226,7 @@ final class JSONFileCore: Sendable {
     try state.withLock { state in
       if let thread = state.thread { return thread }
       _ = try isOpen(state.phase)
-      let thread = try errors.translating { try makeThread() }
+      let thread = try errors.translateErrors { try makeThread() }
       forkCount.store(ForkCount.current, ordering: .relaxed)
       state.thread = thread
       return thread
@@ -245,34 +245,34 @@ final class JSONFileCore: Sendable {
 
 // The limit of the file's size applies only to changes that add tasks, change a task's payload or
 // tags, or set a larger value. A change that ends a task must be written, because that frees space.
-// So must a value that a task remembers: its work is done.
+// A value that a task remembers must be written too, because the work for it is done.
 extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
   /// If the lines don't fit, this compacts the file first.
   ///
-  /// - Returns: An outcome for each change. It is empty if they depend on changes that were not
+  /// - Returns: An outcome for each change; none if the batch depends on changes that were not
   ///   stored when the call was made, but are stored now.
   func store(
     _ batch: [TaskChange],
-    _ lines: [JournalBody],
-    _ durability: Durability
+    lines: [JournalBody],
+    durability: Durability
   ) async throws -> [ChangeOutcome] {
     // Other callers may use the space that a compaction frees, and its size is only an estimate.
     for _ in 0..<2 {
       do {
-        return try await submit(batch, lines, durability)
+        return try await submit(batch, lines: lines, durability: durability)
       } catch let full as FileFull {
-        guard full.isMendedByCompaction else { throw errors.full(full) }
+        guard full.isMendedByCompaction else { throw errors.fileFull(full) }
         guard try await compactNow() else {
-          throw errors.full(full, failedCompaction: file.withLock { $0?.failedCompaction })
+          throw errors.fileFull(full, failedCompaction: file.withLock { $0?.failedCompaction })
         }
       }
     }
     do {
-      return try await submit(batch, lines, durability)
+      return try await submit(batch, lines: lines, durability: durability)
     } catch let full as FileFull {
-      throw errors.full(full)
+      throw errors.fileFull(full)
     }
   }
 
@@ -280,14 +280,14 @@ extension JSONFileCore {
   ///
   /// - Throws: A ``JSONFileError`` if the line is longer than the format allows, or adds a task
   ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
-  func line(_ change: TaskChange) throws -> JournalBody {
+  func makeLine(of change: TaskChange) throws -> JournalBody {
     let line = try JournalBody(.change(change))
     let limit = JournalBody.maxLength(of: change)
     guard line.bytes.count <= limit else {
-      throw errors.taskTooLarge(line, limit: limit, "that of the format")
+      throw errors.taskTooLarge(line, limit: limit, setBy: "that of the format")
     }
     if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
-      throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
+      throw errors.taskTooLarge(line, limit: limit, setBy: "its maxTaskSize")
     }
     return line
   }
@@ -303,31 +303,31 @@ extension JSONFileCore {
       else { continue }
       var record = table.entries[slot].record
       record.apply(update)
-      _ = try line(.insert(record, onDuplicate: .keep))
+      _ = try makeLine(of: .insert(record, onDuplicate: .keep))
     }
   }
 
   /// Stages changes, and queues their lines for the I/O thread.
   ///
-  /// - Returns: The result of ``store(_:_:_:)``.
-  /// - Throws: A ``FileFull`` if they don't fit.
+  /// - Returns: The result of ``store(_:lines:durability:)``.
+  /// - Throws: A ``FileFull`` if the lines don't fit into the file.
   private func submit(
     _ batch: [TaskChange],
-    _ lines: [JournalBody],
-    _ durability: Durability
+    lines: [JournalBody],
+    durability: Durability
   ) async throws -> [ChangeOutcome] {
     try await waitForThread { continuation in
-      submit(continuation) { state in
+      submit(resuming: continuation) { state in
         let staged = state.table.stage(batch)
         if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
           // Nothing of such a batch is staged. Its caller resumes after the changes it depends on.
           return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
         }
         let submission = Submission(
-          lines: state.table.lines(lines, of: staged),
+          lines: state.table.linesWithDecisions(lines, for: staged),
           caller: .changes(staged, durability, continuation)
         )
-        if let full = state.shortage(for: submission, options.maxFileSize) {
+        if let full = state.shortage(for: submission, limit: options.maxFileSize) {
           submission.rollBack(&state.table)
           throw full
         }
@@ -367,7 +367,7 @@ extension JSONFileCore {
   ///
   /// If the file is not open, the call fails.
   func submit<Value: Sendable>(
-    _ continuation: CheckedContinuation<Value, any Error>,
+    resuming continuation: CheckedContinuation<Value, any Error>,
     _ decide: (inout State) throws -> Decision<Value>
   ) {
     var isClaim = false
@@ -389,12 +389,12 @@ extension JSONFileCore {
     if let answer { continuation.resume(with: answer) }
     guard let thread else { return }
     // A claim needs no flush. Writing it here takes less time than a switch to another thread.
-    if isClaim, writeClaimsNow(thread) { return }
+    if isClaim, writeClaimsNow(unlessBusy: thread) { return }
     thread.add { self.writePending() }
   }
 
   /// Performs a job on the thread, which is started if necessary.
-  func onThread<Value: Sendable>(
+  func performOnThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
     let thread = try thread()
@@ -512,13 +512,13 @@ extension JSONFileCore {
 
   /// Writes the pending claims on the calling thread, unless another job is running or waiting.
   ///
-  /// - Returns: Whether it has written them.
-  func writeClaimsNow(_ thread: any JobThread) -> Bool {
+  /// - Returns: Whether the claims were written.
+  func writeClaimsNow(unlessBusy thread: any JobThread) -> Bool {
     var isDone = false
     _ = thread.performNow {
       // Only the store's own threads block signals.
       guard file.withLock({ $0?.storage.isSizeLimited == false }),
-        let claims = state.withLock({ $0.pipeline.takeClaims() })
+        let claims = state.withLock({ $0.pipeline.takePendingClaims() })
       else { return }
       _ = write(claims, isByCaller: true)
       continueWriting()
@@ -529,9 +529,9 @@ extension JSONFileCore {
 
   /// Schedules a write of the lines that were queued.
   ///
-  /// During a flush, it does so only if tasks were claimed.
+  /// During a flush, it schedules a write only if tasks were claimed.
   private func continueWriting() {
-    let thread = state.withLock { $0.pipeline.writeAgain() ? $0.thread : nil }
+    let thread = state.withLock { $0.pipeline.beginNextWrite() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
 
@@ -549,38 +549,40 @@ extension JSONFileCore {
   /// - Returns: Whether the caller must schedule the next write. A flush schedules it itself.
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
-      try checkPlace()
+      try checkFileIsInPlace()
       try withJournal { journal throws(Journal.Failure) in
         // Reserving space takes longer than writing a claim.
         try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
     } catch {
-      fail(group, error)
-      noteSize()
+      rollBackAndFail(group, because: error)
+      recordFileSize()
       return true
     }
-    noteSize()
+    recordFileSize()
     // A claim need only survive the end of the process, so it needs no flush. Its tasks are already
     // leased.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
-    let (next, thread) = state.withLock { ($0.wrote(changes, flushing.moment), $0.thread) }
+    let (next, thread) = state.withLock { state in
+      (state.recordWrite(of: changes, flushing: flushing.moment), state.thread)
+    }
     switch (next, thread) {
     case (.commit, _):
       for submission in changes { submission.succeed() }
-      if changes.contains(where: \.needsFlush) { flushLater() }
+      if changes.contains(where: \.needsFlush) { scheduleFlush() }
       return true
     case (.wait, _): return true
     case (.flush, let thread?):
-      flushWritten(thread)
+      flushWritten(on: thread)
       return false
     case (.flush, nil): preconditionFailure("a store without a thread has written")
     }
   }
 
   /// Refuses to write to a file that has lost its name, or that another process has written to.
-  private func checkPlace() throws(Journal.Failure) {
+  private func checkFileIsInPlace() throws(Journal.Failure) {
     guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
       return
     }
@@ -591,15 +593,15 @@ extension JSONFileCore {
   ///
   /// The next flush covers the changes that are queued during the present one. It starts when the
   /// callers of the present one have been resumed.
-  private func flushWritten(_ thread: any JobThread) {
+  private func flushWritten(on thread: any JobThread) {
     continueWriting()
     while state.withLock({ $0.pipeline.beginFlush() }) {
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
         try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
-        // If a write is under way, it is rolled back too, after it has ended.
-        thread.add { self.fail([], error) }
+        // A write that is under way is rolled back too, after it has ended.
+        thread.add { self.rollBackAndFail([], because: error) }
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
@@ -611,30 +613,30 @@ extension JSONFileCore {
       // starts here.
       if end.goesOn, thread.takeTurn() { writePending() }
     }
-    endFlushing(thread)
+    startPostponedJobs(on: thread)
   }
 
   /// Starts the jobs that were postponed until nothing is being flushed.
-  private func endFlushing(_ thread: any JobThread) {
-    let (jobs, writes) = state.withLock { $0.pipeline.endFlushing() }
+  private func startPostponedJobs(on thread: any JobThread) {
+    let (jobs, writes) = state.withLock { $0.pipeline.takePostponedJobs() }
     for job in jobs { thread.add { self.perform(job) } }
     if writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
   /// Schedules a flush for the end of the interval, unless one is already scheduled.
-  private func flushLater() {
+  private func scheduleFlush() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
-    let thread = state.withLock { $0.pipeline.scheduleFlush() ? $0.thread : nil }
-    thread?.add(after: interval) { self.flushLate() }
+    let thread = state.withLock { $0.pipeline.scheduleDelayedFlush() ? $0.thread : nil }
+    thread?.add(after: interval) { self.flushAfterInterval() }
   }
 
-  private func flushLate() {
+  private func flushAfterInterval() {
     state.withLock { $0.pipeline.beginDelayedFlush() }
     guard file.withLock({ $0 != nil }) else { return }
     do throws(Journal.Failure) {
       try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
     } catch {
-      fail([], error)
+      rollBackAndFail([], because: error)
     }
   }
 
@@ -653,14 +655,14 @@ extension JSONFileCore {
   /// Rolls back all staged changes, because a pending change may depend on one that failed.
   ///
   /// A change that was written before is rolled back only if the file is no longer usable.
-  func fail(_ group: [Submission], _ failure: Journal.Failure) {
-    let error = errors.writing(failure)
+  func rollBackAndFail(_ group: [Submission], because failure: Journal.Failure) {
+    let error = errors.writeFailed(because: failure)
     // A caller that gets the error may close the store at once. Then the store no longer has a
     // thread.
     let thread = state.withLock { $0.thread }
     let endsUse = if case .poisoned = failure { true } else { false }
     let (failed, isPoisoned, lock) = state.withLock { state in
-      let failed = state.pipeline.fail(group, isPoisoned: endsUse)
+      let failed = state.pipeline.takeFailed(group, isPoisoned: endsUse)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // If the store has started to close in between, closing it closes the file.
       guard endsUse, case .open = state.phase else {
@@ -679,20 +681,20 @@ extension JSONFileCore {
         file = nil
       }
       lock?.release()
-      tellCompactionWaiters(.failure(error))
+      resumeCompactionWaiters(with: .failure(error))
     }
     for submission in failed { submission.fail(error) }
-    if endsUse, let thread { endFlushing(thread) }
+    if endsUse, let thread { startPostponedJobs(on: thread) }
   }
 }
 
 extension JSONFileCore.State {
   /// Records written changes, and commits them if they need not wait for a flush.
-  fileprivate mutating func wrote(
-    _ changes: [Submission],
-    _ moment: JSONFileStore.Flushing.Moment
+  fileprivate mutating func recordWrite(
+    of changes: [Submission],
+    flushing moment: JSONFileStore.Flushing.Moment
   ) -> WritePipeline<Submission, JSONFileCore.PostponedJob>.AfterWriting {
-    let next = pipeline.wrote(changes, mustFlush: moment == .eachBatch)
+    let next = pipeline.recordWrite(of: changes, mustFlush: moment == .eachBatch)
     if next == .commit { for submission in changes { submission.commit(to: &table) } }
     return next
   }

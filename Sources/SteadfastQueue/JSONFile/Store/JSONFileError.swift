@@ -123,25 +123,25 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
   }
 
-  /// The error of a repair that was abandoned, and changed nothing.
-  func repairing(_ error: SystemCallError) -> JSONFileError {
+  /// Returns the error of a repair that was abandoned, and changed nothing.
+  func repairFailed(because error: SystemCallError) -> JSONFileError {
     let hint =
       error.number == ENOSPC
-      ? "; free space for a copy of it, and for the file that replaces it" : ""
+      ? "; free space for a copy of the file and for its replacement, and repair it again" : ""
     return JSONFileError(
       .systemCall,
       url,
-      "\(path) can't be repaired: \(error). It was not changed\(hint)"
+      "\(path) can't be repaired: \(error). The file was not changed\(hint)"
     )
   }
 
-  /// The error of a repair that was done, but that a power cut may undo.
-  func repairedPerhaps(_ error: SystemCallError, copy: String) -> JSONFileError {
+  /// Returns the error of a repair that was done, but that a power cut may undo.
+  func repairUncertain(because error: SystemCallError, copy: String) -> JSONFileError {
     JSONFileError(
       .outcomeUnknown,
       url,
-      "\(path) was repaired, but a power cut may restore the damaged file: \(error). Its copy is "
-        + "\(copy); verify the file before it is used"
+      "\(path) was repaired, but a power cut may restore the damaged file: \(error). The damaged "
+        + "file was copied to \(copy); verify \(path) before you use it"
     )
   }
 
@@ -164,7 +164,7 @@ struct JSONFileErrors: Sendable {
 
   /// Refuses limits below 1 byte, because nothing could meet them, and a reservation that could not
   /// be distinguished from damage.
-  func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
+  func checkSizes(in options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
       ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
     ] {
@@ -185,7 +185,7 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {
+  func taskTooLarge(_ line: JournalBody, limit: Int, setBy rule: String) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
@@ -194,10 +194,10 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// The error of a file that new tasks don't fit into.
+  /// Returns the error of a file that has no space for new tasks.
   ///
   /// If a compaction would have freed enough space but failed, `failedCompaction` gives the reason.
-  func full(
+  func fileFull(
     _ full: FileFull,
     failedCompaction: JSONFileStatistics.FailedCompaction? = nil
   ) -> JSONFileError {
@@ -217,19 +217,20 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// The announcement that a compaction has failed, and the file continues to grow.
-  func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
-    "\(path) can't be compacted: \(failure.reason). Nothing is lost, but it continues to grow; the next "
-      + "try is when it has \(failure.nextSize) bytes, or its tasks have shrunk to half their size"
+  /// Returns the message that a compaction has failed, and that the file continues to grow.
+  func compactionFailedMessage(because failure: JSONFileStatistics.FailedCompaction) -> String {
+    "\(path) can't be compacted: \(failure.reason). Nothing is lost, but the file continues to "
+      + "grow; the store tries again when the file has \(failure.nextSize) bytes, or its tasks have "
+      + "shrunk to half their size"
   }
 
-  func writing(_ failure: Journal.Failure) -> JSONFileError {
+  func writeFailed(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
     case .refused(let error):
       JSONFileError(
         .systemCall,
         url,
-        "\(path) can't be written: \(error). Nothing of this call was stored\(advice(error))"
+        "\(path) can't be written: \(error). Nothing of this call was stored\(advice(after: error))"
       )
     case .displaced:
       JSONFileError(
@@ -252,16 +253,16 @@ struct JSONFileErrors: Sendable {
       JSONFileError(
         .outcomeUnknown,
         url,
-        "\(path) can't be written: \(error). Whether the last changes are stored is unknown; "
-          + "make a new store of the same file to see"
+        "\(path) can't be written: \(error). It is unknown whether the last changes are stored; "
+          + "make a new store of the same file to see what it contains"
       )
     }
   }
 
-  /// The error of a store that was just closed.
-  func closing(_ failure: Journal.Failure) -> JSONFileError {
+  /// Returns the error of closing a store; the store is closed nevertheless.
+  func closingFailed(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
-    case .refused, .poisoned: writing(failure)
+    case .refused, .poisoned: writeFailed(because: failure)
     case .displaced:
       JSONFileError(
         .displaced,
@@ -281,12 +282,12 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  /// The error of a closing that has stored everything except the last line.
-  func unsealed(_ failure: Journal.Failure) -> JSONFileError {
+  /// Returns the error of a closing that has stored everything except the last line.
+  func sealMissing(because failure: Journal.Failure) -> JSONFileError {
     JSONFileError(
       .systemCall,
       url,
-      "\(path) is closed, but its last line, which records that, can't be written: "
+      "\(path) is closed, but the last line, which records the closing, can't be written: "
         + "\(reason(of: failure)). All that was acknowledged is stored"
     )
   }
@@ -297,16 +298,16 @@ struct JSONFileErrors: Sendable {
     case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
       FileOpeningError.systemCall(let error):
       "\(error)"
-    case let error as Journal.Failure: writing(error).message
+    case let error as Journal.Failure: writeFailed(because: error).message
     case FileOpeningError.obstructed(let reason): "\(path).new is in the way: \(reason)"
-    case let error as FileOpeningError: opening(error).message
+    case let error as FileOpeningError: openingFailed(because: error).message
     case let error as SystemCallError: "\(error)"
     case let error as Compaction.Unreadable: error.description
     default: "\(type(of: error)) was thrown"
     }
   }
 
-  func advice(_ error: SystemCallError) -> String {
+  func advice(after error: SystemCallError) -> String {
     switch error.number {
     case ENOSPC, EDQUOT: "; free some space on its disk, and try again"
     case EFBIG: "; this process may not make a file so large: raise the limit (ulimit -f)"
@@ -318,25 +319,25 @@ struct JSONFileErrors: Sendable {
 // The errors of a file that can't be opened, and the translation of all failures.
 extension JSONFileErrors {
   /// Performs `body`, and translates its error to an error of this file.
-  func translating<Result>(_ body: () throws -> Result) throws -> Result {
+  func translateErrors<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()
     } catch let error as FileLock.Failure {
-      throw locking(error)
+      throw lockFailed(because: error)
     } catch let error as JournalProblem {
-      throw reading(error)
+      throw readingFailed(because: error)
     } catch let error as Journal.Failure {
-      throw writing(error)
+      throw writeFailed(because: error)
     } catch let error as Journal.Unsealed {
-      throw unsealed(error.reason)
+      throw sealMissing(because: error.reason)
     } catch let error as FileOpeningError {
-      throw opening(error)
+      throw openingFailed(because: error)
     } catch let error as SystemCallError {
-      throw systemCall(error)
+      throw systemCallFailed(because: error)
     }
   }
 
-  private func locking(_ failure: FileLock.Failure) -> JSONFileError {
+  private func lockFailed(because failure: FileLock.Failure) -> JSONFileError {
     switch failure {
     case .heldByThisProcess:
       JSONFileError(
@@ -357,13 +358,13 @@ extension JSONFileErrors {
         "\(path) is in use by another process; wait until it ends, or choose another file"
       )
     case .opening(let error):
-      opening(error)
+      openingFailed(because: error)
     case .systemCall(let error):
-      systemCall(error)
+      systemCallFailed(because: error)
     }
   }
 
-  func opening(_ error: FileOpeningError) -> JSONFileError {
+  func openingFailed(because error: FileOpeningError) -> JSONFileError {
     switch error {
     case .unsafe(let reason, let advice):
       JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason); \(advice)")
@@ -389,48 +390,49 @@ extension JSONFileErrors {
           + "that queue is closed, or choose another file"
       )
     case .systemCall(let error):
-      systemCall(error)
+      systemCallFailed(because: error)
     }
   }
 
-  private func reading(_ problem: JournalProblem) -> JSONFileError {
+  private func readingFailed(because problem: JournalProblem) -> JSONFileError {
     switch problem {
     case .notAJournal:
       JSONFileError(
         .notAQueueFile,
         url,
-        "\(path) is not a queue file of Steadfast: its first line is not the expected header. It was "
-          + "not changed; choose another file"
+        "\(path) is not a queue file of Steadfast: its first line is not the expected header. The "
+          + "file was not changed; choose another one"
       )
     case .newerVersion(let version):
       JSONFileError(
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: its format has version \(version), "
-          + "and this version reads up to \(JournalEntry.formatVersion). It was not changed; update the "
-          + "package Steadfast"
+          + "and this version reads up to \(JournalEntry.formatVersion). The file was not changed; "
+          + "update the package Steadfast"
       )
     case .unknownKind(let kind, let line):
       JSONFileError(
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
-          + "'\(kind)', which is unknown to this version. It was not changed; update the package Steadfast"
+          + "'\(kind)', which is unknown to this version. The file was not changed; update the "
+          + "package Steadfast"
       )
     case .damaged(let line, let byte, let reason):
       JSONFileError(
         .damaged,
         url,
-        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
+        "\(path) is damaged at line \(line), byte \(byte): \(reason). The file was not changed; "
           + "JSONFileStore.verify(at:) lists every problem, and JSONFileStore.repair(at:) copies "
           + "the file and saves everything that can be read"
       )
     case .unreadable(let error):
-      systemCall(error)
+      systemCallFailed(because: error)
     }
   }
 
-  private func systemCall(_ error: SystemCallError) -> JSONFileError {
+  private func systemCallFailed(because error: SystemCallError) -> JSONFileError {
     switch error.number {
     case ENOENT, ENOTDIR:
       JSONFileError(
@@ -446,7 +448,7 @@ extension JSONFileErrors {
           + "permissions, or choose another file"
       )
     default:
-      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(error))")
+      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(after: error))")
     }
   }
 }

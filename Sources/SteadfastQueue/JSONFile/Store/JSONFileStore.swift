@@ -356,7 +356,7 @@ extension JSONFileStore {
   ///   disk failed at the very end: the file is repaired, but a power cut may restore the damaged
   ///   one.
   public static func repair(at url: URL) async throws -> JSONFileRepair {
-    try await DetachedFile(url: url).locked { closed, storage in
+    try await DetachedFile(url: url).performWithLock { closed, storage in
       try repair(closed, storage)
     }
   }
@@ -371,14 +371,15 @@ extension JSONFileStore {
       }
       return JSONFileRepair(
         report: repair.report,
-        copy: repair.copy.map { URL(filePath: storage.path(.copy($0))) },
+        copy: repair.copy.map { URL(filePath: storage.path(of: .copy($0))) },
         skippedLines: repair.skipped.first,
         skippedLineCount: repair.skipped.count
       )
     } catch let error as SystemCallError {
-      throw closed.errors.repairing(error)
+      throw closed.errors.repairFailed(because: error)
     } catch let error as JournalRepair.PerhapsUndone {
-      throw closed.errors.repairedPerhaps(error.reason, copy: storage.path(.copy(error.copy)))
+      let copy = storage.path(of: .copy(error.copy))
+      throw closed.errors.repairUncertain(because: error.reason, copy: copy)
     }
   }
 }
@@ -418,7 +419,7 @@ extension JSONFileStore {
   ///   ``JSONFileError/Code/newerVersion`` if nothing can be said about it,
   ///   ``JSONFileError/Code/systemCall`` if it does not exist or can't be read.
   public static func verify(at url: URL) async throws -> JSONFileReport {
-    try await DetachedFile(url: url).locked { closed, storage in
+    try await DetachedFile(url: url).performWithLock { closed, storage in
       guard let file = try storage.open(.journal) else { throw closed.errors.missing }
       defer { file.close() }
       return try JournalInspection(JournalSource(file)).report

@@ -58,7 +58,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     }
   }
 
-  private mutating func set(isWriting: Bool, isFlushing: Bool) {
+  private mutating func setStage(isWriting: Bool, isFlushing: Bool) {
     stage =
       switch (isWriting, isFlushing) {
       case (false, false): .idle
@@ -78,7 +78,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     // Changes wait for the present flush, even if they are written during it. So they are
     // collected, and written together. Claims need no flush.
     guard !isWriting, !isFlushing || item.isClaim else { return false }
-    set(isWriting: true, isFlushing: isFlushing)
+    setStage(isWriting: true, isFlushing: isFlushing)
     return true
   }
 
@@ -89,7 +89,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// - Returns: The items; `nil` if there are none, or if the job was postponed.
   mutating func takePending(orPostpone job: Job) -> [Item]? {
     guard !pending.isEmpty else {
-      set(isWriting: false, isFlushing: isFlushing)
+      setStage(isWriting: false, isFlushing: isFlushing)
       return nil
     }
     // The postponed jobs come first: if writing never paused, flushing might never end.
@@ -103,7 +103,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// No claim depends on a pending change, because claimed tasks are committed.
   ///
   /// - Returns: The claims; `nil` if there are none, or if other jobs come first.
-  mutating func takeClaims() -> [Item]? {
+  mutating func takePendingClaims() -> [Item]? {
     guard postponed.isEmpty else { return nil }
     let claims = pending.filter(\.isClaim)
     if claims.count == pending.count { pending = [] } else { pending.removeAll(where: \.isClaim) }
@@ -125,24 +125,24 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   ///   - changes: The written changes, in the order of the file.
   ///   - mustFlush: Whether a change that needs a flush gets one at once.
   /// - Returns: The next step.
-  mutating func wrote(_ changes: [Item], mustFlush: Bool) -> AfterWriting {
+  mutating func recordWrite(of changes: [Item], mustFlush: Bool) -> AfterWriting {
     // Changes are committed in the order of the file, so a change that needs no flush waits for
     // earlier ones.
     let isFlushing = isFlushing
     guard isFlushing || mustFlush && changes.contains(where: \.needsFlush) else { return .commit }
     written += changes
-    set(isWriting: isWriting, isFlushing: true)
+    setStage(isWriting: isWriting, isFlushing: true)
     return isFlushing ? .wait : .flush
   }
 
-  /// Decides whether to write the lines that were queued in the meantime.
+  /// Decides whether to write the lines that were queued during the last write.
   ///
   /// During a flush, this happens only if tasks were claimed.
   ///
   /// - Returns: Whether to schedule a write.
-  mutating func writeAgain() -> Bool {
+  mutating func beginNextWrite() -> Bool {
     let isWriting = isFlushing ? pending.contains(where: \.isClaim) : !pending.isEmpty
-    set(isWriting: isWriting, isFlushing: isFlushing)
+    setStage(isWriting: isWriting, isFlushing: isFlushing)
     return isWriting
   }
 
@@ -154,7 +154,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   mutating func beginFlush() -> Bool {
     flushing = written
     written = []
-    set(isWriting: isWriting, isFlushing: !flushing.isEmpty)
+    setStage(isWriting: isWriting, isFlushing: !flushing.isEmpty)
     return isFlushing
   }
 
@@ -162,7 +162,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   struct FlushEnd {
     /// The changes to commit; then their callers are resumed.
     let flushed: [Item]
-    /// Whether there is more to flush, written or not.
+    /// Whether other changes must be flushed: written ones, or pending ones.
     let goesOn: Bool
   }
 
@@ -175,10 +175,10 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// Removes and returns the postponed jobs, when nothing is being flushed anymore.
   ///
   /// - Returns: The jobs, and whether to schedule a write.
-  mutating func endFlushing() -> (jobs: [Job], writes: Bool) {
+  mutating func takePostponedJobs() -> (jobs: [Job], writes: Bool) {
     defer { postponed = [] }
     let hasGathered = !pending.isEmpty && !isWriting
-    if hasGathered { set(isWriting: true, isFlushing: isFlushing) }
+    if hasGathered { setStage(isWriting: true, isFlushing: isFlushing) }
     return (postponed, hasGathered)
   }
 
@@ -195,7 +195,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// Decides whether to schedule a flush for the end of the interval.
   ///
   /// - Returns: `false` if one is already scheduled.
-  mutating func scheduleFlush() -> Bool {
+  mutating func scheduleDelayedFlush() -> Bool {
     defer { hasDelayedFlush = true }
     return !hasDelayedFlush
   }
@@ -205,7 +205,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   // MARK: Failing
 
-  /// Removes and returns the items of a failed write or flush, to roll them back.
+  /// Removes and returns the items that a failed write or flush affects, to roll them back.
   ///
   /// A pending change may depend on one that has failed, so all pending changes fail too. Changes
   /// that were written before fail only if the file is no longer usable.
@@ -214,13 +214,13 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   ///   - group: The items whose write has failed.
   ///   - isPoisoned: Whether the file is no longer usable.
   /// - Returns: The items in the order of the file. Roll them back in reverse order.
-  mutating func fail(_ group: [Item], isPoisoned: Bool) -> [Item] {
+  mutating func takeFailed(_ group: [Item], isPoisoned: Bool) -> [Item] {
     defer { pending = [] }
     guard isPoisoned else { return group + pending }
     defer {
       flushing = []
       written = []
-      set(isWriting: isWriting, isFlushing: false)
+      setStage(isWriting: isWriting, isFlushing: false)
     }
     return flushing + written + group + pending
   }

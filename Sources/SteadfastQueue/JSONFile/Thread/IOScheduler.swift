@@ -20,9 +20,9 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   enum Step {
     case perform(Job)
-    /// Call again when a job was added, or a moment has passed.
+    /// The thread calls again when a job was added, or a moment has passed.
     case watch
-    /// Call again when woken, or at this instant.
+    /// The thread calls again when it is woken, or at this instant.
     case sleep(until: Instant?)
     case end
   }
@@ -67,7 +67,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Ends the turn of a thread, if it has the turn.
   ///
   /// The thread continues its job while another thread may have the turn.
-  mutating func yieldTurn(_ thread: Thread) {
+  mutating func yieldTurn(of thread: Thread) {
     guard owner == thread else { return }
     owner = nil
     yielded.append(thread)
@@ -75,8 +75,8 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Gives the turn back to a thread that yielded it, unless another thread has it.
   ///
-  /// - Returns: Whether the thread has the turn.
-  mutating func takeTurn(_ thread: Thread) -> Bool {
+  /// - Returns: Whether the thread has the turn now.
+  mutating func takeTurn(for thread: Thread) -> Bool {
     guard isFree else { return false }
     yielded.removeAll { $0 == thread }
     owner = thread
@@ -86,7 +86,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Gives the turn to a guest, unless a thread has it, a job is waiting, or a delayed job is due.
   ///
   /// - Returns: Whether the guest has the turn.
-  mutating func beginGuestTurn(_ now: @autoclosure () -> Instant) -> Bool {
+  mutating func beginGuestTurn(at now: @autoclosure () -> Instant) -> Bool {
     guard isFree, jobs.isEmpty else { return false }
     if !delayedJobs.isEmpty {
       let now = now()
@@ -98,21 +98,21 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Ends a guest's turn.
   ///
-  /// - Returns: Whether to wake a thread; it already counts as woken.
+  /// - Returns: Whether to wake a thread; that thread already counts as woken.
   mutating func endGuestTurn() -> Bool {
     guestHasTurn = false
     defer { guestDelaysJobs = false }
-    return (!jobs.isEmpty || guestDelaysJobs) && takeWakeUp()
+    return (!jobs.isEmpty || guestDelaysJobs) && countWakeUpIfNeeded()
   }
 
   /// Lets the threads end when all jobs are done.
-  mutating func end() { isEnding = true }
+  mutating func endWhenIdle() { isEnding = true }
 
   /// Returns whether to wake a thread, and counts it as woken.
   ///
   /// A thread must be woken if there are jobs, now or later, and no thread has the turn, watches,
   /// or was already woken.
-  mutating func takeWakeUp() -> Bool {
+  mutating func countWakeUpIfNeeded() -> Bool {
     guard isFree, !jobs.isEmpty || !delayedJobs.isEmpty, watcher == nil, wakingCount == 0,
       !sleepers.isEmpty
     else { return false }
@@ -123,7 +123,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Returns the next step of a thread.
   ///
   /// The thread may just have performed a job. If it had the turn, its turn is over.
-  mutating func next(for thread: Thread, _ now: Instant) -> Step {
+  mutating func nextStep(for thread: Thread, at now: Instant) -> Step {
     if let sleeper = sleepers.firstIndex(of: thread) {
       sleepers.remove(at: sleeper)
       wakingCount = max(0, wakingCount - 1)
@@ -131,14 +131,14 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     let hasWorked = owner == thread || yielded.contains(thread)
     if owner == thread { owner = nil }
     yielded.removeAll { $0 == thread }
-    let job = isFree ? takeJob(now) : nil
+    let job = isFree ? takeJob(at: now) : nil
     if watcher == thread { endWatch(wasInVain: job == nil) }
     if let job {
       owner = thread
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, isFree, watcher == nil, yielded.isEmpty, beginsWatch() {
+    if hasWorked, isFree, watcher == nil, yielded.isEmpty, beginWatchUnlessSkipped() {
       watcher = thread
       return .watch
     }
@@ -148,7 +148,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return .sleep(until: isFree ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
-  private mutating func beginsWatch() -> Bool {
+  private mutating func beginWatchUnlessSkipped() -> Bool {
     guard skippedWatches > 0 else { return true }
     skippedWatches -= 1
     return false
@@ -163,7 +163,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Removes and returns the next job.
   ///
   /// A delayed job that is due comes first, because the others may never run out.
-  private mutating func takeJob(_ now: Instant) -> Job? {
+  private mutating func takeJob(at now: Instant) -> Job? {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
     return jobs.popFirst()
@@ -210,7 +210,7 @@ final class IOThread: JobThread {
   init() throws(SystemCallError) {
     for _ in 0..<2 {
       do throws(SystemCallError) {
-        try SystemThread.start { [work] in work.doAll() }
+        try SystemThread.start { [work] in work.performJobs() }
       } catch {
         work.end()
         throw error
@@ -253,42 +253,42 @@ final class IOQueue: Sendable {
   /// Whether there is a job for the watching thread.
   private let endsWatch = Atomic(false)
 
-  func add(_ job: @escaping Job) { change { $0.add(job) } }
+  func add(_ job: @escaping Job) { changeTurns { $0.add(job) } }
 
   func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
-    change { $0.add(job, at: instant) }
+    changeTurns { $0.add(job, at: instant) }
   }
 
-  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
+  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(for: .current) } }
 
   /// Performs a job on the calling thread, which is neither of the two, if the turn is free.
   ///
   /// - Returns: Whether the job was performed.
   func performNow(_ job: () -> Void) -> Bool {
-    guard turns.withLock({ $0.beginGuestTurn(.now) }) else { return false }
+    guard turns.withLock({ $0.beginGuestTurn(at: .now) }) else { return false }
     job()
     wakeIfNeeded { turns in turns.endGuestTurn() }
     return true
   }
 
   /// Ends the turn of the calling thread, if it has the turn.
-  func yieldTurn() { change { $0.yieldTurn(.current) } }
+  func yieldTurn() { changeTurns { $0.yieldTurn(of: .current) } }
 
   func end() {
-    turns.withLock { $0.end() }
+    turns.withLock { $0.endWhenIdle() }
     for _ in 0..<2 { changed.signal() }
   }
 
   /// Performs jobs until the end, on each of the two threads.
-  func doAll() {
+  func performJobs() {
     while true {
       let step = turns.withLock { turns in
         endsWatch.store(false, ordering: .relaxed)
-        return turns.next(for: .current, .now)
+        return turns.nextStep(for: .current, at: .now)
       }
       switch step {
       case .perform(let job): job()
-      case .watch: watch()
+      case .watch: watchForJob()
       case .sleep(let instant): changed.wait(until: instant)
       case .end: return
       }
@@ -296,10 +296,10 @@ final class IOQueue: Sendable {
   }
 
   /// Changes the jobs or the turn, and wakes a thread if one is needed.
-  private func change(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
+  private func changeTurns(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
     wakeIfNeeded { turns in
       body(&turns)
-      return turns.takeWakeUp()
+      return turns.countWakeUpIfNeeded()
     }
   }
 
@@ -314,7 +314,7 @@ final class IOQueue: Sendable {
   }
 
   /// Watches for a job, and yields the processor to other threads that need it.
-  private func watch() {
+  private func watchForJob() {
     let end = ContinuousClock.now + Self.watch
     while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
   }

@@ -97,13 +97,15 @@ struct SealedStore: StoreWrapper {
   func value(named name: String) async throws -> [UInt8]? {
     let value = try await base.value(named: name)
     guard Self.sealsValue(named: name) else { return value }
-    return try value.map { try opened($0, name) }
+    return try value.map { try openedValue($0, named: name) }
   }
 
   func memory(of id: TaskID) async throws -> TaskMemory {
     let stored = try await base.memory(of: id)
     var memory = TaskMemory()
-    try stored.forEach { name, value in memory[name] = try opened(value, name, id) }
+    try stored.forEach { name, value in
+      memory[name] = try opened(value, rememberedUnder: name, by: id)
+    }
     return memory
   }
 
@@ -125,7 +127,7 @@ struct SealedStore: StoreWrapper {
       // A payload is sealed for a task and its name, and the change does not contain the name.
       let filter = TaskFilter(ids: [id], queue: nil)
       guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
-        // The task does not exist, so the store stores none of this.
+        // The task does not exist, so the store refuses the change, and this payload is not stored.
         return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))
       }
       return .update(
@@ -133,15 +135,16 @@ struct SealedStore: StoreWrapper {
         update.replacing(payload: try sealed(record.replacing(payload: payload)).payload)
       )
     case .remember(let lease, let name, let value):
-      return .remember(lease, named: name, value: try sealed(value, name, lease.id))
+      let sealed = try sealed(value, rememberedUnder: name, by: lease.id)
+      return .remember(lease, named: name, value: sealed)
     case .complete(let id, let name, let value):
-      return .complete(id, named: name, value: try sealed(value, name, id))
+      return .complete(id, named: name, value: try sealed(value, rememberedUnder: name, by: id))
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase, .suspend:
       return change
     case .setValue(let name, let old, let new):
       guard Self.sealsValue(named: name) else { return change }
-      return try await sealedValue(name, from: old, to: new)
+      return try await sealedChange(ofValueNamed: name, from: old, to: new)
     }
   }
 
@@ -169,7 +172,7 @@ struct SealedStore: StoreWrapper {
     switch record.payload.format {
     case .sealedJSON: format = .json
     case .sealedBinary: format = .binary
-    case .json, .binary: return acceptsPlain ? record : refused(record)
+    case .json, .binary: return acceptsPlain ? record : refusingPayload(of: record)
     }
     let sealed = record.payload
     let context = PayloadSeal.Context(record, format: format)
@@ -177,9 +180,9 @@ struct SealedStore: StoreWrapper {
       payload: StoredPayload(format: format, version: sealed.version) { [seal] in
         let bytes = Data(try sealed.bytes())
         do {
-          return Array(try open(bytes, context, record, seal))
+          return Array(try openPayload(bytes, in: context, of: record, with: seal))
         } catch {
-          throw record.unopened(
+          throw record.unopenedPayloadError(
             "can't be opened: \(error). It stays stored until it can be opened",
             underlying: error
           )
@@ -188,27 +191,28 @@ struct SealedStore: StoreWrapper {
     )
   }
 
-  private func open(
+  private func openPayload(
     _ bytes: Data,
-    _ context: PayloadSeal.Context,
-    _ record: TaskRecord,
-    _ seal: PayloadSeal
+    in context: PayloadSeal.Context,
+    of record: TaskRecord,
+    with seal: PayloadSeal
   ) throws -> Data {
     do {
       return try seal.open(bytes, context)
     } catch {
       // Earlier versions used the ID to seal the payload of a task with a unique key.
-      guard context.uniqueKey != nil, let old = try? seal.open(bytes, context.replacing(record.id))
+      guard context.uniqueKey != nil,
+        let old = try? seal.open(bytes, context.identified(by: record.id))
       else { throw error }
       return old
     }
   }
 
-  private func refused(_ record: TaskRecord) -> TaskRecord {
+  private func refusingPayload(of record: TaskRecord) -> TaskRecord {
     let payload = record.payload
     return record.replacing(
       payload: StoredPayload(format: payload.format, version: payload.version) {
-        throw record.unopened(
+        throw record.unopenedPayloadError(
           "is not sealed, and its store refuses plain payloads: it was stored before there was "
             + "a seal, or by another program"
         )
@@ -228,14 +232,14 @@ extension PayloadSeal.Context {
     )
   }
 
-  /// Returns the context with this ID, and without a unique key.
-  fileprivate func replacing(_ id: TaskID) -> PayloadSeal.Context {
+  /// Returns the same context with this ID instead of the unique key.
+  fileprivate func identified(by id: TaskID) -> PayloadSeal.Context {
     PayloadSeal.Context(id: id, name: name, format: format, version: version)
   }
 }
 
 extension TaskRecord {
-  fileprivate func unopened(
+  fileprivate func unopenedPayloadError(
     _ problem: String,
     underlying: (any Error)? = nil
   ) -> TaskQueueError {
@@ -249,21 +253,21 @@ extension TaskRecord {
 
 /// Remembered values, sealed for the task and the name.
 extension SealedStore {
-  /// Returns a value as it is stored.
+  /// Returns the bytes to store for a value that a task remembers.
   ///
-  /// An empty value stays as it is: it only says that a completion is awaited.
-  func sealed(_ value: [UInt8], _ name: String, _ id: TaskID) throws -> [UInt8] {
+  /// An empty value is stored as it is: it only says that a completion is awaited.
+  func sealed(_ value: [UInt8], rememberedUnder name: String, by id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     return Array(try seal.seal(Data(value), .init(memory: name, of: id)))
   }
 
-  /// Returns the original of a stored value.
-  func opened(_ value: [UInt8], _ name: String, _ id: TaskID) throws -> [UInt8] {
+  /// Returns the bytes that a task remembers, from the stored, sealed bytes.
+  func opened(_ value: [UInt8], rememberedUnder name: String, by id: TaskID) throws -> [UInt8] {
     guard !value.isEmpty else { return [] }
     do {
       return Array(try seal.open(Data(value), .init(memory: name, of: id)))
     } catch {
-      // It may have been stored before there was a seal.
+      // The value may have been stored before there was a seal.
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
@@ -283,7 +287,7 @@ extension SealedStore {
   }
 }
 
-/// A JSON value of any kind, which is discarded.
+/// Accepts any JSON value, and keeps nothing of it.
 private struct AnyJSON: Decodable {
   init(from decoder: any Decoder) throws {}
 }
@@ -297,31 +301,33 @@ extension PayloadSeal.Context {
   }
 }
 
-/// Values that store schedules contain payloads, so they are sealed too.
+/// The values of schedules contain payloads, so these values are sealed too.
 ///
 /// The same bytes are sealed differently each time. So the comparison uses the opened present
 /// value, and the store below compares the sealed bytes.
 extension SealedStore {
-  /// Whether the value with this name is sealed; the application's values are not.
+  /// Returns whether a value with this name is sealed: only the values of schedules are.
   static func sealsValue(named name: String) -> Bool {
     name.utf8.starts(with: "steadfast.schedule.".utf8)
   }
 
-  /// The bytes that represent a value that can't be opened, in a comparison.
+  /// The bytes that stand for a value that can't be opened when values are compared.
   ///
   /// The value of a schedule is never empty.
   static var unopenedValue: [UInt8] { [] }
 
-  /// Returns the change of a sealed value that the store below compares and sets.
-  func sealedValue(
-    _ name: String,
+  /// Returns the change with which the store below compares and sets the sealed bytes.
+  func sealedChange(
+    ofValueNamed name: String,
     from old: [UInt8]?,
     to new: [UInt8]?
   ) async throws -> TaskChange {
     var expected = old
     if let old, let present = try await base.value(named: name) {
-      // A value that can be opened by now differs.
-      let plain = old == Self.unopenedValue ? try? opened(present, name) : try opened(present, name)
+      // If the stored value can be opened now, it is no longer the expected one.
+      let plain =
+        old == Self.unopenedValue
+        ? try? openedValue(present, named: name) : try openedValue(present, named: name)
       if plain ?? Self.unopenedValue == old { expected = present }
     }
     let context = PayloadSeal.Context(value: name)
@@ -329,12 +335,12 @@ extension SealedStore {
     return .setValue(named: name, from: expected, to: sealed)
   }
 
-  /// Returns the bytes of a sealed value.
-  func opened(_ value: [UInt8], _ name: String) throws -> [UInt8] {
+  /// Returns the original bytes of the sealed value of a schedule.
+  func openedValue(_ value: [UInt8], named name: String) throws -> [UInt8] {
     do {
       return Array(try seal.open(Data(value), PayloadSeal.Context(value: name)))
     } catch {
-      // It may have been stored before there was a seal.
+      // The value may have been stored before there was a seal.
       if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,

@@ -451,7 +451,11 @@ extension Occurrences {
         unanswered = step
       }
     }
-    throw TaskQueueError.conflictsForever(store, "a schedule", changedBy: "other processes")
+    throw TaskQueueError.endlessConflict(
+      in: store,
+      over: "a schedule",
+      changedBy: "other processes"
+    )
   }
 
   /// Sends a batch with steps of schedules, and reports the steps when they are stored.

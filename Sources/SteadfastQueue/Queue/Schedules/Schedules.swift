@@ -111,9 +111,9 @@ extension Schedules {
         try await storage.waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError.conflictsForever(
-      store,
-      "the schedule '\(name)'",
+    throw TaskQueueError.endlessConflict(
+      in: store,
+      over: "the schedule '\(name)'",
       changedBy: "other processes"
     )
   }

@@ -231,7 +231,9 @@ final class WorkloadRun: Sendable {
       switch call {
       case .apply(let changes, let durability):
         let (batch, lines) = try core.prepare(changes)
-        while try await core.store(batch, lines, durability).isEmpty, !batch.isEmpty {
+        while try await core.store(batch, lines: lines, durability: durability).isEmpty,
+          !batch.isEmpty
+        {
           number = beginCall(inPlaceOf: number).number
         }
         event = .acknowledged(call: number, survives: workload.survival(durability))
@@ -281,7 +283,7 @@ extension JournalBody {
     JournalLine.append(self, sequence: 1, firstUnsynced: 1, isContinued: false, to: &bytes)
     var decoder = JournalDecoder(bytes)
     guard let line = JournalLine(bytes, 0..<bytes.count - 1),
-      let entry = try? decoder.entry(of: line)
+      let entry = try? decoder.readEntry(of: line)
     else { preconditionFailure("a written line can't be read") }
     return entry
   }

@@ -41,10 +41,10 @@ import Testing
     }
     #expect(pipeline.submit(1) == true)
     #expect(pipeline.takePending(orPostpone: "write") == [1])
-    #expect(pipeline.wrote([1], mustFlush: true) == .flush)
-    #expect(pipeline.writeAgain() == false)
+    #expect(pipeline.recordWrite(of: [1], mustFlush: true) == .flush)
+    #expect(pipeline.beginNextWrite() == false)
     #expect(pipeline.beginFlush() == true)
-    #expect(pipeline.wrote([2], mustFlush: true) == .wait)
+    #expect(pipeline.recordWrite(of: [2], mustFlush: true) == .wait)
     if stage == .flushing {
       #expect(pipeline.submit(3) == false)
     } else {
@@ -93,7 +93,7 @@ import Testing
     _ = pipeline.takePending(orPostpone: "write")
     #expect(pipeline.takePending(orPostpone: "write") == nil)
     #expect(pipeline.stage == next)
-    #expect(pipeline.endFlushing().jobs == [])
+    #expect(pipeline.takePostponedJobs().jobs == [])
   }
 
   @Test(arguments: stages) private func `a write takes all pending items, in order`(
@@ -117,17 +117,17 @@ import Testing
     _ = pipeline.submit(.claim(7))
     _ = pipeline.submit(8)
     _ = pipeline.submit(.claim(9))
-    #expect(pipeline.takeClaims() == claims)
+    #expect(pipeline.takePendingClaims() == claims)
     #expect(pipeline.pending == changes)
-    #expect(pipeline.takeClaims() == nil)
+    #expect(pipeline.takePendingClaims() == nil)
     // The changes are written at once, or when the flush has ended.
-    #expect(pipeline.writeAgain() != pipeline.isFlushing)
+    #expect(pipeline.beginNextWrite() != pipeline.isFlushing)
   }
 
   @Test func `while a job is postponed until the flushes end, claims wait for the job`() {
     var pipeline = Self.pipeline(.writingBesideFlush)
     #expect(pipeline.postponeWhileFlushing("compact") == true)
-    #expect(pipeline.takeClaims() == nil)
+    #expect(pipeline.takePendingClaims() == nil)
     #expect(pipeline.pending == [.claim(3)])
   }
 
@@ -140,7 +140,7 @@ import Testing
     _ = pipeline.submit(9)
     #expect(pipeline.postponeWhileFlushing("compact") == isBlocked)
     #expect((pipeline.takePending(orPostpone: "write") == nil) == isBlocked)
-    #expect(pipeline.endFlushing().jobs == (isBlocked ? ["compact", "write"] : []))
+    #expect(pipeline.takePostponedJobs().jobs == (isBlocked ? ["compact", "write"] : []))
   }
 
   @Test(arguments: [
@@ -157,16 +157,16 @@ import Testing
   ) {
     var pipeline = Self.pipeline(stage)
     let before = pipeline.written
-    #expect(pipeline.wrote([8, 9], mustFlush: mustFlush) == after)
+    #expect(pipeline.recordWrite(of: [8, 9], mustFlush: mustFlush) == after)
     #expect(pipeline.stage == next)
     #expect(pipeline.written == before + (after == .commit ? [] : [8, 9]))
   }
 
   @Test func `relaxed changes are committed at once, unless an earlier change is being flushed`() {
     var pipeline = Pipeline()
-    #expect(pipeline.wrote([.relaxed(1)], mustFlush: true) == .commit)
-    #expect(pipeline.wrote([.relaxed(2), 3], mustFlush: true) == .flush)
-    #expect(pipeline.wrote([.relaxed(4)], mustFlush: true) == .wait)
+    #expect(pipeline.recordWrite(of: [.relaxed(1)], mustFlush: true) == .commit)
+    #expect(pipeline.recordWrite(of: [.relaxed(2), 3], mustFlush: true) == .flush)
+    #expect(pipeline.recordWrite(of: [.relaxed(4)], mustFlush: true) == .wait)
     #expect(pipeline.written == [.relaxed(2), 3, .relaxed(4)])
   }
 
@@ -179,10 +179,10 @@ import Testing
     next: Pipeline.Stage
   ) {
     var pipeline = Self.pipeline(stage)
-    #expect(pipeline.writeAgain() == (stage == .writing || stage == .writingBesideFlush))
+    #expect(pipeline.beginNextWrite() == (stage == .writing || stage == .writingBesideFlush))
     #expect(pipeline.stage == next)
     _ = pipeline.takePending(orPostpone: "write")
-    #expect(pipeline.writeAgain() == false)
+    #expect(pipeline.beginNextWrite() == false)
     #expect(pipeline.stage == (pipeline.isFlushing ? .flushing : .idle))
   }
 
@@ -201,13 +201,13 @@ import Testing
     #expect(next.flushed == [2] && next.goesOn)
 
     #expect(pipeline.takePending(orPostpone: "write") == [3])
-    #expect(pipeline.wrote([3], mustFlush: true) == .wait)
+    #expect(pipeline.recordWrite(of: [3], mustFlush: true) == .wait)
     #expect(pipeline.beginFlush() == true)
     let last = pipeline.endFlush()
     #expect(last.flushed == [3] && !last.goesOn)
     #expect(pipeline.beginFlush() == false)
     #expect(pipeline.stage == .idle)
-    #expect(pipeline.endFlushing() == ([], false))
+    #expect(pipeline.takePostponedJobs() == ([], false))
   }
 
   @Test(arguments: [false, true])
@@ -217,7 +217,7 @@ import Testing
     var pipeline = Self.pipeline(isScheduled ? .writingBesideFlush : .flushing)
     while pipeline.beginFlush() { _ = pipeline.endFlush() }
     #expect(pipeline.stage == (isScheduled ? .writing : .idle))
-    #expect(pipeline.endFlushing() == ([], !isScheduled))
+    #expect(pipeline.takePostponedJobs() == ([], !isScheduled))
     #expect(pipeline.stage == .writing)
   }
 
@@ -230,16 +230,16 @@ import Testing
     for job in ["close", "verify"] {
       #expect(pipeline.postponeWhileFlushing(job) == isPostponed)
     }
-    #expect(pipeline.endFlushing().jobs == (isPostponed ? ["close", "verify"] : []))
-    #expect(pipeline.endFlushing().jobs == [])
+    #expect(pipeline.takePostponedJobs().jobs == (isPostponed ? ["close", "verify"] : []))
+    #expect(pipeline.takePostponedJobs().jobs == [])
   }
 
   @Test func `only one flush is scheduled for an interval`() {
     var pipeline = Pipeline()
-    #expect(pipeline.scheduleFlush() == true)
-    #expect(pipeline.scheduleFlush() == false)
+    #expect(pipeline.scheduleDelayedFlush() == true)
+    #expect(pipeline.scheduleDelayedFlush() == false)
     pipeline.beginDelayedFlush()
-    #expect(pipeline.scheduleFlush() == true)
+    #expect(pipeline.scheduleDelayedFlush() == true)
   }
 
   // MARK: Failing
@@ -250,7 +250,7 @@ import Testing
   ) {
     var pipeline = Self.pipeline(stage)
     let (pending, rest) = (pipeline.pending, pipeline.flushing + pipeline.written)
-    #expect(pipeline.fail([8, 9], isPoisoned: false) == [8, 9] + pending)
+    #expect(pipeline.takeFailed([8, 9], isPoisoned: false) == [8, 9] + pending)
     #expect(pipeline.all == rest)
     #expect(pipeline.stage == stage)
   }
@@ -264,10 +264,10 @@ import Testing
     let before = pipeline.flushing + pipeline.written
     let pending = pipeline.pending
     #expect(pipeline.postponeWhileFlushing("close") == pipeline.isFlushing)
-    #expect(pipeline.fail([8, 9], isPoisoned: true) == before + [8, 9] + pending)
+    #expect(pipeline.takeFailed([8, 9], isPoisoned: true) == before + [8, 9] + pending)
     #expect(pipeline.all == [])
     #expect(pipeline.stage == next)
     #expect(!pipeline.isFlushing)
-    #expect(pipeline.endFlushing().jobs == (stage == next ? [] : ["close"]))
+    #expect(pipeline.takePostponedJobs().jobs == (stage == next ? [] : ["close"]))
   }
 }

@@ -17,7 +17,8 @@ import Android
 /// A lock file that changes while a process tries to lock it, or that can't be written.
 @Suite struct FileLockTests {
   private func open(_ path: String, _ flags: Int32 = O_RDWR | O_CREAT) throws -> FileLock.Opened {
-    FileLock.Opened(descriptor: try FileStorage.openAsItIs(path, flags).descriptor, path: path)
+    let descriptor = try FileStorage.openChecked(at: path, flags: flags).descriptor
+    return FileLock.Opened(descriptor: descriptor, path: path)
   }
 
   @Test func `a lock file that was deleted before it was locked is not a lock`() async throws {
@@ -25,10 +26,10 @@ import Android
       let path = folder.appending(path: "queue.jsonl.lock").path
       let file = try open(path)
       try FileManager.default.removeItem(atPath: path)
-      #expect(try FileLock.take(file) == nil)
+      #expect(try FileLock.tryToAcquire(with: file) == nil)
       let other = try open(path)
-      #expect(try FileLock.take(file) == nil)
-      let lock = try #require(try FileLock.take(other))
+      #expect(try FileLock.tryToAcquire(with: file) == nil)
+      let lock = try #require(try FileLock.tryToAcquire(with: other))
       lock.release()
       FileStorage.close(file.descriptor)
     }
@@ -56,8 +57,10 @@ import Android
       let path = folder.appending(path: "queue.jsonl.lock").path
       FileStorage.close(try open(path).descriptor)
       // The process ID can't be written to a read-only file, as if the disk were full.
-      let lock = try #require(try FileLock.take(try open(path, O_RDONLY)))
-      #expect(throws: FileLock.Failure.heldByThisProcess) { try FileLock.take(try open(path)) }
+      let lock = try #require(try FileLock.tryToAcquire(with: try open(path, O_RDONLY)))
+      #expect(throws: FileLock.Failure.heldByThisProcess) {
+        try FileLock.tryToAcquire(with: try open(path))
+      }
       lock.release()
     }
   }
@@ -142,7 +145,7 @@ import Android
       try Data("first".utf8).write(to: file)
       let storage = FileStorage(path: file.path)
       var attempts = 0
-      let opened = try storage.openInPlace(.journal) { () throws(FileOpeningError) in
+      let opened = try storage.openUntilInPlace(.journal) { () throws(FileOpeningError) in
         attempts += 1
         let found = try storage.open(.journal)
         if attempts == 1 {
@@ -162,11 +165,11 @@ import Android
       let file = folder.appending(path: "queue.jsonl")
       let storage = FileStorage(path: file.path)
       #expect(throws: FileOpeningError.unstable) {
-        try storage.openInPlace(.journal) { () throws(FileOpeningError) in }
+        try storage.openUntilInPlace(.journal) { () throws(FileOpeningError) in }
       }
       let errors = JSONFileErrors(url: file)
       let error = #expect(throws: JSONFileError.self) {
-        try errors.translating { throw FileOpeningError.unstable }
+        try errors.translateErrors { throw FileOpeningError.unstable }
       }
       #expect(error?.code == .unsafeFile)
       #expect(error?.message.contains("local disk") == true)

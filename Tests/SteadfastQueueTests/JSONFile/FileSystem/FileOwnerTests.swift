@@ -73,11 +73,12 @@ import Testing
     _ changeOwner: (Int32, uid_t, gid_t) -> Int32
   ) throws -> (modes: [Int?], new: URL) {
     let new = URL(filePath: file.path + ".new")
-    let descriptor = try FileStorage.openAsItIs(new.path, O_RDWR | O_CREAT | O_EXCL).descriptor
+    let flags = O_RDWR | O_CREAT | O_EXCL
+    let descriptor = try FileStorage.openChecked(at: new.path, flags: flags).descriptor
     defer { FileStorage.close(descriptor) }
     var modes: [Int?] = []
     let options = JSONFileStore.Options(permissions: .group)
-    try FileStorage.protectNew(descriptor, like: nil, at: file.path, options) {
+    try FileStorage.protectNewFile(descriptor, like: nil, at: file.path, with: options) {
       modes.append(try? mode(of: new))
       return changeOwner($0, $1, $2)
     }

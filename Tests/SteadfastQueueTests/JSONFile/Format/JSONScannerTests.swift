@@ -13,13 +13,13 @@ import Testing
   ])
   func `sequence numbers are read`(text: String, number: UInt64) {
     var scanner = scanner(text)
-    #expect(scanner.sequenceNumber() == number)
+    #expect(scanner.readSequenceNumber() == number)
   }
 
   @Test(arguments: ["", "-1", "01", "00", "18446744073709551616", "x", "99999999999999999999999"])
   func `invalid sequence numbers return nil`(text: String) {
     var scanner = scanner(text)
-    #expect(scanner.sequenceNumber() == nil)
+    #expect(scanner.readSequenceNumber() == nil)
   }
 
   @Test(arguments: [
@@ -28,7 +28,7 @@ import Testing
   ])
   func `strings are unescaped`(text: String, string: String) {
     var scanner = scanner(text)
-    #expect(scanner.string() == string)
+    #expect(scanner.readString() == string)
     #expect(scanner.isAtEnd)
   }
 
@@ -38,13 +38,13 @@ import Testing
   ])
   func `invalid strings return nil`(text: String) {
     var scanner = scanner(text)
-    #expect(scanner.string() == nil)
+    #expect(scanner.readString() == nil)
   }
 
   @Test func `invalid UTF-8 is not a string`() {
     let bytes: [UInt8] = [0x22, 0xFF, 0xFE, 0x22]
     var scanner = JSONScanner(bytes, bytes.indices)
-    #expect(scanner.string() == nil)
+    #expect(scanner.readString() == nil)
   }
 
   @Test(arguments: [
@@ -53,13 +53,13 @@ import Testing
   ])
   func `a whole value is skipped`(text: String) {
     var scanner = scanner(text + ",")
-    #expect(scanner.value() == 0..<text.utf8.count)
+    #expect(scanner.skipValue() == 0..<text.utf8.count)
   }
 
   @Test(arguments: ["", ",", "}", "{", "[", #"{"a"#, #"{"a":"b}"#, "\u{0}", "TRUE", "[\n]"])
   func `an invalid value isn't skipped`(text: String) {
     var scanner = scanner(text)
-    #expect(scanner.value() == nil)
+    #expect(scanner.skipValue() == nil)
   }
 
   @Test func `the scanner limits how deeply values may be nested`() {

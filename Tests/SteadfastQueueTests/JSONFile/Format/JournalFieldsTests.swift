@@ -6,7 +6,7 @@ import Testing
   private func kindAndFields(ofBody body: String) throws -> (JournalKind, JournalFields) {
     let bytes = Array(body.utf8)
     var fields = JournalFields(bytes)
-    return (try fields.read(bytes.indices), fields)
+    return (try fields.readFields(in: bytes.indices), fields)
   }
 
   /// The text with each character escaped.
@@ -19,7 +19,7 @@ import Testing
     for name in [field.text, escapingEachCharacter(of: field.text)] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
       for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
-      #expect(try fields.integer(field) == 7)
+      #expect(try fields.integer(of: field) == 7)
     }
     for name in ["\(field.text)s", "x\(field.text)", String(field.text.dropLast()) + "é"] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
@@ -52,10 +52,10 @@ import Testing
     let bytes = Array(lines.joined().utf8)
     let end = lines[0].utf8.count
     var fields = JournalFields(bytes)
-    #expect(try fields.read(0..<end) == .seal)
-    #expect(try fields.read(end..<bytes.count) == .begin)
+    #expect(try fields.readFields(in: 0..<end) == .seal)
+    #expect(try fields.readFields(in: end..<bytes.count) == .begin)
     #expect(!fields.has(.id))
-    #expect(try fields.integer(.name) == 2)
+    #expect(try fields.integer(of: .name) == 2)
   }
 
   @Test func `known and unknown fields are counted together`() throws {

@@ -25,60 +25,60 @@ import Testing
   }
 
   /// Whether a thread must be woken.
-  private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUp() }
+  private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool { turns.countWakeUpIfNeeded() }
 
   /// Whether the first thread takes the next turn.
-  private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
+  private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(for: 1) }
 
   @Test func `a job wakes one of the sleeping threads, once`() {
     var turns = IOScheduler<Int>()
-    #expect(move(turns.next(for: 1, now)) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
     #expect(!mustWakeThread(&turns))
     turns.add {}
     #expect(mustWakeThread(&turns))
     turns.add {}
     #expect(!mustWakeThread(&turns))
-    #expect(move(turns.next(for: 1, now)) == .perform)
-    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
     #expect(!mustWakeThread(&turns))
-    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
   }
 
   @Test
   func `after a job, a thread watches for the next job, so that job wakes no other thread`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    _ = turns.next(for: 1, now)
-    #expect(move(turns.next(for: 1, now)) == .watch)
+    _ = turns.nextStep(for: 1, at: now)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .watch)
     #expect(!turns.endsWatch)
     turns.add {}
     #expect(turns.endsWatch)
     #expect(!mustWakeThread(&turns))
-    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
     #expect(!turns.endsWatch)
   }
 
   @Test func `no thread watches while another works without the turn`() {
     var turns = IOScheduler<Int>()
-    _ = turns.next(for: 2, now)
+    _ = turns.nextStep(for: 2, at: now)
     turns.add {}
-    _ = turns.next(for: 1, now)
-    turns.yieldTurn(1)
-    turns.add {}
-    #expect(mustWakeThread(&turns))
-    _ = turns.next(for: 2, now)
-    #expect(move(turns.next(for: 2, now)) == .sleep)
+    _ = turns.nextStep(for: 1, at: now)
+    turns.yieldTurn(of: 1)
     turns.add {}
     #expect(mustWakeThread(&turns))
-    _ = turns.next(for: 2, now)
+    _ = turns.nextStep(for: 2, at: now)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
+    turns.add {}
+    #expect(mustWakeThread(&turns))
+    _ = turns.nextStep(for: 2, at: now)
     // The second thread has the turn, and takes the next job itself.
-    #expect(move(turns.next(for: 1, now)) == .sleep)
-    #expect(move(turns.next(for: 2, now)) == .watch)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .watch)
     // A thread that wakes late takes the job, and leaves the watching to the first one.
     turns.add {}
-    #expect(move(turns.next(for: 1, now)) == .perform)
-    #expect(move(turns.next(for: 1, now)) == .sleep)
-    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
     turns.add {}
     #expect(mustWakeThread(&turns))
   }
@@ -90,11 +90,11 @@ import Testing
     var count = 0
     while skipped.count < 10 {
       turns.add {}
-      _ = turns.next(for: 1, now)
-      if move(turns.next(for: 1, now)) == .watch {
+      _ = turns.nextStep(for: 1, at: now)
+      if move(turns.nextStep(for: 1, at: now)) == .watch {
         skipped.append(count)
         count = 0
-        #expect(move(turns.next(for: 1, now)) == .sleep)
+        #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
       } else {
         count += 1
       }
@@ -103,12 +103,12 @@ import Testing
     // After a watch that finds a job, the thread watches after each job again.
     while true {
       turns.add {}
-      _ = turns.next(for: 1, now)
-      if move(turns.next(for: 1, now)) == .watch { break }
+      _ = turns.nextStep(for: 1, at: now)
+      if move(turns.nextStep(for: 1, at: now)) == .watch { break }
     }
     turns.add {}
-    _ = turns.next(for: 1, now)
-    #expect(move(turns.next(for: 1, now)) == .watch)
+    _ = turns.nextStep(for: 1, at: now)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .watch)
   }
 
   @Test func `a thread sleeps until a delayed job is due, and then performs it`() {
@@ -117,13 +117,13 @@ import Testing
     turns.add({}, at: now + .seconds(1))
     // No thread sleeps yet.
     #expect(!mustWakeThread(&turns))
-    #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
-    #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
+    #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
     // The thread that has the turn takes care of the other job.
-    #expect(move(turns.next(for: 2, now + .seconds(1))) == .sleep)
-    #expect(move(turns.next(for: 1, now + .seconds(1))) == .watch)
+    #expect(move(turns.nextStep(for: 2, at: now + .seconds(1))) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .watch)
     #expect(
-      move(turns.next(for: 1, now + .seconds(1)))
+      move(turns.nextStep(for: 1, at: now + .seconds(1)))
         == .sleepUntil(now + .seconds(2))
     )
   }
@@ -135,7 +135,7 @@ import Testing
     for second in 0...2 {
       turns.add { done.add("\(second)") }
       turns.add { done.add("more") }
-      guard case .perform(let job) = turns.next(for: 1, now + .seconds(second)) else {
+      guard case .perform(let job) = turns.nextStep(for: 1, at: now + .seconds(second)) else {
         Issue.record("there is nothing to do")
         continue
       }
@@ -146,35 +146,35 @@ import Testing
 
   @Test func `a guest takes the turn if the turn is free, and jobs wait until the guest ends`() {
     var turns = IOScheduler<Int>()
-    _ = turns.next(for: 1, now)
-    #expect(turns.beginGuestTurn(now) == true)
-    #expect(turns.beginGuestTurn(now) == false)
+    _ = turns.nextStep(for: 1, at: now)
+    #expect(turns.beginGuestTurn(at: now) == true)
+    #expect(turns.beginGuestTurn(at: now) == false)
     turns.add {}
     #expect(!mustWakeThread(&turns))
     #expect(!firstThreadTakesTurn(&turns))
-    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
     #expect(turns.endGuestTurn() == true)
-    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
   }
 
   @Test func `a guest doesn't get the turn while a job has the turn or waits for it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    #expect(turns.beginGuestTurn(now) == false)
-    _ = turns.next(for: 1, now)
-    #expect(turns.beginGuestTurn(now) == false)
+    #expect(turns.beginGuestTurn(at: now) == false)
+    _ = turns.nextStep(for: 1, at: now)
+    #expect(turns.beginGuestTurn(at: now) == false)
     // While a job has yielded its turn, a guest may have it.
-    turns.yieldTurn(1)
-    #expect(turns.beginGuestTurn(now) == true)
+    turns.yieldTurn(of: 1)
+    #expect(turns.beginGuestTurn(at: now) == true)
     #expect(turns.endGuestTurn() == false)
   }
 
   @Test func `a job that is added during a guest's turn ends a watch after that turn`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    _ = turns.next(for: 1, now)
-    #expect(move(turns.next(for: 1, now)) == .watch)
-    #expect(turns.beginGuestTurn(now) == true)
+    _ = turns.nextStep(for: 1, at: now)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .watch)
+    #expect(turns.beginGuestTurn(at: now) == true)
     turns.add {}
     #expect(!turns.endsWatch)
     #expect(turns.endGuestTurn() == false)
@@ -185,50 +185,50 @@ import Testing
   {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
-    #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
-    #expect(turns.beginGuestTurn(now) == true)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
+    #expect(turns.beginGuestTurn(at: now) == true)
     #expect(turns.endGuestTurn() == false)
-    #expect(turns.beginGuestTurn(now) == true)
+    #expect(turns.beginGuestTurn(at: now) == true)
     // The thread can't know how long the guest's turn lasts.
-    #expect(move(turns.next(for: 1, now + .seconds(1))) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .sleep)
     #expect(turns.endGuestTurn() == true)
     // Now the job is due, and a guest waits for it.
-    #expect(turns.beginGuestTurn(now + .seconds(1)) == false)
-    #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
+    #expect(turns.beginGuestTurn(at: now + .seconds(1)) == false)
+    #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
   }
 
   @Test func `after a guest's turn, a thread sleeps until a delayed job added during it is due`() {
     var turns = IOScheduler<Int>()
-    for thread in 1...2 { #expect(move(turns.next(for: thread, now)) == .sleep) }
-    #expect(turns.beginGuestTurn(now) == true)
+    for thread in 1...2 { #expect(move(turns.nextStep(for: thread, at: now)) == .sleep) }
+    #expect(turns.beginGuestTurn(at: now) == true)
     turns.add({}, at: now + .seconds(1))
     #expect(!mustWakeThread(&turns))
     #expect(turns.endGuestTurn() == true)
-    #expect(move(turns.next(for: 2, now)) == .sleepUntil(now + .seconds(1)))
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleepUntil(now + .seconds(1)))
   }
 
   @Test
   func `a thread that has yielded its turn gets it back, unless another thread has it`() {
     var turns = IOScheduler<Int>()
     for _ in 0..<3 { turns.add {} }
-    _ = turns.next(for: 1, now)
-    turns.yieldTurn(1)
+    _ = turns.nextStep(for: 1, at: now)
+    turns.yieldTurn(of: 1)
     #expect(firstThreadTakesTurn(&turns))
     // Now the others wait again.
-    #expect(move(turns.next(for: 2, now)) == .sleep)
-    turns.yieldTurn(1)
-    #expect(move(turns.next(for: 2, now)) == .perform)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
+    turns.yieldTurn(of: 1)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .perform)
     #expect(!firstThreadTakesTurn(&turns))
-    #expect(move(turns.next(for: 1, now)) == .sleep)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
   }
 
   @Test func `the threads end when all jobs are done`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    turns.end()
-    #expect(move(turns.next(for: 1, now)) == .perform)
-    #expect(move(turns.next(for: 2, now)) == .end)
-    #expect(move(turns.next(for: 1, now)) == .end)
+    turns.endWhenIdle()
+    #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
+    #expect(move(turns.nextStep(for: 2, at: now)) == .end)
+    #expect(move(turns.nextStep(for: 1, at: now)) == .end)
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)

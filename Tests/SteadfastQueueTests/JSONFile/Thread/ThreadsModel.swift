@@ -19,7 +19,7 @@ struct ThreadsModel {
   private(set) var hasOverlapped = false
   var performed: Int { done.count }
 
-  private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
+  private mutating func wakeIfNeeded() { if turns.countWakeUpIfNeeded() { signals += 1 } }
 
   mutating func goOn(using generator: inout SplitMix64) {
     let choice = Int.random(in: 0..<12, using: &generator)
@@ -27,7 +27,7 @@ struct ThreadsModel {
       added += 1
       turns.add { [done] in done.add(()) }
       wakeIfNeeded()
-    } else if choice < 5, turns.beginGuestTurn(.now) {
+    } else if choice < 5, turns.beginGuestTurn(at: .now) {
       hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
       guestWorks = true
     }
@@ -45,11 +45,11 @@ struct ThreadsModel {
     switch threads[thread] {
     case .asks: ask(thread)
     case .works where Bool.random(using: &generator):
-      turns.yieldTurn(thread)
+      turns.yieldTurn(of: thread)
       wakeIfNeeded()
       threads[thread] = .worksBeside
     case .worksBeside where Bool.random(using: &generator):
-      guard turns.takeTurn(thread) else { break }
+      guard turns.takeTurn(for: thread) else { break }
       begin(thread)
     case .works, .worksBeside, .watches: threads[thread] = .asks
     case .sleeps:
@@ -65,7 +65,7 @@ struct ThreadsModel {
   }
 
   private mutating func ask(_ thread: Int) {
-    switch turns.next(for: thread, .now) {
+    switch turns.nextStep(for: thread, at: .now) {
     case .perform(let job):
       job()
       begin(thread)
