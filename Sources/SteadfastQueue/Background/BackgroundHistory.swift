@@ -1,16 +1,16 @@
 import SystemFoundation
 
-/// When background tasks have run, and how long they took: a value of the store.
+/// When background tasks have run, and how long they took, stored as one value of the store.
 ///
 /// The value is a JSON object. Everything in it can be measured again, so a malformed value counts
-/// as an empty one.
+/// as an empty history.
 struct BackgroundHistory: Sendable, Equatable, Codable {
   struct Entry: Sendable, Equatable, Codable {
-    /// When its last run began, in seconds since 1970.
+    /// When the task's last run began, in seconds since 1970.
     var lastRun: Double?
     /// When the first pass with this task began, in seconds since 1970.
     var since: Double?
-    /// The durations of its last runs in seconds, the latest one last.
+    /// The durations of the task's last runs in seconds, the latest one last.
     var durations: [Double] = []
   }
 
@@ -20,7 +20,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   init() {}
 
-  /// Reads a value; `nil` is an empty one.
+  /// Reads the history from the bytes of its value; `nil` is an empty history.
   init(_ bytes: [UInt8]?) {
     guard let bytes,
       let history = try? JSONDecoder().decode(BackgroundHistory.self, from: Data(bytes))
@@ -30,10 +30,10 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Returns the bytes of the value.
   ///
-  /// If it exceeds the limit, the tasks that are not named are dropped, beginning with the one
-  /// whose last run is the longest ago. If that is not enough, averages include fewer runs. If even
-  /// the names exceed the limit, those whose last runs are the longest ago are dropped: they rank
-  /// as if they had never run, which is nearly the same.
+  /// If the bytes exceed the limit, tasks that are not in `names` are dropped, beginning with the
+  /// task whose last run is the longest ago. If that is not enough, averages include fewer runs. If
+  /// that is still not enough, tasks in `names` are dropped in the same order: a dropped task ranks
+  /// as if it had never run, which is nearly the same.
   func bytes(keeping names: Set<String>, limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8]
   {
     var history = self
@@ -57,7 +57,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Halves the maximum number of durations of a task, keeping the latest ones.
   ///
-  /// - Returns: Whether there were any.
+  /// - Returns: Whether there were any durations.
   private mutating func halveDurations() -> Bool {
     let count = tasks.values.map(\.durations.count).max() ?? 0
     tasks = tasks.mapValues { entry in
@@ -68,33 +68,38 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     return count > 0
   }
 
-  /// When the task's last run began; `nil` if it has never run.
+  /// Returns when the task's last run began; `nil` if it has never run.
   func lastRun(of name: String) -> Date? {
     tasks[name]?.lastRun.map(Date.init(timeIntervalSince1970:))
   }
 
-  /// When the first pass with the task began; `nil` if there was none.
-  func since(_ name: String) -> Date? {
+  /// Returns when the first pass with the task began; `nil` if there was no such pass.
+  func firstPass(with name: String) -> Date? {
     tasks[name]?.since.map(Date.init(timeIntervalSince1970:))
   }
 
-  /// The mean duration of the task's last runs; `nil` if none was measured.
+  /// Returns the mean duration of the task's last runs; `nil` if no run was measured.
   func averageDuration(of name: String) -> Duration? {
     tasks[name]?.durations.meanDuration
   }
 
-  /// Returns when the next pass may begin, if there was one before.
-  func nextPass(after interval: Duration, now: Date) -> Date? {
-    // A pass in the future comes from a clock that was set back, so it is ignored.
+  /// Returns the date from which the next pass may begin; `nil` if there was no pass before.
+  func earliestNextPass(interval: Duration, now: Date) -> Date? {
+    // If the last pass is in the future, the clock was set back since, so that pass is ignored.
     guard let lastPass, lastPass <= now.timeIntervalSince1970 else { return nil }
     return Date(timeIntervalSince1970: lastPass + interval / .seconds(1))
   }
 
-  /// Records that some of the scheduler's tasks begin.
+  /// Records that some of the scheduler's tasks begin to run.
   ///
-  /// This is stored before they begin. So a task that always ends its process is not the first in
-  /// each pass.
-  mutating func begin(_ names: [String], of known: Set<String>, at date: Date, isPass: Bool) {
+  /// The history is stored before they run. So a task that crashes its process each time does not
+  /// come first in every pass.
+  mutating func recordStart(
+    of names: [String],
+    registered known: Set<String>,
+    at date: Date,
+    isPass: Bool
+  ) {
     let seconds = date.timeIntervalSince1970
     if isPass { lastPass = seconds }
     for name in known where tasks[name]?.since == nil {
@@ -104,7 +109,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
   }
 
   /// Records how long a run of a task took; the average includes the last `count` runs.
-  mutating func end(_ name: String, after duration: Duration, averaging count: Int) {
+  mutating func recordRun(of name: String, lasting duration: Duration, averaging count: Int) {
     tasks[name, default: Entry()].durations.append(duration, keeping: count)
   }
 }
@@ -117,15 +122,15 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 /// runs, its score drops to zero, and the scores of the others keep rising in relation to it.
 ///
 /// A task that has never run ranks as if it had waited longest. Its wait counts from the first pass
-/// with it: if the wait did not grow from pass to pass, an important task could be ahead of it
-/// forever.
+/// that included it: if the wait did not grow from pass to pass, a more important task could be
+/// ahead of the new task forever.
 struct BackgroundRanking: Sendable {
   struct Candidate: Sendable, Equatable {
     var priority: BackgroundPriority
     var averageDuration: Duration
-    /// When its last run began; `nil` if it has never run.
+    /// When the task's last run began; `nil` if it has never run.
     var lastRun: Date?
-    /// When the first pass with it began; `nil` if there was none.
+    /// When the first pass with the task began; `nil` if there was no such pass.
     var since: Date?
   }
 
@@ -135,7 +140,7 @@ struct BackgroundRanking: Sendable {
 
   init(_ candidates: [Candidate], now: Date) {
     self.candidates = candidates
-    // A date in the future comes from a clock that was set back, so it is ignored.
+    // If a date is in the future, the clock was set back since, so that date is ignored.
     func wait(since date: Date?) -> Double? {
       date.flatMap { $0 <= now ? now.timeIntervalSince($0) : nil }
     }
@@ -145,15 +150,16 @@ struct BackgroundRanking: Sendable {
     scores = zip(candidates, waits).map { candidate, wait in
       let priority =
         Double(candidate.priority.rawValue) / Double(BackgroundPriority.veryHigh.rawValue)
-      // If no time has passed for any, the priority alone decides.
+      // If no candidate has waited for any time, the priority alone decides.
       guard let wait, longest > 0 else { return priority }
       return priority * wait / longest
     }
   }
 
-  /// The candidates in the order of their scores.
+  /// The indices of the candidates in the order of their scores, the highest first.
   ///
-  /// Of candidates with equal scores, those that have never run come first, then the earlier one.
+  /// Of candidates with equal scores, those that have never run come first, and then those with
+  /// lower indices.
   var order: [Int] {
     let hasRun = candidates.map { $0.lastRun == nil ? 0 : 1 }
     return candidates.indices.sorted {
@@ -161,17 +167,17 @@ struct BackgroundRanking: Sendable {
     }
   }
 
-  /// Returns the candidates that run within a budget, in the order of their scores.
+  /// Returns the indices of the candidates that run within a budget, in the order of their scores.
   func selection(within budget: Duration) -> [Int] {
-    Self.fitting(order, durations: candidates.map(\.averageDuration), within: budget)
+    Self.indicesThatFit(order, durations: candidates.map(\.averageDuration), within: budget)
   }
 
-  /// Returns the candidates, tried in their order, that fit into a budget together.
+  /// Returns the indices of the candidates that fit into a budget together, tried in `order`.
   ///
   /// A candidate that does not fit is skipped, and later ones may still fit. A candidate that takes
   /// longer than the whole budget counts as if it took all of it: otherwise it would never run
   /// again.
-  static func fitting(
+  static func indicesThatFit(
     _ order: [Int],
     durations: [Duration],
     within budget: Duration

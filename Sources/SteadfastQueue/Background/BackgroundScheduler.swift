@@ -20,8 +20,8 @@ public import SystemFoundation
 /// them run sooner or later, the important ones more often. The rule is that of Selene, which took
 /// it from the scheduler of Linux.
 ///
-/// The scheduler stores when tasks have run, and how long they took, so this outlasts the process.
-/// The store may be that of a ``TaskQueue``.
+/// The scheduler stores when tasks have run, and how long they took, so that the ranking outlasts
+/// the process. A ``TaskQueue`` may use the same store.
 public actor BackgroundScheduler {
   struct Registration: Sendable {
     let name: String
@@ -40,7 +40,8 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// What runs: a pass, a run of a single task, or a reset, one at a time.
+  /// What the scheduler is doing: a pass, or something else, such as a run of a single task or a
+  /// reset. It does one thing at a time.
   enum Activity { case pass, other }
 
   /// The scheduler's name; schedulers on one store with different names are independent.
@@ -50,12 +51,12 @@ public actor BackgroundScheduler {
   nonisolated let store: any Persistence
   nonisolated let time: QueueTime
 
-  /// In the order of registration.
+  /// The tasks, in the order of registration.
   var tasks: [Registration] = []
   var activity: Activity?
-  /// Calls that share the result of the current pass.
+  /// The calls that wait for the result of the current pass, and return the same result.
   nonisolated let passEnd = Waiters<BackgroundResult>()
-  /// Calls that wait until the current activity ends.
+  /// The calls that wait until the current activity ends.
   nonisolated let turnEnd = Waiters<Void>()
   /// Why the last run of a task failed in this process.
   var errors: [String: any Error] = [:]
@@ -71,7 +72,7 @@ public actor BackgroundScheduler {
   ///   - persistence: the store; by default in memory, so that nothing outlasts the process.
   ///   - minimumInterval: the minimum time from the beginning of a pass to the beginning of the
   ///     next one; zero or more. A call of ``run(within:)`` before that runs nothing.
-  ///   - clock: the clock that it sleeps on and reads dates from.
+  ///   - clock: the clock on which the scheduler sleeps, and from which it reads dates.
   public init(
     name: String = "default",
     persistence: some Persistence = InMemoryStore(),
@@ -83,30 +84,30 @@ public actor BackgroundScheduler {
     store = persistence
     time = QueueTime(clock)
     if let fault = Self.fault(inName: name) {
-      refusal = Self.refusal("the name of a background scheduler \(fault)")
+      refusal = Self.refusal(because: "the name of a background scheduler \(fault)")
     } else if minimumInterval < .zero {
-      refusal = Self.refusal("minimumInterval is \(minimumInterval); give 0 or more")
+      refusal = Self.refusal(because: "minimumInterval is \(minimumInterval); give 0 or more")
     }
   }
 
-  /// Registers a task, which replaces the one with the same name if there is one.
+  /// Registers a task, which replaces any task with the same name.
   ///
-  /// The closure returns its result, or throws if it could not do its work. It runs on the
-  /// concurrent executor unless it is isolated to an actor. When the time is up, its Swift task is
-  /// cancelled, and the closure should end soon.
+  /// The closure returns its result, or throws if it could not do its work. The closure runs on the
+  /// concurrent executor unless it is isolated to an actor. When the time is up, the closure's
+  /// Swift task is cancelled, and the closure should end soon.
   ///
   /// An empty name, a name that is too long, a negative duration, and an average of less than one
-  /// or more than 100 runs are mistakes. The task is then not registered, and each later call that
-  /// can throw throws a ``TaskQueueError`` that says why.
+  /// or more than 100 runs are mistakes. After such a mistake, the task is not registered, and each
+  /// later call that can throw throws a ``TaskQueueError`` that names the mistake.
   ///
-  /// The history of all tasks has at most 64 KiB. If it has more, because averages of many runs are
-  /// stored for dozens of tasks, they become averages of fewer runs.
+  /// The history of all tasks has at most 64 KiB. If it would have more, because averages of many
+  /// runs are stored for dozens of tasks, it stores averages of fewer runs.
   ///
   /// - Parameters:
   ///   - name: the task's name, under which its history is stored: 1 to 512 bytes of UTF-8 without
   ///     NUL.
-  ///   - priority: how important it is.
-  ///   - expectedDuration: the duration of a run until one was measured; zero or more.
+  ///   - priority: how important the task is.
+  ///   - expectedDuration: the duration to assume until a run has been measured; zero or more.
   ///   - count: the number of runs in the average duration; by default the last 3.
   ///   - perform: the closure that does the work.
   public func register(
@@ -117,13 +118,17 @@ public actor BackgroundScheduler {
     perform: @escaping @Sendable () async throws -> BackgroundResult
   ) {
     if let fault = Self.fault(inName: name) {
-      return refuse("the name of a background task \(fault)")
+      return refuse(because: "the name of a background task \(fault)")
     }
     if expectedDuration < .zero {
-      return refuse("the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more")
+      return refuse(
+        because: "the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more"
+      )
     }
     if !(1...100).contains(count) {
-      return refuse("the average duration of '\(name)' is over \(count) runs; give 1 to 100")
+      return refuse(
+        because: "the average duration of '\(name)' is over \(count) runs; give 1 to 100"
+      )
     }
     let task = Registration(
       name: name,
@@ -139,26 +144,29 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// The maximum length of both names.
+  /// The maximum length of the name of a scheduler or a task, in bytes of UTF-8.
   ///
-  /// The scheduler's name is part of the name of a value, which has at most 1,024 bytes.
+  /// The scheduler's name is part of the name of a value, which may have at most 1,024 bytes.
   private static let longestName = 512
 
-  /// Returns what is wrong with the name of a scheduler or of a task.
+  /// Returns what is wrong with the name of a scheduler or of a task; `nil` if nothing is.
   private static func fault(inName name: String) -> String? {
-    if name.isEmpty { return "is empty; give it a name" }
-    if name.hasNUL { return "has a NUL (U+0000), which a database can't store; leave it out" }
+    if name.isEmpty { return "is empty; give a name of 1 to \(longestName) bytes of UTF-8" }
+    if name.hasNUL { return "has a NUL (U+0000), which a database can't store; remove the NUL" }
     guard name.utf8.count > longestName else { return nil }
-    return "has \(name.utf8.count) bytes of UTF-8; give it at most \(longestName)"
+    return "has \(name.utf8.count) bytes of UTF-8; give a name of at most \(longestName)"
   }
 
-  private func refuse(_ message: String) { refusal = refusal ?? Self.refusal(message) }
+  private func refuse(because message: String) {
+    refusal = refusal ?? Self.refusal(because: message)
+  }
 
-  private static func refusal(_ message: String) -> TaskQueueError {
+  private static func refusal(because message: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, message)
   }
 
-  /// Throws if the scheduler, or a task, has arguments that make no sense.
+  /// Throws if the scheduler was made, or a task was registered, with arguments that make no sense,
+  /// or if the call is cancelled.
   func checkCanRun() throws {
     if let refusal { throw refusal }
     try Task.checkCancellation()
@@ -168,13 +176,13 @@ public actor BackgroundScheduler {
   public var status: [BackgroundTaskStatus] {
     get async throws {
       if let refusal { throw refusal }
-      let history = try await history()
-      let ranking = ranking(history, now: time.now)
+      let history = try await readHistory()
+      let ranking = ranking(from: history, now: time.now)
       return ranking.order.map { index in
         BackgroundTaskStatus(
           name: tasks[index].name,
           priority: tasks[index].priority,
-          averageDuration: averageDuration(of: tasks[index], history),
+          averageDuration: averageDuration(of: tasks[index], in: history),
           lastRunDate: history.lastRun(of: tasks[index].name),
           lastError: errors[tasks[index].name].map { String(describing: $0) }
         )
@@ -182,13 +190,14 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// Clears when tasks have run and how long they took, after everything that runs has ended.
+  /// Waits until no task runs, and then clears the history: when tasks have run, and how long they
+  /// took.
   ///
   /// The tasks stay registered.
   ///
-  /// - Throws: `CancellationError` if it is cancelled while it waits; what the store throws.
+  /// - Throws: `CancellationError` if the call is cancelled while it waits; what the store throws.
   public func reset() async throws {
-    try await inTurn(.other) {
+    try await runAlone(as: .other) {
       errors = [:]
       try await changeHistory { $0 = nil }
     }
@@ -199,13 +208,13 @@ public actor BackgroundScheduler {
 public struct BackgroundTaskStatus: Sendable, Hashable {
   /// The task's name.
   public let name: String
-  /// How important it is.
+  /// How important the task is.
   public let priority: BackgroundPriority
-  /// How long its last runs took on average, or how long it was expected to take.
+  /// How long the task's last runs took on average; before the first run, the expected duration.
   public let averageDuration: Duration
-  /// When it last began; `nil` if it never has.
+  /// When the task's last run began; `nil` if it has never run.
   public let lastRunDate: Date?
-  /// Why its last run failed, if it has failed in this process.
+  /// Why the task's last run failed, if it ran in this process and failed.
   public let lastError: String?
 }
 
@@ -217,36 +226,38 @@ extension BackgroundScheduler {
   /// the time since its last run divided by the longest such time. A task that has never run ranks
   /// as if it had waited longest. Of equal scores, a task that has never run comes first, then the
   /// one that was registered first. In this order, each task runs if its average duration fits into
-  /// the remaining budget. A task that takes longer than the whole budget runs alone when it is the
-  /// first, and is cancelled.
+  /// the remaining budget. A task that takes longer than the whole budget runs alone when it is
+  /// first in this order, and is cancelled at the end of the budget.
   ///
-  /// The tasks are children of the call: cancelling it cancels them, and so does the end of the
-  /// budget. The call returns when all of them have ended, so a closure that ignores cancellation
-  /// makes the pass longer. A run that takes longer, or fails, counts for the average like any
-  /// other. A run that is cut short because the call is cancelled does not count.
+  /// The tasks are children of the call: they are cancelled when the call is cancelled, and at the
+  /// end of the budget. The call returns when all of them have ended, so a closure that ignores
+  /// cancellation makes the pass longer. A run that takes longer than the budget, or fails, counts
+  /// for the average like any other. A run that is cut short because the call is cancelled does not
+  /// count.
   ///
   /// A call during a pass starts nothing, and returns the result of the pass. If the pass's own
   /// call is cancelled, the calls that have joined it get the result so far.
   ///
-  /// - Parameter budget: how long the tasks may run; with zero or less, none does. It includes the
-  ///   time to read the store before they run, but not the time to store their ends.
-  /// - Returns: ``BackgroundResult/newData`` if a task had some, else ``BackgroundResult/failed``
-  ///   if one has failed, else ``BackgroundResult/noData``, even if no task ran.
+  /// - Parameter budget: how long the tasks may run; with zero or less, no task runs. The budget
+  ///   includes the time to read the store before they run, but not the time to store their ends.
+  /// - Returns: ``BackgroundResult/newData`` if any task had new data, else
+  ///   ``BackgroundResult/failed`` if any task has failed, else ``BackgroundResult/noData``, even
+  ///   if no task ran.
   /// - Throws: `CancellationError` when the call is cancelled; a ``TaskQueueError`` if a task was
-  ///   registered in a way that makes no sense; what the store throws. If it throws after the tasks
-  ///   have run, the next pass does not know their durations.
+  ///   registered in a way that makes no sense; what the store throws. If the store throws after
+  ///   the tasks have run, the next pass does not know their durations.
   public func run(within budget: Duration) async throws -> BackgroundResult {
     try checkCanRun()
     let end = time.deadline(after: budget)
     while activity == .other { try await turnEnd.wait { nil } }
     if activity == .pass { return try await passEnd.wait { nil } }
-    return try await inTurn(.pass) { try await pass(until: end) }
+    return try await runAlone(as: .pass) { try await runPass(until: end) }
   }
 
   /// Runs one task now, whatever its rank and the minimum interval.
   ///
-  /// It waits for the current pass. The task then has the remaining time, and its history is stored
-  /// as in a pass.
+  /// If a pass is running, the call waits until it has ended. The task may run for the time that
+  /// then remains, and its history is stored as in a pass.
   ///
   /// - Parameters:
   ///   - name: the name of a registered task.
@@ -264,15 +275,15 @@ extension BackgroundScheduler {
       )
     }
     let end = time.deadline(after: budget)
-    return try await inTurn(.other) {
+    return try await runAlone(as: .other) {
       try await store.open()
       return try await run([task], until: end, isPass: false)
     }
   }
 
-  /// Performs the body when nothing else runs.
-  func inTurn<Result: Sendable>(
-    _ activity: Activity,
+  /// Performs the body as soon as the scheduler does nothing else.
+  func runAlone<Result: Sendable>(
+    as activity: Activity,
     _ body: () async throws -> Result
   ) async throws -> Result {
     while self.activity != nil { try await turnEnd.wait { nil } }
@@ -284,17 +295,17 @@ extension BackgroundScheduler {
     return try await body()
   }
 
-  /// Makes a pass, and resumes the calls that have joined it with its result.
-  private func pass(until end: Duration) async throws -> BackgroundResult {
+  /// Makes a pass, and gives its result to the calls that have joined it.
+  private func runPass(until end: Duration) async throws -> BackgroundResult {
     let result: BackgroundResult
     do {
-      let history = try await history()
+      let history = try await readHistory()
       let now = time.now
-      if let next = history.nextPass(after: minimumInterval, now: now), now < next {
+      if let next = history.earliestNextPass(interval: minimumInterval, now: now), now < next {
         result = .noData
       } else {
         let left = end - time.stopwatch()
-        let chosen = ranking(history, now: now).selection(within: left).map { tasks[$0] }
+        let chosen = ranking(from: history, now: now).selection(within: left).map { tasks[$0] }
         result = try await run(chosen, until: end, isPass: true)
       }
     } catch {
@@ -306,21 +317,21 @@ extension BackgroundScheduler {
     return result
   }
 
-  func ranking(_ history: BackgroundHistory, now: Date) -> BackgroundRanking {
+  func ranking(from history: BackgroundHistory, now: Date) -> BackgroundRanking {
     BackgroundRanking(
       tasks.map { task in
         BackgroundRanking.Candidate(
           priority: task.priority,
-          averageDuration: averageDuration(of: task, history),
+          averageDuration: averageDuration(of: task, in: history),
           lastRun: history.lastRun(of: task.name),
-          since: history.since(task.name)
+          since: history.firstPass(with: task.name)
         )
       },
       now: now
     )
   }
 
-  func averageDuration(of task: Registration, _ history: BackgroundHistory) -> Duration {
+  func averageDuration(of task: Registration, in history: BackgroundHistory) -> Duration {
     history.averageDuration(of: task.name) ?? task.expectedDuration
   }
 
@@ -343,9 +354,14 @@ extension BackgroundScheduler {
     guard !chosen.isEmpty, left > .zero else { return .noData }
     let begin = time.now
     try await changeHistory { history in
-      history?.begin(chosen.map(\.name), of: Set(tasks.map(\.name)), at: begin, isPass: isPass)
+      history?.recordStart(
+        of: chosen.map(\.name),
+        registered: Set(tasks.map(\.name)),
+        at: begin,
+        isPass: isPass
+      )
     }
-    let (ends, isOver) = await ends(of: chosen, within: end - time.stopwatch())
+    let (ends, isOver) = await runTogether(chosen, within: end - time.stopwatch())
     var result = BackgroundResult.noData
     for end in ends {
       switch end.result {
@@ -357,13 +373,13 @@ extension BackgroundScheduler {
         errors[chosen[end.index].name] = error
       }
     }
-    // A run that was cut short because the call was cancelled says nothing about its duration.
+    // If a run was cut short because the call was cancelled, its duration is not known.
     let measured = ends.filter { !$0.wasCancelled || isOver }
     if !measured.isEmpty {
       try await changeHistory { history in
         for end in measured {
           let task = chosen[end.index]
-          history?.end(task.name, after: end.duration, averaging: task.averaging)
+          history?.recordRun(of: task.name, lasting: end.duration, averaging: task.averaging)
         }
       }
     }
@@ -372,9 +388,9 @@ extension BackgroundScheduler {
 
   /// Runs tasks, and cancels them when the time is up.
   ///
-  /// - Returns: How each of them ended, and whether the time was up before that.
-  private nonisolated func ends(
-    of chosen: [Registration],
+  /// - Returns: How each task ended, and whether the time was up before all of them had ended.
+  private nonisolated func runTogether(
+    _ chosen: [Registration],
     within time: Duration
   ) async -> (ends: [End], isOver: Bool) {
     let (clock, stopwatch) = (self.time.clock, self.time.stopwatch)
@@ -393,7 +409,7 @@ extension BackgroundScheduler {
         }
       }
       group.addTask {
-        // This is cancelled when the pass is cancelled, or when its tasks have ended.
+        // This wait is cancelled when the pass is cancelled, or when the tasks have ended.
         try? await clock.wait(for: max(time, .nanoseconds(1)))
         return nil
       }
@@ -415,12 +431,12 @@ extension BackgroundScheduler {
 
   private nonisolated var valueName: String { "steadfast.background.\(name)" }
 
-  func history() async throws -> BackgroundHistory {
+  func readHistory() async throws -> BackgroundHistory {
     try await store.open()
     return BackgroundHistory(try await store.value(named: valueName))
   }
 
-  /// Stores the changed history; a change to `nil` removes it.
+  /// Changes the stored history; a change to `nil` removes it from the store.
   func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
@@ -445,11 +461,11 @@ public enum BackgroundResult: Sendable, Hashable {
   case newData
   /// The work is done, and nothing is new.
   case noData
-  /// Something could not be done.
+  /// Some of the work could not be done.
   case failed
 
-  /// Returns the combined result: new data if one of them has some, else a failure if there was
-  /// one.
+  /// Returns the combined result: new data if either result is new data, else a failure if either
+  /// is a failure, else no data.
   func combined(with other: BackgroundResult) -> BackgroundResult {
     switch (self, other) {
     case (.newData, _), (_, .newData): .newData
@@ -463,14 +479,14 @@ public enum BackgroundResult: Sendable, Hashable {
 ///
 /// The raw value is the weight in the score by which tasks are ranked.
 public enum BackgroundPriority: Int, Sendable, Hashable, CaseIterable {
-  /// A fifth of the highest.
+  /// A fifth of the weight of ``veryHigh``.
   case veryLow = 1
-  /// Two fifths of the highest.
+  /// Two fifths of the weight of ``veryHigh``.
   case low
-  /// Three fifths of the highest.
+  /// Three fifths of the weight of ``veryHigh``.
   case normal
-  /// Four fifths of the highest.
+  /// Four fifths of the weight of ``veryHigh``.
   case high
-  /// The highest.
+  /// The highest priority.
   case veryHigh
 }

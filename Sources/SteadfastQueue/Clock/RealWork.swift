@@ -3,22 +3,23 @@ import Synchronization
 /// Work that takes real time, not a clock's: a write to disk, a request over the network.
 ///
 /// A store wraps each call that waits for a device in ``performInTurn(_:)``. Other code wraps its
-/// input and output in ``perform(_:)``. So a test in virtual time does not let hours pass while the
-/// disk is busy. In a program, both functions only perform the work.
+/// input and output in ``perform(_:)``. So the hours of a virtual time do not pass while the disk
+/// is busy. Outside of virtual time, both functions only perform the work.
 public enum RealWork {
   private struct Observation {
     let observer: any RealWorkObserver
-    /// Whether this is inside an operation of ``performInTurn(_:)``.
+    /// Whether the current code is inside an operation of ``performInTurn(_:)``.
     var isInTurn = false
   }
 
   @TaskLocal private static var localObservation: Observation?
   /// Whether this process has ever installed virtual time.
   ///
-  /// A program that has not only reads this, which costs a tenth of reading a task-local value.
+  /// As long as this is `false`, only this flag is read, at a tenth of the cost of reading a
+  /// task-local value.
   private static let isUsed = Atomic(false)
 
-  // A task with an observation was made after the flag was set, so it reads `true` here.
+  // A task that has an observation was made after the flag was set, so that task reads `true`.
   private static var observation: Observation? {
     isUsed.load(ordering: .relaxed) ? localObservation : nil
   }
@@ -28,9 +29,9 @@ public enum RealWork {
   /// Performs `operation` in the caller's isolation, while the virtual time stands still.
   ///
   /// Operations that run at the same time end in an order that the outside world decides. If no
-  /// virtual time is installed, this costs one read of an atomic value. The operation must not
-  /// sleep on the virtual clock: it stops that clock, so the sleep could not end. The operation
-  /// handles cancellation itself. Its result or error is passed on.
+  /// virtual time is installed, the function costs one read of an atomic value. The operation must
+  /// not sleep on the virtual clock: that clock stands still, so the sleep would never end. The
+  /// operation handles cancellation itself. The function returns or throws what the operation does.
   nonisolated(nonsending)
     public static func perform<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -42,13 +43,14 @@ public enum RealWork {
     return try await operation()
   }
 
-  /// Performs `operation` as ``perform(_:)`` does, but in virtual time one at a time.
+  /// Performs `operation` as ``perform(_:)`` does, but in virtual time, only one operation runs at
+  /// a time.
   ///
   /// So the speed of the device can't change what a test observes. In virtual time, such operations
-  /// run one after another, in the order in which they were called. Each one begins when nothing
-  /// else can run, and its caller continues when nothing else can run again. The operation must
-  /// wait only for its device, and not for another task of the test, which may itself be waiting to
-  /// perform an operation. An operation inside the operation is part of it.
+  /// run one after another, in the order in which they were called. Each operation begins when no
+  /// task can run, and its caller continues when, again, no task can run. The operation must wait
+  /// only for its device, and not for another task of the test: that task may itself be waiting to
+  /// perform an operation. A nested operation is part of the outer one.
   ///
   /// In a program, operations run at the same time, and a store may batch them. A cancelled task
   /// still waits for its turn and performs the operation, which handles cancellation itself.
@@ -65,7 +67,8 @@ public enum RealWork {
     return try ending.get()
   }
 
-  // A task-local value can be bound around code that throws any error or none.
+  // A task-local value can only be bound around code that throws any error or none, so this
+  // function makes a result of the typed error.
   nonisolated(nonsending)
     private static func result<Success, Failure: Error>(
       of operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -78,15 +81,14 @@ public enum RealWork {
     }
   }
 
-  /// Throws if the current task runs a queue on the clock of a virtual time that does not run this
-  /// task.
+  /// Throws if the current task starts a queue on the clock of a virtual time, but that virtual
+  /// time does not run the current task.
   static func checkRun(of queue: String, on clock: any WallClock) throws {
     if let mistake = observer?.mistake(inRunning: queue, on: clock) { throw mistake }
   }
 
-  /// The executor for an unstructured task, which keeps it in the current virtual time.
-  ///
-  /// It is `nil` if no virtual time is installed.
+  /// The executor that keeps an unstructured task in the current virtual time; `nil` if no virtual
+  /// time is installed.
   package static var taskExecutor: (any TaskExecutor)? { observation?.observer.taskExecutor }
 
   /// Runs `body`, and notifies `observer` of the real work in it and in its child tasks.
@@ -105,43 +107,45 @@ public enum RealWork {
 
 /// An observer that stops a clock while real work is in flight.
 package protocol RealWorkObserver: Sendable {
-  /// The executor that runs the tasks, except for their real work.
+  /// The executor that runs the observed tasks, except for their real work.
   var taskExecutor: any TaskExecutor { get }
   /// Whether payloads are encoded when their tasks are enqueued, and decoded for their handlers.
   var encodesPayloads: Bool { get }
-  /// Returns why the current task can't run a queue on this clock; `nil` if it can.
+  /// Returns why the current task can't run a queue on a clock; `nil` if it can.
   func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)?
-  /// A caller begins a wait that may never end.
+  /// Records that a caller begins a wait that may never end.
   ///
-  /// - Returns: The number to give to ``waitEnded(_:)``.
+  /// - Returns: The number to pass to ``waitEnded(_:)``.
   func waitBegan(_ wait: KnownWait) -> UInt64
-  /// The wait with this number has ended.
+  /// Records that the wait with this number has ended.
   func waitEnded(_ number: UInt64)
-  /// Some real work began. Each call is followed by one of ``realWorkEnded()``, from any thread.
+  /// Records that some real work began. A call of ``realWorkEnded()`` follows, from any thread.
   func realWorkBegan()
-  /// Some real work ended, and the code that waited for it has been resumed.
+  /// Records that some real work ended, and that the code that waited for it has been resumed.
   func realWorkEnded()
-  /// Suspends until an operation of ``RealWork/performInTurn(_:)`` may begin. One call of
+  /// Suspends until the caller's operation of ``RealWork/performInTurn(_:)`` may begin. One call of
   /// ``endTurn()`` follows.
   ///
   /// Cancelling the task does not end the wait.
   nonisolated(nonsending) func beginTurn() async
-  /// The operation that was begun has ended. Suspends until its caller may continue.
+  /// Records that the operation that began its turn has ended, and suspends until its caller may
+  /// continue.
   nonisolated(nonsending) func endTurn() async
 }
 
-/// A wait that can describe what it waits for, and why it may never end.
+/// A wait of a caller, with a function that describes what the caller waits for, and why the wait
+/// may never end.
 package struct KnownWait: Sendable {
   /// Returns the description, given the clock of the observer that asks for it.
   package let describe: @Sendable (any WallClock) async -> String
 }
 
 extension RealWork {
-  /// Performs an operation that waits, and reports to the observer what it waits for.
+  /// Performs an operation that waits, and reports to the observer what the operation waits for.
   ///
-  /// If no virtual time is installed, this costs one read of an atomic value.
+  /// If no virtual time is installed, the function costs one read of an atomic value.
   nonisolated(nonsending)
-    static func waiting<Success>(
+    static func reportingWait<Success>(
       _ describe: @escaping @Sendable (any WallClock) async -> String,
       _ operation: nonisolated(nonsending) () async throws -> Success
     ) async rethrows -> Success
@@ -152,6 +156,6 @@ extension RealWork {
     return try await operation()
   }
 
-  /// Whether payloads must be encoded and decoded, as they are across a restart.
+  /// Whether a test demands that payloads are encoded and decoded, as they are across a restart.
   static var encodesPayloads: Bool { observer?.encodesPayloads ?? false }
 }

@@ -1,6 +1,7 @@
 /// Reports whether a condition holds, such as network access.
 ///
-/// ``NetworkMonitor`` is one. Write your own for any other condition of the machine or the program:
+/// ``NetworkMonitor`` reports network access. Write a monitor of your own for any other condition
+/// of the machine or the program:
 ///
 /// ```swift
 /// struct ChargerMonitor: ConditionMonitor {
@@ -33,8 +34,8 @@ public protocol ConditionMonitor: Sendable {
 /// internet would leave the machine. This is no proof that a server answers: the router behind the
 /// route may have lost its own connection, a firewall may drop the packets, a captive portal may
 /// answer in place of the server, and names may not be resolved. So a request that is made while
-/// the condition holds can still fail, and needs its retries. While the condition does not hold, a
-/// request would certainly fail, because the machine is offline.
+/// the condition holds can still fail, and still needs retries. While the condition does not hold,
+/// a request would certainly fail, because the machine is offline.
 ///
 /// | system | holds when |
 /// | --- | --- |
@@ -48,14 +49,15 @@ public protocol ConditionMonitor: Sendable {
 /// the thread that calls ``values()``. A machine whose own rules put its default route into a table
 /// other than `main` counts as offline: do not use this monitor there.
 ///
-/// If the system refuses to report, the stream's element is `true`. A sandbox may forbid the
-/// sockets that this needs (`AF_NETLINK`), or the process may have no file descriptors left. An
-/// attempt without a network fails and is retried, but a task that waits for a network that nothing
-/// reports would never be performed.
+/// If the system refuses to report the state of the network, the stream's element is `true`. A
+/// sandbox may forbid the sockets that the monitor needs (`AF_NETLINK`), or the process may have no
+/// file descriptors left. An attempt without a network fails and is retried, but a task would never
+/// be performed if it waited for a network whose state is never reported.
 ///
-/// Nothing is polled. On Linux, each stream has one thread, which sleeps until the kernel reports a
-/// change of an interface, an address or a default route, and up to four file descriptors. A change
-/// change costs a few system calls, and reading the routing table up to the first default route.
+/// The monitor does not poll. On Linux, each stream has up to four file descriptors and one thread,
+/// which sleeps until the kernel reports a change of an interface, an address or a default route.
+/// Each change costs a few system calls, and reading the routing table up to the first default
+/// route.
 ///
 /// - Note: This package's authors have never run the monitor on Apple's systems.
 public struct NetworkMonitor: ConditionMonitor {

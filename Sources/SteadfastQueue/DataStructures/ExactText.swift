@@ -1,4 +1,4 @@
-/// A text that equals another one only if both have the same UTF-8 bytes.
+/// A text that equals another text only if both have the same UTF-8 bytes.
 ///
 /// Swift considers "\u{e9}" and "e\u{301}" equal, as readers do. Databases don't.
 package struct ExactText: Hashable, Sendable {
@@ -10,7 +10,7 @@ package struct ExactText: Hashable, Sendable {
     left.text.isExactly(right.text)
   }
 
-  /// Hashes the text as Swift does, which gives texts with the same bytes the same hash.
+  /// Hashes the text as Swift does: texts with the same bytes have the same hash.
   package func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }
 
@@ -42,9 +42,9 @@ struct ComparedText: Sendable {
     isASCII = text.utf8.allSatisfy { $0 < 0x80 }
   }
 
-  /// Returns whether both have the same UTF-8 bytes; faster than `String.isExactly(_:)`.
+  /// Returns whether both texts have the same UTF-8 bytes; faster than `String.isExactly(_:)`.
   func isExactly(_ other: String) -> Bool {
-    // If `==` considers a scalar equal to an ASCII one, that scalar has more bytes.
+    // If `==` considers a text that is not ASCII equal to an ASCII text, the former has more bytes.
     isASCII
       ? text == other && text.utf8.count == other.utf8.count : text.isExactly(other)
   }
@@ -102,10 +102,12 @@ enum Hexadecimal {
     }
   }
 
-  /// Returns the number for eight digits, the first in the lowest byte; `nil` if one isn't a digit.
+  /// Returns the number for eight characters, the first in the lowest byte; `nil` if one of them is
+  /// not a digit.
   ///
-  /// Converts all digits at once. It first treats each character as a digit and computes its value.
-  /// Then it converts the values back to digits, and compares those with the characters.
+  /// The function converts all characters at once. It first computes the value that each character
+  /// has if it is a digit. Then it converts the values back to digits, and compares these digits
+  /// with the characters.
   static func value(ofEight digits: UInt64) -> UInt32? {
     let each: UInt64 = 0x0101_0101_0101_0101
     // Among the characters that are digits, only the letters have bit 6.
@@ -124,7 +126,7 @@ enum Hexadecimal {
 extension Sequence<UInt8> {
   /// A hash of the bytes that is the same in every process.
   ///
-  /// It is the 64-bit FNV-1a hash, with its bits mixed by the finalizer of MurmurHash3.
+  /// The hash is the 64-bit FNV-1a hash, whose bits the finalizer of MurmurHash3 has mixed.
   var stableHash: UInt64 {
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for byte in self { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }

@@ -1,6 +1,6 @@
 /// Elements in order, any of which can be removed.
 ///
-/// Operations take O(1) at both ends, and O(log n) in between.
+/// Operations on the first or last element take O(1); all others take O(log n).
 ///
 /// The elements are a sorted array in pieces. No operation moves more elements than one or two
 /// pieces contain, so none takes long, however many elements there are. The first piece is stored
@@ -19,12 +19,13 @@
 struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   /// A piece after the first one.
   private struct Piece: Sendable {
-    /// Not greater than the piece's first element, and greater than all elements of earlier pieces.
+    /// A value that is not greater than the piece's first element, and that is greater than all
+    /// elements of earlier pieces.
     let start: Element
     var elements: [Element]
   }
 
-  /// The maximum size of a piece; a larger one is split.
+  /// The maximum number of elements in a piece; a larger piece is split.
   static var maxPieceSize: Int { 256 }
   /// A piece below this size is merged with a neighbor if the result is at most half full.
   private static var minPieceSize: Int { maxPieceSize / 4 }
@@ -35,7 +36,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   private var pieces: [Piece] = []
   /// The index in `pieces` of the first piece that is in use.
   ///
-  /// The pieces before it are empty: each became the first piece, or lost its last element.
+  /// The pieces before this index are empty: each of them became the first piece, or lost its last
+  /// element.
   private var pieceHead = 0
   private(set) var count = 0
 
@@ -63,10 +65,10 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     guard let last = firstPiece.last, element < last else {
       if firstPiece.count < Self.maxPieceSize { return firstPiece.append(element) }
       if head > Self.maxPieceSize / 2 {
-        dropRemoved()
+        dropRemovedElements()
         return firstPiece.append(element)
       }
-      return add(Self.piece(from: [element]), at: pieces.count)
+      return insertPiece(Self.piece(from: [element]), at: pieces.count)
     }
     insertIntoFirstPiece(element)
   }
@@ -77,13 +79,13 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     guard pieces[last].elements.count == Self.maxPieceSize else {
       return pieces[last].elements.append(element)
     }
-    add(Self.piece(from: [element]), at: pieces.count)
+    insertPiece(Self.piece(from: [element]), at: pieces.count)
   }
 
   private mutating func insertIntoFirstPiece(_ element: Element) {
     let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
     if head > 0, index - head <= firstPiece.count - index {
-      // The elements before the new one move into the free space at the start.
+      // The elements before the new element move one place towards the start, where space is free.
       for place in head..<index { firstPiece[place - 1] = firstPiece[place] }
       head -= 1
       firstPiece[index - 1] = element
@@ -91,9 +93,9 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
       firstPiece.insert(element, at: index)
     }
     guard firstPiece.count - head > Self.maxPieceSize else { return }
-    dropRemoved()
+    dropRemovedElements()
     let middle = firstPiece.count / 2
-    add(Self.piece(from: firstPiece[middle...]), at: pieceHead)
+    insertPiece(Self.piece(from: firstPiece[middle...]), at: pieceHead)
     firstPiece.removeSubrange(middle...)
   }
 
@@ -102,14 +104,14 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     pieces[index].elements.insert(element, at: place)
     let count = pieces[index].elements.count
     guard count > Self.maxPieceSize else { return }
-    // Most insertions near the end of the line are almost in order, so the split leaves the earlier
-    // piece nearly full.
+    // Near the end of the line, most elements are inserted almost in order. So a split of the last
+    // piece leaves the earlier part nearly full.
     let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
-    add(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
+    insertPiece(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
     pieces[index].elements.removeSubrange(middle...)
   }
 
-  private mutating func add(_ piece: Piece, at index: Int) {
+  private mutating func insertPiece(_ piece: Piece, at index: Int) {
     guard index == pieceHead, pieceHead > 0 else { return pieces.insert(piece, at: index) }
     pieceHead -= 1
     pieces[pieceHead] = piece
@@ -171,7 +173,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     dropPiece(pieceHead)
   }
 
-  private mutating func dropRemoved() {
+  private mutating func dropRemovedElements() {
     firstPiece.removeFirst(head)
     head = 0
   }
@@ -184,13 +186,13 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
       size + pieces[neighbour].elements.count <= Self.maxPieceSize / 2
     }
     if piece + 1 < pieces.count, isSmall(piece + 1) {
-      join(piece, with: piece + 1)
+      joinPiece(piece, with: piece + 1)
     } else if piece > pieceHead, isSmall(piece - 1) {
-      join(piece - 1, with: piece)
+      joinPiece(piece - 1, with: piece)
     }
   }
 
-  private mutating func join(_ piece: Int, with next: Int) {
+  private mutating func joinPiece(_ piece: Int, with next: Int) {
     pieces[piece].elements += pieces[next].elements
     pieces.remove(at: next)
   }
@@ -211,8 +213,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 
   // MARK: Looking
 
-  /// Returns up to `limit` elements in order: those after `element`, or from the start if it is
-  /// `nil`.
+  /// Returns up to `limit` elements in order: those after `element`, or those from the start if
+  /// `element` is `nil`.
   ///
   /// O(k + log n) for k elements.
   func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
@@ -234,8 +236,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     return found
   }
 
-  /// Returns the index of the piece that an element belongs to; not for elements of the first
-  /// piece.
+  /// Returns the index of the piece that an element belongs to; the element must not belong to the
+  /// first piece.
   private func piece(of element: Element) -> Int {
     var (low, high) = (pieceHead, pieces.count)
     while high - low > 1 {

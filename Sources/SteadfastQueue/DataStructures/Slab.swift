@@ -1,30 +1,33 @@
-/// Elements at stable indices, in pages; growing moves no element, and freed slots are reused.
+/// Elements at stable indices (slots), in pages; growing moves no element, and free slots are
+/// reused.
 ///
-/// A copy shares its pages. Changing a slab while a copy exists copies one page and, the first
-/// time, the list of pages. A free slot contains a filler instead of an optional's `nil`, because
-/// reading one property of an optional element copies the whole element.
+/// A copy shares the pages of the original. Changing a slab while a copy exists copies one page
+/// and, the first time, the list of pages. A free slot contains a filler instead of an optional's
+/// `nil`, because reading one property of an optional element copies the whole element.
 ///
 /// A bitmap marks the free slots, because a compaction copies the slab and skips the free slots.
-/// With a list of free slots instead, one step of a compaction paused for 2.4 ms at 16,000 free
-/// slots.
+/// With a list of free slots instead of the bitmap, one step of a compaction took 2.4 ms at 16,000
+/// free slots.
 struct Slab<Element: Sendable>: Sendable {
-  /// The number of elements in a page; its slots use a few words of `used`.
+  /// The number of slots in a page; a few words of `used` have the bits of one page.
   static var pageSize: Int { 256 }
   private static var wordsPerPage: Int { pageSize / UInt64.bitWidth }
 
   private var pages: [[Element]] = []
   /// Which slots are in use, one bit for each slot.
   private var used: [UInt64] = []
-  /// The indices of the words of `used` with a free slot; the last one is filled first.
+  /// The indices of the words of `used` that mark a free slot; the slots of the last word are used
+  /// first.
   private var roomyWords: [Int] = []
   /// The page that was emptied last.
   ///
-  /// It keeps its memory, so that alternately adding and removing one element allocates nothing.
+  /// This page keeps its memory, so that alternately adding and removing one element allocates
+  /// nothing.
   private var idlePage: Int?
   private let filler: Element
-  /// The page that all empty pages share, so that they use no memory.
+  /// A page of fillers that all empty pages share, so that empty pages use no memory.
   ///
-  /// It is allocated with the first page.
+  /// It is allocated when the first page is added.
   private var blankPage: [Element] = []
 
   init(filler: Element) { self.filler = filler }
@@ -87,7 +90,7 @@ struct Slab<Element: Sendable>: Sendable {
     page * wordsPerPage..<(page + 1) * wordsPerPage
   }
 
-  private func isEmpty(_ page: Int) -> Bool {
+  private func isPageEmpty(_ page: Int) -> Bool {
     Self.words(of: page).allSatisfy { used[$0] == 0 }
   }
 
@@ -98,10 +101,10 @@ struct Slab<Element: Sendable>: Sendable {
     pages.append(blankPage)
   }
 
-  /// If this page is empty, frees the memory of the page that was emptied before it.
+  /// If this page is empty, frees the memory of the page that was emptied last before this one.
   private mutating func giveBackMemory(of page: Int) {
-    guard isEmpty(page) else { return }
-    if let idlePage, idlePage != page, isEmpty(idlePage) { pages[idlePage] = blankPage }
+    guard isPageEmpty(page) else { return }
+    if let idlePage, idlePage != page, isPageEmpty(idlePage) { pages[idlePage] = blankPage }
     idlePage = page
   }
 }
@@ -127,7 +130,7 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
 
   /// Adds an element whose ID is not in the slab.
   ///
-  /// - Returns: Its slot.
+  /// - Returns: The element's slot.
   mutating func insert(_ element: Element) -> Int {
     let slot = slab.insert(element)
     index.insert(slot, for: element.id)
@@ -157,22 +160,24 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
 
 /// Finds the slots of a ``Slab`` by the IDs of the tasks in them.
 ///
-/// It is a hash table with open addressing and linear probing. It stores no IDs. A bucket has eight
-/// bytes: half of the ID's hash, and the slot. The owner of the elements checks whether a slot
-/// belongs to an ID.
+/// The index is a hash table with open addressing and linear probing. It stores no IDs. A bucket
+/// has eight bytes: half of an ID's hash, and the ID's slot. The owner of the elements checks
+/// whether a slot belongs to an ID.
 ///
 /// The hash combines the two halves of a product by XOR. The factors are the ID's two halves, each
 /// combined with a random number that differs in each process. So the writer of a file can't know
 /// which IDs would make the table slow.
 ///
-/// A growing table moves all its buckets during the call that makes it grow. So a large index
-/// consists of many small tables: the IDs are spread among them, and each grows separately. A
-/// single table of 1,500,000 tasks paused one call for 0.24 to 0.45 s; small ones pause for 3 ms at
-/// most.
+/// A hash table that grows moves all its buckets during one call. So a large index consists of many
+/// small tables (shards): the IDs are spread among the shards, and each shard grows separately.
+/// With a single table of 1,500,000 tasks, one call took 0.24 to 0.45 s; with shards, a call takes
+/// 3 ms at most.
 struct SlotIndex: Sendable {
   /// The number of shards of a large index; the upper eight bits of a hash choose the shard.
   private static let manyShards = 256
-  /// The maximum number of slots in a single shard, which limits how many are moved at once.
+  /// The maximum number of slots in an index with one shard.
+  ///
+  /// It limits the number of buckets that are moved at once.
   private static let maxCountOfOneShard = 12 << 10
 
   private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
@@ -189,7 +194,8 @@ struct SlotIndex: Sendable {
 
   /// Returns the slot of an ID.
   ///
-  /// `isRight` distinguishes it from the slots of other IDs with the same half of a hash.
+  /// `isRight` returns whether a slot belongs to the ID, because other IDs may have the same half
+  /// of a hash.
   func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
     return shards[shard(of: hash)].slot(with: hash, where: isRight)
@@ -197,14 +203,14 @@ struct SlotIndex: Sendable {
 
   /// Reserves capacity for `count` IDs in total.
   mutating func reserveCapacity(_ count: Int) {
-    if count > Self.maxCountOfOneShard { spread() }
+    if count > Self.maxCountOfOneShard { splitIntoManyShards() }
     // The shards are filled nearly evenly.
     for shard in shards.indices { shards[shard].reserveCapacity(count / shards.count) }
   }
 
   /// Adds the slot of a new ID.
   mutating func insert(_ slot: Int, for id: some SlotKey) {
-    insert(slot, hash(of: id))
+    insert(slot, withHash: hash(of: id))
   }
 
   /// Returns the slot of an ID, after adding the slot that `make` returns if the ID is new.
@@ -216,12 +222,12 @@ struct SlotIndex: Sendable {
     let hash = hash(of: id)
     if let slot = shards[shard(of: hash)].slot(with: hash, where: isRight) { return slot }
     let slot = make()
-    insert(slot, hash)
+    insert(slot, withHash: hash)
     return slot
   }
 
-  private mutating func insert(_ slot: Int, _ hash: UInt32) {
-    if count == Self.maxCountOfOneShard { spread() }
+  private mutating func insert(_ slot: Int, withHash hash: UInt32) {
+    if count == Self.maxCountOfOneShard { splitIntoManyShards() }
     shards[shard(of: hash)].insert(Bucket(slot: slot, hash: hash))
     count += 1
   }
@@ -235,7 +241,7 @@ struct SlotIndex: Sendable {
 
   private func shard(of hash: UInt32) -> Int { shards.count == 1 ? 0 : Int(hash >> 24) }
 
-  private mutating func spread() {
+  private mutating func splitIntoManyShards() {
     guard shards.count == 1 else { return }
     let one = shards[0]
     shards = Array(repeating: Shard(), count: Self.manyShards)
@@ -252,7 +258,7 @@ extension SlotIndex {
   private struct Bucket {
     /// The slot's number plus one in the lower half, and half of the ID's hash in the upper half.
     ///
-    /// It is 0 if the bucket is free.
+    /// The bits are 0 if the bucket is free.
     let bits: UInt64
 
     static let free = Bucket(bits: 0)
@@ -269,9 +275,9 @@ extension SlotIndex {
   private struct Shard {
     private static let minBucketCount = 16
 
-    /// The buckets: none before the first insertion, then a power of two.
+    /// The buckets, whose number is zero before the first insertion, and then a power of two.
     ///
-    /// At most three quarters of them are in use.
+    /// At most three quarters of the buckets are in use.
     private var buckets: [Bucket] = []
     private(set) var count = 0
 
@@ -281,7 +287,7 @@ extension SlotIndex {
 
     func slot(with hash: UInt32, where isRight: (Int) -> Bool) -> Int? {
       guard count > 0 else { return nil }
-      var position = home(of: hash)
+      var position = homePosition(of: hash)
       while !buckets[position].isFree {
         if buckets[position].hash == hash, isRight(buckets[position].slot) {
           return buckets[position].slot
@@ -307,15 +313,16 @@ extension SlotIndex {
 
     mutating func remove(_ bucket: Bucket) {
       precondition(count > 0, "slot \(bucket.slot) was not found by its ID")
-      var hole = home(of: bucket.hash)
+      var hole = homePosition(of: bucket.hash)
       while buckets[hole].bits != bucket.bits {
         precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its ID")
         hole = (hole + 1) & mask
       }
-      // The buckets behind the hole close up, but none moves in front of its hash's own bucket.
+      // The buckets behind the hole move forward to fill it, but no bucket moves in front of the
+      // position that its hash gives.
       var position = (hole + 1) & mask
       while !buckets[position].isFree {
-        let distance = (position - home(of: buckets[position].hash)) & mask
+        let distance = (position - homePosition(of: buckets[position].hash)) & mask
         if distance >= (position - hole) & mask {
           buckets[hole] = buckets[position]
           hole = position
@@ -328,10 +335,10 @@ extension SlotIndex {
 
     private var mask: Int { buckets.count - 1 }
 
-    private func home(of hash: UInt32) -> Int { Int(hash) & mask }
+    private func homePosition(of hash: UInt32) -> Int { Int(hash) & mask }
 
     private mutating func place(_ bucket: Bucket) {
-      var position = home(of: bucket.hash)
+      var position = homePosition(of: bucket.hash)
       while !buckets[position].isFree { position = (position + 1) & mask }
       buckets[position] = bucket
     }
@@ -344,7 +351,7 @@ extension SlotIndex {
   }
 }
 
-/// A 128-bit ID whose values need not be evenly distributed.
+/// A 128-bit ID; the IDs of a program need not be evenly distributed.
 protocol SlotKey {
   /// The first 64 bits.
   var high: UInt64 { get }

@@ -10,9 +10,10 @@
 ///   ]
 /// )
 /// ```
-/// However an interval of this length is placed, no more attempts begin within it than the limit
-/// allows. Retries count like first attempts. The starts are stored before the attempts begin, so a
-/// limit holds across restarts, and for all processes that share a store: <doc:RateLimits>.
+/// In every interval of this length, whenever it begins, at most as many attempts begin as the
+/// limit allows. Retries count like first attempts. The starts are stored before the attempts
+/// begin, so a limit holds across restarts, and for all processes that share a store:
+/// <doc:RateLimits>.
 public struct RateLimit: Sendable {
   /// How many attempts may begin within the interval.
   public let count: Int
@@ -64,17 +65,17 @@ public struct RateLimit: Sendable {
 
   /// A limit for the tasks of one payload type that have the same key, such as an account.
   ///
-  /// A task whose key has no start left is postponed until it has one: its available date changes,
-  /// and tasks with other keys go ahead. Stores get a number that is derived from the key, not the
-  /// key itself.
+  /// If the key of a task has no start left, the task is postponed until the key has one again: the
+  /// task's available date changes, and tasks with other keys go ahead. Stores get a number that is
+  /// derived from the key, not the key itself.
   ///
   /// - Parameters:
   ///   - count: how many attempts with one key may begin within the interval, as for
   ///     ``atMost(_:per:)``.
   ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - type: the payload type.
-  ///   - key: returns the key of a payload; two keys are the same if their descriptions are. It is
-  ///     called each time a task is claimed.
+  ///   - key: returns the key of a payload. Two keys are the same if their descriptions are. The
+  ///     function is called each time a task is claimed.
   /// - Returns: The limit.
   public static func atMost<Payload: TaskPayload, Key: CustomStringConvertible>(
     _ count: Int,
@@ -109,7 +110,9 @@ public struct RateLimit: Sendable {
   // MARK: Checking
 
   static let longestInterval = Duration.seconds(10_000 * 86_400)
-  /// The name of a store's value has at most 1,024 bytes, and contains more than this name.
+  /// The maximum length of the name of a limit, in bytes of UTF-8.
+  ///
+  /// The name is part of the name of a store's value, which has at most 1,024 bytes.
   private static let longestName = 512
 
   /// Throws if the limit makes no sense.
@@ -117,7 +120,8 @@ public struct RateLimit: Sendable {
     guard count >= 1 else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts; give 1 or more, or pause the queue or the name"
+        "a rate limit allows \(count) starts; give 1 or more, or, to let no task start, pause the "
+          + "queue or the name of the tasks"
       )
     }
     guard interval >= .milliseconds(1), interval <= Self.longestInterval else {
@@ -129,16 +133,16 @@ public struct RateLimit: Sendable {
     guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; leave "
-          + "the limit out"
+        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; remove "
+          + "the limit"
       )
     }
     guard let name = names?[0] else { return }
     guard !name.isEmpty, name.utf8.count <= Self.longestName else {
       throw TaskQueueError(
         .invalidArgument,
-        "the name of a rate limit has \(name.utf8.count) bytes of UTF-8; give it 1 to "
-          + "\(Self.longestName)"
+        "the name of a rate limit has \(name.utf8.count) bytes of UTF-8; give a name of 1 to "
+          + "\(Self.longestName) bytes"
       )
     }
     try TaskQueueError.check(text: name, "the name of a rate limit")
@@ -146,7 +150,7 @@ public struct RateLimit: Sendable {
 }
 
 extension RateLimit: CustomStringConvertible {
-  /// As in `100 per 60.0 seconds of Mail`.
+  /// The limit as text, as in `100 per 60.0 seconds of Mail`.
   public var description: String {
     let scope = names.map { " of \($0[0])\(key == nil ? "" : " with one key")" } ?? ""
     return "\(count) per \(interval)\(scope)"

@@ -1,10 +1,10 @@
 /// The rate limits of a queue, and the known history of the starts that count for them.
 ///
-/// It decides which of the claimed tasks may begin, and which values are stored first. The known
-/// values may be outdated, because another process changed them. Then the values can't be stored,
-/// and the decision is repeated with the current ones.
+/// This type decides which of the claimed tasks may begin, and which values are stored before that.
+/// The known values may be outdated, because another process has changed the stored ones. The new
+/// values can't be stored then, and the decision is repeated with the current values.
 struct RateLimits: Sendable {
-  /// A value of the store as it was last seen.
+  /// A value of the store, as it was when this process last read or wrote it.
   private struct Known: Sendable {
     var bytes: [UInt8]?
     var histories: StartHistories
@@ -16,11 +16,12 @@ struct RateLimits: Sendable {
   let scopes: [Scope]
   /// How far the clocks of processes on one store may be apart, in microseconds.
   private let tolerance: Int64
-  /// When the clock was last set back, or may have been.
+  /// The date of the last moment at which the clock was, or may have been, set back.
   private var lastRebase: Int64?
   private let maxValueSize: Int
   private var known: [String: Known] = [:]
-  /// For each key without a free start, how many tasks were postponed until its next one.
+  /// For each key without a free start, how many tasks were postponed until the key's next free
+  /// start.
   private(set) var lines: [Place: Line] = [:]
 
   init(
@@ -32,14 +33,15 @@ struct RateLimits: Sendable {
     for limit in limits {
       let window = RateWindow(limit.count, per: limit.interval)
       let name = limit.names?[0]
-      // The name of a history's value contains only the first name.
+      // Limits with the same first name share a history: the name of its value contains only the
+      // first name.
       if limit.key == nil,
         let index = scopes.firstIndex(where: { $0.names?[0] == name && $0.key == nil })
       {
-        scopes[index].add(limit, window)
+        scopes[index].add(limit, window: window)
         continue
       }
-      // Several limits with keys for the same tasks don't share their keys.
+      // If several limits for the same tasks have keys, each limit has its own histories.
       let number = scopes.count { $0.names?[0] == name && $0.key != nil }
       scopes.append(
         Scope(
@@ -58,39 +60,40 @@ struct RateLimits: Sendable {
 
   // MARK: The store's values
 
-  /// The values to read before tasks are claimed.
+  /// The names of the values to read before tasks are claimed.
   var missingValues: [String] {
     scopes.filter { $0.key == nil && known[$0.valueName] == nil }.map(\.valueName)
   }
 
-  /// Caches a value that was read.
+  /// Caches a value that was read from the store.
   ///
   /// A malformed value counts as a limit that has just been used up: the limit is respected, and
   /// tasks begin again when its interval has passed.
   ///
-  /// - Returns: Whether to replace the stored value, because it is malformed or its dates lie in
-  ///   the future. Otherwise, each process would count from its own beginning, and a process that
-  ///   lives for less than the interval would begin no task.
-  mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Bool {
+  /// - Returns: Whether the stored value must be replaced, because it is malformed or its dates lie
+  ///   in the future. If it was not replaced, each process would count the interval from its own
+  ///   start, and a process that lives for less than the interval would begin no task.
+  mutating func cacheValue(named name: String, bytes: [UInt8]?, at now: Int64) -> Bool {
     let found = StartHistories(bytes)
-    var histories = found ?? usedUp(name, at: now)
+    var histories = found ?? usedUpHistories(ofValue: name, at: now)
     let date = lastRebase.map { min($0, now) } ?? now
     histories.changeAll { $0.rebase(to: date, at: now, tolerance: tolerance) }
     known[name] = Known(bytes: bytes, histories: histories)
     return histories != found
   }
 
-  /// Returns, and caches, the bytes that replace a corrupt value.
-  mutating func mend(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> [UInt8]? {
-    _ = read(name, bytes, at: now)
+  /// Caches a corrupt value, and returns the bytes that replace it in the store.
+  mutating func mendValue(named name: String, bytes: [UInt8]?, at now: Int64) -> [UInt8]? {
+    _ = cacheValue(named: name, bytes: bytes, at: now)
     let mended = known[name]?.histories.bytes
     known[name]?.bytes = mended
     return mended
   }
 
-  func usedUp(_ name: String, at now: Int64) -> StartHistories {
+  /// Returns histories by which the limit of a value has just been used up.
+  func usedUpHistories(ofValue name: String, at now: Int64) -> StartHistories {
     var histories = StartHistories()
-    // The keys of a limit with keys are unknown, so they count as unused.
+    // If the limit has keys, they are unknown, so they count as unused.
     guard let scope = scopes.first(where: { $0.key == nil && $0.valueName == name }) else {
       return histories
     }
@@ -101,14 +104,14 @@ struct RateLimits: Sendable {
   }
 
   /// Removes values from the cache, because they are outdated.
-  mutating func forget(_ names: some Sequence<String>) {
+  mutating func forgetValues(named names: some Sequence<String>) {
     for name in names { known[name] = nil }
   }
 
-  /// Moves dates that are later than `now`, because the clock was set back.
+  /// Moves dates that are later than `now` to `now`, because the clock was set back.
   ///
-  /// If all processes share that clock, later dates in values that are read afterwards were stored
-  /// before it was set back.
+  /// If all processes share that clock (`hasOneClock`), any later date in a value that is read
+  /// afterwards was stored before the clock was set back.
   mutating func rebase(to now: Int64, hasOneClock: Bool) {
     for name in known.keys {
       known[name]?.histories.changeAll { $0.rebase(to: now, at: now, tolerance: tolerance) }
@@ -117,7 +120,7 @@ struct RateLimits: Sendable {
     if hasOneClock { lastRebase = now }
   }
 
-  private func limiter(_ place: Place) -> RateLimiter {
+  private func limiter(for place: Place) -> RateLimiter {
     RateLimiter(
       windows: scopes[place.scope].windows,
       history: known[place.valueName]?.histories[place.key] ?? StartHistory()
@@ -136,22 +139,22 @@ struct RateLimits: Sendable {
   func usedUpLimits(at now: Int64) -> [UsedUp] {
     scopes.indices.compactMap { index in
       guard scopes[index].key == nil else { return nil }
-      let limiter = limiter(onlyPlace(of: index))
+      let limiter = limiter(for: onlyPlace(of: index))
       return limiter.room(at: now) > 0
         ? nil : UsedUp(scope: index, until: limiter.nextStart(from: now))
     }
   }
 
-  /// Returns the request for the tasks that may begin now, as far as limits without keys decide.
-  func within(_ request: ClaimRequest, at now: Int64) -> ClaimRequest {
+  /// Returns the request, but only for as many tasks as the limits without keys let begin now.
+  func requestWithinLimits(_ request: ClaimRequest, at now: Int64) -> ClaimRequest {
     var request = request
     for index in scopes.indices where scopes[index].key == nil {
-      let room = limiter(onlyPlace(of: index)).room(at: now)
+      let room = limiter(for: onlyPlace(of: index)).room(at: now)
       guard let names = scopes[index].names else {
         request.limit = min(request.limit, room)
         continue
       }
-      // A request can't list two names that are equal in Swift.
+      // A request can't list two names that are equal in Swift but have different bytes.
       for name in names where request.names[exactly: name] != nil || request.names[name] == nil {
         request.names[name] = min(request.room(for: name), room)
       }
@@ -171,7 +174,8 @@ struct RateLimits: Sendable {
     var admitted: [Int] = []
     /// The tasks that return to their places in line.
     var released: [Int] = []
-    /// The tasks that are postponed until a date, because their key has no start left before it.
+    /// The tasks that are postponed until a date, because their key has no start left before that
+    /// date.
     var postponed: [(index: Int, until: Int64)] = []
     /// The values to store before the tasks begin.
     var writes: [Write] = []
@@ -195,9 +199,9 @@ struct RateLimits: Sendable {
   func places(of record: TaskRecord) -> [Place] {
     scopes.indices.compactMap { index in
       let scope = scopes[index]
-      guard scope.concerns(record.name) else { return nil }
+      guard scope.concerns(taskNamed: record.name) else { return nil }
       guard let key = scope.key else { return onlyPlace(of: index) }
-      // A payload that can't be decoded has no key. Its task is parked.
+      // A payload that can't be decoded has no key. Its task is parked anyway.
       guard let text = key(record) else { return nil }
       let number = Self.number(of: text)
       return Place(scope: index, valueName: scope.valueName(ofKey: number), key: number)
@@ -220,12 +224,12 @@ struct RateLimits: Sendable {
       }
       let denying = places.filter { !allowsStart($0, in: admission, at: now) }
       if denying.isEmpty {
-        for place in places { start(place, in: &admission, at: now) }
+        for place in places { recordStart(for: place, in: &admission, at: now) }
         admission.admitted.append(index)
         continue
       }
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
-        nextTry(of: records[index], at: $0, in: &admission, now)
+        dateOfNextTry(of: records[index], at: $0, in: &admission, now: now)
       }
       admission.deny(index, until: dates.max())
     }
@@ -235,88 +239,88 @@ struct RateLimits: Sendable {
     return .decided(admission)
   }
 
-  private func limiter(_ place: Place, in admission: Admission) -> RateLimiter {
-    var limiter = limiter(place)
+  private func limiter(for place: Place, in admission: Admission) -> RateLimiter {
+    var limiter = limiter(for: place)
     if let changed = admission.histories[place.valueName] { limiter.history = changed[place.key] }
     return limiter
   }
 
   private func allowsStart(_ place: Place, in admission: Admission, at now: Int64) -> Bool {
-    guard limiter(place, in: admission).room(at: now) > 0 else { return false }
-    let histories = histories(place, in: admission)
-    // A value is full when it has the starts of very many keys. Then further keys wait.
+    guard limiter(for: place, in: admission).room(at: now) > 0 else { return false }
+    let histories = histories(for: place, in: admission)
+    // A value is full when it has the starts of very many keys. Tasks with other keys then wait.
     return histories.maxByteCount + 64 <= maxValueSize
       || histories.histories[place.key] != nil && histories.maxByteCount + 16 <= maxValueSize
-      || trimmed(histories, place, at: now).maxByteCount + 64 <= maxValueSize
+      || trimmedHistories(histories, for: place, at: now).maxByteCount + 64 <= maxValueSize
   }
 
-  private func histories(_ place: Place, in admission: Admission) -> StartHistories {
+  private func histories(for place: Place, in admission: Admission) -> StartHistories {
     admission.histories[place.valueName] ?? known[place.valueName]?.histories ?? StartHistories()
   }
 
-  private func trimmed(
+  private func trimmedHistories(
     _ histories: StartHistories,
-    _ place: Place,
+    for place: Place,
     at now: Int64
   ) -> StartHistories {
     var histories = histories
-    histories.changeAll { $0.trim(scopes[place.scope].windows, at: now) }
+    histories.changeAll { $0.trim(to: scopes[place.scope].windows, at: now) }
     return histories
   }
 
-  private func start(_ place: Place, in admission: inout Admission, at now: Int64) {
-    var histories = trimmed(histories(place, in: admission), place, at: now)
-    histories[place.key].start(at: now)
+  private func recordStart(for place: Place, in admission: inout Admission, at now: Int64) {
+    var histories = trimmedHistories(histories(for: place, in: admission), for: place, at: now)
+    histories[place.key].addStart(at: now)
     admission.histories[place.valueName] = histories
   }
 
-  /// Returns when a task whose key has no free start tries again.
+  /// Returns the date on which a task whose key has no free start tries again.
   ///
-  /// The task tries when the next start is free, together with the others of its key, so that the
-  /// first in line gets it, whichever that is by then. A task that has tried before, and has many
-  /// tasks ahead of it, tries when all of them may have begun. Because they may be cancelled, it
-  /// tries at least once in ``Line/mostStarts`` starts.
-  private func nextTry(
+  /// The task tries when the key's next start is free, together with the other tasks of the key, so
+  /// that the task that is then first in line gets the start. A task that has tried before, and has
+  /// many tasks ahead of it, tries when all of these may have begun. Because some of these may be
+  /// cancelled, the task tries at least once in ``Line/mostStarts`` starts.
+  private func dateOfNextTry(
     of record: TaskRecord,
     at place: Place,
     in admission: inout Admission,
-    _ now: Int64
+    now: Int64
   ) -> Int64 {
-    let limiter = limiter(place, in: admission)
+    let limiter = limiter(for: place, in: admission)
     let next = limiter.nextStart(from: now)
     // If the value is full, the task tries again after the limit's interval.
     guard next > now else { return now + (limiter.windows.map(\.interval).max() ?? 0) }
     var line = admission.lines[place] ?? Line(date: next)
     if line.date != next { line = Line(date: next) }
-    let ahead = line.add(record.priority)
+    let ahead = line.addTask(withPriority: record.priority)
     admission.lines[place] = line
     guard ahead >= Line.nearCount, record.availableDate > record.createdDate else { return next }
-    // A microsecond after the tasks that try at each free start, and so behind them.
+    // The added microsecond puts the task behind the tasks that try at each free start.
     return next + limiter.duration(ofStarts: min(ahead, Line.mostStarts)) + 1
   }
 
   /// Updates the known values after the writes of an admission were stored.
   ///
-  /// The tasks begin now. If storing took long, their starts count from now for this process, not
-  /// from the date of the decision.
-  mutating func stored(_ admission: Admission, decidedAt date: Int64, at now: Int64) {
+  /// The admitted tasks begin now. If storing took long, this process counts their starts from now,
+  /// not from the date of the decision.
+  mutating func recordWrites(of admission: Admission, decidedAt date: Int64, at now: Int64) {
     lines = admission.lines
     for write in admission.writes {
       guard var histories = admission.histories[write.valueName] else { continue }
-      histories.changeAll { $0.delay(from: date, to: now) }
+      histories.changeAll { $0.delayStarts(from: date, to: now) }
       known[write.valueName] = Known(bytes: write.new, histories: histories)
     }
   }
 }
 
 extension RateLimits {
-  /// The tasks of a claim that may not begin, by their places in it: the date until which they are
-  /// postponed, or `nil` if they return to their places in line.
+  /// The tasks of a claim that may not begin, by their indices in the claim: for each, the date
+  /// until which it is postponed, or `nil` if it returns to its place in line.
   typealias Denials = [Int: Int64?]
 }
 
 extension RateLimits.Admission {
-  /// The tasks that may not begin.
+  /// The claimed tasks that may not begin.
   var denials: RateLimits.Denials {
     var denials: RateLimits.Denials = [:]
     for index in released { denials.updateValue(nil, forKey: index) }
@@ -332,27 +336,33 @@ extension RateLimits.Admission {
 
 /// Pauses of limits.
 extension RateLimits {
-  /// Returns the places to pause when a task reports that it has met a limit: those of its key,
-  /// else those of its name, else those of all tasks.
-  func pausedPlaces(of record: TaskRecord) -> [Place] {
+  /// Returns the places to pause when a task reports that it has met a limit of a service: the
+  /// places of the task's key or, if there are none, those of its name or, if there are none, those
+  /// of all tasks.
+  func placesToPause(for record: TaskRecord) -> [Place] {
     let places = places(of: record)
     let keyed = places.filter { scopes[$0.scope].key != nil }
     let named = places.filter { scopes[$0.scope].names != nil }
     return keyed.isEmpty ? named.isEmpty ? places : named : keyed
   }
 
-  /// Returns the bytes of a value after a place in it is paused.
-  func pausing(_ place: Place, _ bytes: [UInt8]?, from now: Int64, until end: Int64) -> [UInt8]? {
-    var histories = StartHistories(bytes) ?? usedUp(place.valueName, at: now)
+  /// Returns the bytes of a value after the place in that value has been paused.
+  func valueAfterPausing(
+    _ place: Place,
+    in bytes: [UInt8]?,
+    from now: Int64,
+    until end: Int64
+  ) -> [UInt8]? {
+    var histories = StartHistories(bytes) ?? usedUpHistories(ofValue: place.valueName, at: now)
     histories[place.key].pause(from: now, until: end)
     return histories.bytes
   }
 }
 
 extension RateLimits {
-  /// The limits for the same tasks, which share one history.
+  /// The limits for the same tasks; all limits of a scope use the same history.
   struct Scope: Sendable {
-    /// The names of the tasks; `nil` for all of the queue.
+    /// The names of the tasks; `nil` for all tasks of the queue.
     var names: [String]?
     var windows: [RateWindow]
     let key: (@Sendable (TaskRecord) -> String?)?
@@ -370,15 +380,15 @@ extension RateLimits {
 
     /// Adds a limit with the same first name.
     ///
-    /// A history does not record the names of its starts. So each limit of the scope counts the
-    /// tasks of all names in the scope: it may allow too few starts, never too many.
-    mutating func add(_ limit: RateLimit, _ window: RateWindow) {
+    /// A history does not record which names its starts have. So each limit of the scope counts the
+    /// tasks of all names in the scope: the limit may allow too few starts, never too many.
+    mutating func add(_ limit: RateLimit, window: RateWindow) {
       windows.append(window)
       description += ", \(limit)"
-      for name in limit.names ?? [] where !concerns(name) { names?.append(name) }
+      for name in limit.names ?? [] where !concerns(taskNamed: name) { names?.append(name) }
     }
 
-    func concerns(_ name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
+    func concerns(taskNamed name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
   }
 
   /// The history that counts a start of a task.
@@ -393,25 +403,25 @@ extension RateLimits {
 
   /// Returns the number that represents a key in a store.
   ///
-  /// Two keys with the same number would share a limit. Of a million keys, two have the same one
-  /// with a probability of 3 in 100 million.
+  /// Two keys with the same number would share a limit. The probability that any two of a million
+  /// keys have the same number is 3 in 100 million.
   static func number(of key: String) -> UInt64 { key.utf8.stableHash }
 
   /// How many tasks of a key were postponed until its next free start.
   struct Line: Sendable, Hashable {
-    /// How many of them try again at each free start.
+    /// How many of the postponed tasks try again at each free start.
     static let nearCount = 16
-    /// The number of starts within which each of the others tries at least once.
+    /// The number of starts within which each of the other postponed tasks tries at least once.
     static let mostStarts = 32
 
-    /// The date of the start.
+    /// The date of the key's next free start.
     let date: Int64
     private var counts: [TaskQueue.Priority: Int] = [:]
 
     init(date: Int64) { self.date = date }
 
-    /// Adds a task, and returns how many are ahead of it.
-    mutating func add(_ priority: TaskQueue.Priority) -> Int {
+    /// Adds a task, and returns how many tasks are ahead of it.
+    mutating func addTask(withPriority priority: TaskQueue.Priority) -> Int {
       let ahead = counts.reduce(0) { $1.key >= priority ? $0 + $1.value : $0 }
       counts[priority, default: 0] += 1
       return ahead
@@ -426,21 +436,22 @@ struct RateWindow: Sendable, Hashable {
   /// The shortest interval, in microseconds.
   static let shortestPart: Int64 = 1_000
 
-  /// From 1 to 1,024.
+  /// The maximum number of starts, from 1 to 1,024.
   let count: Int
-  /// In microseconds.
+  /// The length of the interval, in microseconds.
   let interval: Int64
 
   /// Makes a window of `count` starts per interval.
   ///
-  /// For more than 1,024 starts, the interval and the count are divided by the same number. That
-  /// many parts cover every interval of the whole length, so it has no more than `count` starts.
+  /// For more than 1,024 starts, the interval and the count are divided by the same number of
+  /// parts. Every interval of the whole length consists of that number of parts, so it has no more
+  /// than `count` starts.
   init(_ count: Int, per interval: Duration) {
     let count = max(count, 1)
     let parts = (count - 1) / Self.maxCount + 1
     let microseconds = min(max(interval, .zero), RateLimit.longestInterval).microseconds
     self.count = count / parts
-    // Rounded up: a part that is too long allows too few starts, never too many.
+    // The part is rounded up: if it is too long, it allows too few starts, never too many.
     self.interval = (microseconds + Int64(parts) - 1) / Int64(parts)
   }
 }
@@ -452,7 +463,7 @@ struct StartHistory: Sendable, Hashable {
     var end: Int64
   }
 
-  /// Sorted; simultaneous starts are each listed.
+  /// The dates of the starts, in order; simultaneous starts are each listed.
   private(set) var starts: [Int64] = []
   private(set) var pause: Pause?
 
@@ -465,23 +476,24 @@ struct StartHistory: Sendable, Hashable {
 
   /// Records that an attempt begins.
   ///
-  /// If the last start is later by another process's clock, the attempt counts from that date.
-  mutating func start(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
+  /// If the last start is later than `now`, by the clock of another process, the attempt counts
+  /// from the date of that start.
+  mutating func addStart(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
 
-  /// Moves the starts on or after a date to a later date, on which those attempts really begin.
-  mutating func delay(from date: Int64, to now: Int64) {
+  /// Moves the starts on or after `date` to `now`, when these attempts really begin.
+  mutating func delayStarts(from date: Int64, to now: Int64) {
     guard now > date, let last = starts.last, last >= date else { return }
     starts = starts.map { $0 >= date ? max($0, now) : $0 }
   }
 
-  /// Prevents starts until a date, or until a later one that was set before.
+  /// Prevents starts until `end`, or until the end of the present pause if that is later.
   mutating func pause(from now: Int64, until end: Int64) {
     guard end > max(now, pause?.end ?? now) else { return }
     pause = Pause(begin: now, end: end)
   }
 
-  /// Drops starts and a pause that no longer matter on a date.
-  mutating func trim(_ windows: [RateWindow], at now: Int64) {
+  /// Removes the starts, and the pause, that no longer matter at `now`.
+  mutating func trim(to windows: [RateWindow], at now: Int64) {
     if let pause, pause.end <= now { self.pause = nil }
     let (count, interval) = (
       windows.map(\.count).max() ?? 0, windows.map(\.interval).max() ?? 0
@@ -491,11 +503,11 @@ struct StartHistory: Sendable, Hashable {
     if first > 0 { starts.removeFirst(first) }
   }
 
-  /// Moves dates that are later than `now`, because the clock was set back, to an earlier date.
+  /// Moves dates that are later than `now` to `date`, because the clock was set back.
   ///
-  /// A date that is later by no more than the tolerance is not moved: it comes from the clock of
-  /// another process. Without the move, a limit would block tasks until the clock reaches the old
-  /// date.
+  /// A date that is later by no more than the tolerance is not moved: it may come from the clock of
+  /// another process. If dates were not moved, a limit would block tasks until the clock reaches
+  /// the old dates.
   mutating func rebase(to date: Int64, at now: Int64, tolerance: Int64) {
     if let last = starts.last, last > now + tolerance {
       starts = starts.map { $0 > now ? date : $0 }.sorted()
@@ -508,9 +520,9 @@ struct StartHistory: Sendable, Hashable {
 
 /// Decides when attempts that share a limit may begin.
 ///
-/// It uses the dates of the last starts, as many as the limit allows. That is exact: a token bucket
-/// that is filled at the rate of the limit allows nearly twice as many starts in the interval after
-/// a pause.
+/// The limiter uses the dates of the last starts, as many as the limit allows, so it is exact. A
+/// token bucket that is filled at the rate of the limit would allow nearly twice as many starts in
+/// the interval after a pause.
 struct RateLimiter: Sendable {
   let windows: [RateWindow]
   var history: StartHistory
@@ -521,20 +533,21 @@ struct RateLimiter: Sendable {
     var room = Int.max
     for window in windows {
       let begin = now - window.interval
-      // Searched from the end, because the starts of the window are the last ones, and mostly few.
+      // The search begins at the end, because the starts within the window are the last ones, and
+      // there are mostly few of them.
       let first = history.starts.lastIndex { $0 <= begin }.map { $0 + 1 } ?? 0
       room = min(room, max(0, window.count - (history.starts.count - first)))
     }
     return room
   }
 
-  /// Returns how long a number of starts takes under the slowest window.
+  /// Returns how long a number of starts takes within the window that allows the fewest starts.
   func duration(ofStarts count: Int) -> Int64 {
     let each = windows.map { Double($0.interval) / Double($0.count) }.max() ?? 0
     return Int64(min(each * Double(count), Double(RateLimit.longestInterval.microseconds)))
   }
 
-  /// Returns the first date, from `now` on, on which an attempt may begin.
+  /// Returns the earliest date, but not before `now`, on which an attempt may begin.
   func nextStart(from now: Int64) -> Int64 {
     var date = max(now, history.pause?.end ?? now)
     for window in windows where history.starts.count >= window.count {
@@ -546,11 +559,11 @@ struct RateLimiter: Sendable {
 
 /// The histories in one value of a store, each under the number of its key.
 ///
-/// The bytes are a 1 and, for each history in the order of the numbers: the number (8 bytes, the
-/// highest first), the begin and the end of its pause (0 and 0 if there is none), the number of
-/// starts, the first start, and the time from each start to the next. All but the number are
-/// encoded with seven bits to a byte, the lowest first, and with the highest bit set in all bytes
-/// but the last.
+/// The first byte is 1. Then, for each history, in the order of the numbers of their keys, there
+/// are: the number of the key (8 bytes, the highest first), the begin and the end of the pause (0
+/// and 0 if there is none), the number of starts, the first start, and the time from each start to
+/// the next. All of these except the number of the key are encoded with seven bits to a byte, the
+/// lowest bits first, and with the highest bit set in all bytes but the last.
 struct StartHistories: Sendable, Equatable {
   /// The version of the format.
   private static let form: UInt8 = 1
@@ -561,9 +574,9 @@ struct StartHistories: Sendable, Equatable {
 
   init() {}
 
-  /// Reads a value; `nil` is an empty one.
+  /// Reads the histories from the bytes of a value; without bytes, there are no histories.
   ///
-  /// - Returns: `nil` if the bytes are malformed.
+  /// - Returns: The histories; `nil` if the bytes are malformed.
   init?(_ bytes: [UInt8]?) {
     guard let bytes else { return }
     guard bytes.first == Self.form else { return nil }
@@ -608,7 +621,7 @@ struct StartHistories: Sendable, Equatable {
     }
   }
 
-  /// An upper limit for the number of bytes.
+  /// A number that the number of bytes of the value never exceeds.
   var maxByteCount: Int { histories.values.reduce(1) { $0 + 40 + 9 * $1.starts.count } }
 
   private struct Reader {
@@ -620,7 +633,7 @@ struct StartHistories: Sendable, Equatable {
       return bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    /// Reads a number of up to 62 bits: sums of two of them can't overflow.
+    /// Reads a number of up to 62 bits, so that the sum of two such numbers can't overflow.
     mutating func readVarint() -> Int64? {
       var (number, shift): (Int64, Int64) = (0, 0)
       while let byte = bytes.popFirst() {
@@ -651,7 +664,7 @@ struct StartHistories: Sendable, Equatable {
 }
 
 extension [UInt8] {
-  /// Appends a number that is not negative; a negative one counts as 0.
+  /// Appends a number with seven bits to a byte; a negative number counts as 0.
   fileprivate mutating func append(varint number: Int64) {
     var rest = UInt64(Swift.max(number, 0))
     while rest >= 128 {

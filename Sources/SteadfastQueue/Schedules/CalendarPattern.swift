@@ -20,13 +20,13 @@ struct CalendarPattern: Sendable, Hashable {
   static let allMonths: UInt16 = 0x1FFE
   static let allWeekdays: UInt8 = 0x7F
 
-  /// The number of days within which a pattern certainly has a day.
+  /// A number of days among which at least one matches the pattern, if any day does.
   ///
-  /// From a 29 February to the next, there may be eight years. If it must also be a certain day of
-  /// the week, there may be 40 years, as from 2072 to 2112.
+  /// From a 29 February to the next, there may be eight years. If that day must also be a certain
+  /// day of the week, there may be 40 years, as from 2072 to 2112.
   private static let mostDays = 41 * 366
 
-  /// Whether any day is one of the pattern.
+  /// Whether any day of any year matches the pattern.
   var hasDays: Bool {
     if needsOneOfBoth { return true }
     return (1...12).contains { month in
@@ -35,10 +35,11 @@ struct CalendarPattern: Sendable, Hashable {
     }
   }
 
-  /// Returns the first instant after another one that matches the pattern.
+  /// Returns the first instant after `instant` that matches the pattern.
   ///
   /// Instants are seconds since 1970, in GMT. The search skips whole months, and hours within a
   /// day. So it mostly looks at two or three days and times, and at some thousand days at most.
+  ///
   /// - Returns: The instant; `nil` if the pattern has no days.
   func instant(after instant: Int, on clock: ZoneClock) -> Int? {
     guard hasDays else { return nil }
@@ -52,10 +53,11 @@ struct CalendarPattern: Sendable, Hashable {
         day = date.dayNumber
         continue
       }
-      if matches(date, day) {
-        // Times of today before now have passed, even if the clocks show them a second time.
+      if matches(date, dayNumber: day) {
+        // The times of today that are before now have passed, even if the clocks, having gone back,
+        // show these times again.
         let start = day == today ? (now - today * 86_400) / 60 : 0
-        if let found = self.instant(onDay: day, fromMinute: start, after: instant, clock) {
+        if let found = self.instant(onDay: day, fromMinute: start, after: instant, on: clock) {
           return found
         }
       }
@@ -65,7 +67,7 @@ struct CalendarPattern: Sendable, Hashable {
     return nil
   }
 
-  private func matches(_ date: CivilDate, _ day: Int) -> Bool {
+  private func matches(_ date: CivilDate, dayNumber day: Int) -> Bool {
     let isDay = days & (1 << UInt32(date.day)) != 0
     let isWeekday = weekdays & (1 << UInt8(CivilDate.weekday(ofDayNumber: day))) != 0
     return needsOneOfBoth ? isDay || isWeekday : isDay && isWeekday
@@ -75,10 +77,10 @@ struct CalendarPattern: Sendable, Hashable {
     onDay day: Int,
     fromMinute start: Int,
     after instant: Int,
-    _ clock: ZoneClock
+    on clock: ZoneClock
   ) -> Int? {
     var minute = start
-    while let next = minuteOfDay(from: minute) {
+    while let next = firstMatchingMinute(from: minute) {
       let found = clock.instant(of: day * 86_400 + next * 60 + second)
       if found > instant { return found }
       minute = next + 1
@@ -87,7 +89,7 @@ struct CalendarPattern: Sendable, Hashable {
   }
 
   /// Returns the first minute of a day that matches the pattern, from `start` on.
-  private func minuteOfDay(from start: Int) -> Int? {
+  private func firstMatchingMinute(from start: Int) -> Int? {
     var hour = start / 60
     var minute = start % 60
     while hour < 24 {
@@ -109,9 +111,9 @@ struct CalendarPattern: Sendable, Hashable {
 /// March, so that the leap day is the last of a year.
 struct CivilDate: Equatable {
   var year: Int
-  /// From 1 to 12.
+  /// The month, from 1 to 12.
   var month: Int
-  /// From 1 to 31.
+  /// The day of the month, from 1 to 31.
   var day: Int
 
   init(year: Int, month: Int, day: Int) {
@@ -150,7 +152,7 @@ struct CivilDate: Equatable {
       : CivilDate(year: year, month: month + 1, day: 1)
   }
 
-  /// The day of the week of a day, from 0 for Sunday.
+  /// Returns the day of the week of the day with a number, from 0 for Sunday.
   static func weekday(ofDayNumber number: Int) -> Int {
     // 1 January 1970 was a Thursday.
     let weekday = (number + 4) % 7
@@ -167,7 +169,7 @@ struct CivilDate: Equatable {
   }
 
   private static let daysOfEra = 146_097
-  /// From 1 March of the year 0 to 1 January 1970.
+  /// The number of days from 1 March of the year 0 to 1 January 1970.
   private static let daysFromMarch0To1970 = 719_468
 }
 
@@ -181,13 +183,14 @@ extension Int {
 
 /// The instants at which the clocks of a time zone show a time.
 ///
-/// It uses only the zone's offset from GMT at an instant. A time is the number of seconds from 1
-/// January 1970, 00:00, as the clocks of the zone show it; an instant is the number of seconds from
-/// that moment in GMT.
+/// The only fact about the zone that it uses is the zone's offset from GMT at an instant. A time is
+/// the number of seconds from 1 January 1970, 00:00, on the clocks of the zone. An instant is the
+/// number of seconds from 1 January 1970, 00:00 GMT.
 struct ZoneClock {
   let zone: TimeZone
 
-  /// The maximum time by which the clocks are ahead of GMT, and behind it, in seconds.
+  /// The maximum number of seconds by which the clocks are ahead of GMT, and the maximum number by
+  /// which they are behind it.
   ///
   /// Offsets are from -12 to +14 hours; an hour more on either side does no harm.
   private static let (latest, earliest) = (15 * 3_600, 13 * 3_600)
@@ -197,10 +200,9 @@ struct ZoneClock {
 
   /// Returns the instant at which the clocks show a time.
   ///
-  /// If the clocks go back and show a time twice, this is the first of the two instants. If they go
-  /// forward and skip a time, this is the first instant after the change.
-  ///
-  /// It assumes that the offset changes at most once within 28 hours.
+  /// If the clocks go back and show the time twice, the result is the first of the two instants. If
+  /// the clocks go forward and skip the time, the result is the first instant after the change. The
+  /// function assumes that the offset changes at most once within 28 hours.
   func instant(of time: Int) -> Int {
     // All possible instants are between these two.
     let (start, end) = (time - Self.latest, time + Self.earliest)
@@ -210,18 +212,18 @@ struct ZoneClock {
     if before == after || offset(at: first) == before { return first }
     let second = time - after
     if offset(at: second) == after { return second }
-    return change(from: before, between: start, and: end)
+    return offsetChange(from: before, between: start, and: end)
   }
 
-  /// Returns the first instant in a range at which the offset has changed; `nil` if it is the same
-  /// at the end.
-  func change(after start: Int, through end: Int) -> Int? {
+  /// Returns the first instant, after `start` and through `end`, at which the offset differs from
+  /// that at `start`; `nil` if the offset at `end` is the same.
+  func offsetChange(after start: Int, through end: Int) -> Int? {
     let before = offset(at: start)
-    return offset(at: end) == before ? nil : change(from: before, between: start, and: end)
+    return offset(at: end) == before ? nil : offsetChange(from: before, between: start, and: end)
   }
 
-  /// Returns the first instant at which the offset is no longer `offset`.
-  private func change(from offset: Int, between start: Int, and end: Int) -> Int {
+  /// Returns the first instant between `start` and `end` at which the offset is no longer `offset`.
+  private func offsetChange(from offset: Int, between start: Int, and end: Int) -> Int {
     var (low, high) = (start, end)
     while high - low > 1 {
       let middle = low + (high - low) / 2

@@ -11,10 +11,10 @@ struct CatchUp: Equatable {
 
   /// The maximum number of dates that are counted one by one.
   ///
-  /// Beyond it, the counts are lower limits.
+  /// If there are more dates, the counts are lower limits.
   static let mostDates = 10_000
 
-  /// The settings that decide, besides the dates.
+  /// The settings that decide, besides the dates, what happens next.
   struct Policy {
     var rule: ScheduleRule
     var missed: MissedOccurrences
@@ -24,7 +24,7 @@ struct CatchUp: Equatable {
 }
 
 extension CatchUp {
-  /// Returns whether an occurrence may begin; if not, a later one replaces it.
+  /// Returns whether the occurrence of a date may begin; if not, a later occurrence replaces it.
   static func mayBegin(_ date: Date, now: Date, _ policy: Policy) -> Bool {
     let limit = now - policy.delay / .seconds(1)
     switch policy.missed.kind {
@@ -36,10 +36,9 @@ extension CatchUp {
     }
   }
 
-  /// Decides what follows an occurrence.
+  /// Decides what follows the occurrence of a date.
   ///
-  /// `wasHandled` says whether the occurrence of the date has ended or is running; if not, it was
-  /// missed, too.
+  /// `wasHandled` says whether that occurrence has ended or is running; if not, it was missed, too.
   init(after date: Date, wasHandled: Bool, now: Date, _ policy: Policy) {
     let limit = now - policy.delay / .seconds(1)
     let most = if case .each(let count) = policy.missed.kind { count } else { 1 }
@@ -64,9 +63,10 @@ extension CatchUp {
 
   /// The dates of a rule in a period.
   private struct Passed {
-    /// How many there are; a lower limit if there are more than ``CatchUp/mostDates``.
+    /// The number of dates in the period; a lower limit if there are more than
+    /// ``CatchUp/mostDates``.
     var count = 0
-    /// The latest of them, in order.
+    /// The latest dates in the period, in order.
     var latest: [Date] = []
     /// The first date after the period.
     var next: Date?
@@ -76,16 +76,19 @@ extension CatchUp {
       while let date = next, date <= end {
         count += 1
         latest.append(date)
-        // Done rarely, so that the time for each date is constant.
+        // Removes many dates at once, so that the average time for each date is constant.
         if latest.count >= 2 * most { latest.removeFirst(latest.count - most) }
         next = rule.next(after: date)
-        if count == CatchUp.mostDates { next = Self.jump(from: date, to: end, rule, most) ?? next }
+        if count == CatchUp.mostDates {
+          next = Self.dateNearEnd(from: date, to: end, rule, most) ?? next
+        }
       }
       if latest.count > most { latest.removeFirst(latest.count - most) }
     }
 
-    /// Returns a date near the end from which `most` dates remain; `nil` if none is found.
-    private static func jump(
+    /// Returns a date from which at least `most` dates of the rule remain until the end of the
+    /// period; `nil` if the search finds none.
+    private static func dateNearEnd(
       from date: Date,
       to end: Date,
       _ rule: ScheduleRule,
@@ -122,8 +125,9 @@ public struct MissedOccurrences: Sendable, Hashable {
 
   /// The task is performed once for all missed dates, as the occurrence of the latest one.
   ///
-  /// - Parameter limit: the maximum lateness, a second or more. If the latest date is longer ago,
-  ///   the task is not performed before the next date. By default, the lateness is unlimited.
+  /// - Parameter limit: the maximum lateness, a second or more. If the latest missed date is longer
+  ///   ago than that, the task is not performed before the next date. By default, the lateness is
+  ///   unlimited.
   /// - Returns: The rule for missed dates.
   public static func once(within limit: Duration? = nil) -> MissedOccurrences {
     MissedOccurrences(kind: .once(within: limit))
@@ -134,12 +138,14 @@ public struct MissedOccurrences: Sendable, Hashable {
 
   /// The task is performed for each missed date, one after another.
   ///
-  /// - Parameter count: the maximum number of missed dates, from 1 to 1,000; the latest ones count.
+  /// - Parameter count: the maximum number of missed dates for which the task is performed, from 1
+  ///   to 1,000; earlier missed dates are skipped.
   /// - Returns: The rule for missed dates.
   public static func each(atMost count: Int) -> MissedOccurrences {
     MissedOccurrences(kind: .each(atMost: count))
   }
 
+  /// Throws if the limit or the count makes no sense.
   func check() throws(TaskQueueError) {
     switch kind {
     case .once(let limit):
@@ -147,7 +153,7 @@ public struct MissedOccurrences: Sendable, Hashable {
       guard let limit, limit < .seconds(1) else { return }
       throw TaskQueueError(
         .invalidArgument,
-        "missed: .once(within: \(limit)) leaves no time to begin; give a second or more"
+        "missed: .once(within: \(limit)) leaves a task no time to begin; give a second or more"
       )
     case .each(let count):
       guard (1...1_000).contains(count) else {

@@ -14,9 +14,9 @@ public import SystemFoundation
 /// A rule is a value: it reads no clock. All dates are whole seconds.
 ///
 /// Rules with a time of day follow the clocks on the wall. When the clocks go forward and skip the
-/// time, the date is the first moment after that. When they go back and show the time twice, it is
-/// the first of the two moments. ``every(_:)`` counts elapsed time instead, and
-/// ``hourly(minute:in:)`` has a date in each real hour.
+/// time, the date is the first moment after the skipped times. When the clocks go back and show the
+/// time twice, the date is the first of the two moments. ``every(_:)`` counts elapsed time instead,
+/// and ``hourly(minute:in:)`` has a date in each real hour.
 ///
 /// Use a time zone that every process that runs the queue can make again from its identifier:
 /// <doc:RecurringTasks> says what an executable on Linux links for that.
@@ -46,8 +46,8 @@ public struct ScheduleRule: Sendable, Hashable {
 
   /// Returns the first date of the rule after another date.
   ///
-  /// With ``every(_:)``, this is the given date plus the interval. With the other rules, it is the
-  /// same date for all dates in between.
+  /// With ``every(_:)``, this is the given date plus the interval. With the other rules, all dates
+  /// between two dates of the rule have the same next date.
   ///
   /// - Complexity: A few look-ups of the zone's offset. A line of cron that names rare days looks
   ///   at some thousand days at most.
@@ -59,7 +59,7 @@ public struct ScheduleRule: Sendable, Hashable {
     let next: Int? =
       switch kind {
       case .every(let interval): instant + interval
-      case .hourly(let minute): hour(after: instant, minute)
+      case .hourly(let minute): hourlyInstant(after: instant, minute: minute)
       case .calendar(let pattern): pattern.instant(after: instant, on: ZoneClock(zone: zone))
       }
     guard let next, Double(next) <= Self.lastSecond else { return nil }
@@ -69,24 +69,32 @@ public struct ScheduleRule: Sendable, Hashable {
   /// The last second of the year 9999.
   private static var lastSecond: Double { 253_402_300_799 }
 
-  /// Returns `target`, or a date shortly before it, from which the rule continues as from `date`.
+  /// Returns `target` or a date shortly before `target`: the rule has the same dates after the
+  /// returned date as after `date`.
   func restart(near target: Date, from date: Date) -> Date {
     guard case .every(let interval) = kind else { return max(date, target) }
     let distance = max(0, Int(target.timeIntervalSince(date)))
     return date + Double(distance / interval * interval)
   }
 
-  /// Returns the first instant after another one at which the clocks show `minute` minutes after a
+  /// Returns the first instant after `instant` at which the clocks show `minute` minutes after a
   /// full hour.
-  private func hour(after instant: Int, _ minute: Int) -> Int {
+  private func hourlyInstant(after instant: Int, minute: Int) -> Int {
     let clock = ZoneClock(zone: zone)
-    let found = fullHour(from: instant + 1, minute, clock)
-    guard let change = clock.change(after: instant, through: found) else { return found }
-    return fullHour(from: change, minute, clock)
+    let found = hourlyInstantBeforeChange(from: instant + 1, minute: minute, on: clock)
+    guard let change = clock.offsetChange(after: instant, through: found) else { return found }
+    return hourlyInstantBeforeChange(from: change, minute: minute, on: clock)
   }
 
-  /// Returns the first such instant from this one on, if the offset does not change.
-  private func fullHour(from instant: Int, _ minute: Int, _ clock: ZoneClock) -> Int {
+  /// Returns the first instant from `instant` on at which the clocks show `minute` minutes after a
+  /// full hour.
+  ///
+  /// It is right only if the zone's offset does not change before it.
+  private func hourlyInstantBeforeChange(
+    from instant: Int,
+    minute: Int,
+    on clock: ZoneClock
+  ) -> Int {
     let time = clock.time(at: instant) - minute * 60
     let sinceHour = time - time.flooredQuotient(3_600) * 3_600
     return sinceHour == 0 ? instant : instant + 3_600 - sinceHour
@@ -103,7 +111,7 @@ extension ScheduleRule {
       TimeOfDay(hour: hour, minute: minute, second: second)
     }
 
-    /// As in `02:30`, or `02:30:15`.
+    /// The time of day as text, as in `02:30` or `02:30:15`.
     public var description: String {
       let parts = second == 0 ? [hour, minute] : [hour, minute, second]
       return parts.map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
@@ -122,17 +130,17 @@ extension ScheduleRule {
 
   /// A day of the week.
   ///
-  /// Its raw value counts from Sunday, which is 0, as in a line of cron. The weekdays of `Calendar`
-  /// are greater by one.
+  /// The raw value of Sunday is 0, as in a line of cron. The numbers that `Calendar` gives the days
+  /// of the week are greater by one.
   public enum Weekday: Int, Sendable, Hashable, CaseIterable {
     /// A day of the week.
     case sunday, monday, tuesday, wednesday, thursday, friday, saturday
 
-    /// As in `Mon`.
+    /// The day's short English name, as in `Mon`.
     var text: String { ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][rawValue] }
   }
 
-  /// At a fixed interval of elapsed time, whatever the clocks on the wall show.
+  /// A rule with a fixed interval of elapsed time, whatever the clocks on the wall show.
   ///
   /// The first date is one interval after the schedule was made. After that, dates are whole
   /// intervals apart, however long the task takes.
@@ -152,14 +160,14 @@ extension ScheduleRule {
     return ScheduleRule(.every(seconds: Int(seconds)), .gmt, "every \(seconds) s")
   }
 
-  /// Each hour, when the clocks of a zone show these minutes.
+  /// A rule with a date in each hour: when the clocks of a zone show these minutes.
   ///
   /// Each real hour has one date, even when the clocks go forward or back by an hour.
   ///
   /// - Parameters:
   ///   - minute: the minutes after the full hour, from 0 to 59.
-  ///   - zone: the zone whose clocks count; by default GMT. It matters for zones that are not whole
-  ///     hours from GMT, such as India's.
+  ///   - zone: the zone whose clocks count; by default GMT. The zone matters only if its offset
+  ///     from GMT is not a whole number of hours, such as India's.
   /// - Returns: The rule.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public static func hourly(
@@ -175,7 +183,7 @@ extension ScheduleRule {
     return try ScheduleRule(.hourly(minute: minute), clocksOf: zone, "hourly \(minute)")
   }
 
-  /// Each day, when the clocks of a zone show a time.
+  /// A rule with a date on each day: when the clocks of a zone show a time.
   ///
   /// - Parameters:
   ///   - time: the time of day, as in `.time(2, 30)`.
@@ -191,7 +199,7 @@ extension ScheduleRule {
     return try ScheduleRule(.calendar(pattern), clocksOf: zone, "daily \(time)")
   }
 
-  /// Each week on some days, when the clocks of a zone show a time.
+  /// A rule with a date on some days of each week: when the clocks of a zone show a time.
   ///
   /// - Parameters:
   ///   - days: the days of the week; at least one.
@@ -232,8 +240,8 @@ extension ScheduleRule {
   ///   - line: the five fields, without a command.
   ///   - zone: the zone whose clocks count.
   /// - Returns: The rule.
-  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``, which
-  ///   names the field and what is wrong with it.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``, whose
+  ///   text names a field of the line, and says what is wrong with that field.
   public static func cron(
     _ line: String,
     in zone: TimeZone
@@ -246,14 +254,14 @@ extension ScheduleRule {
 extension ScheduleRule {
   /// Makes a rule whose zone is stored by its identifier.
   private init(_ kind: Kind, clocksOf zone: TimeZone, _ text: String) throws(TaskQueueError) {
-    // Only a zone with a constant offset can differ from what its identifier says.
+    // Only a zone with a constant offset can have an offset that its identifier does not say.
     let (date, stored) = (Date(timeIntervalSince1970: 0), TimeZone(identifier: zone.identifier))
     let offset = zone.secondsFromGMT(for: date)
     if let stored, stored.secondsFromGMT(for: date) != offset {
       throw TaskQueueError(
         .invalidArgument,
-        "the time zone \(zone.identifier) is \(offset) s from GMT, which its identifier can't say; "
-          + "give an offset of whole minutes"
+        "the time zone \(zone.identifier) is \(offset) s from GMT, and no identifier can say that; "
+          + "give a zone whose offset is a whole number of minutes"
       )
     }
     self.init(kind, zone, text)
@@ -274,7 +282,7 @@ extension CalendarPattern {
 }
 
 extension ScheduleRule: CustomStringConvertible {
-  /// As in `daily 02:30 (Europe/Berlin)`.
+  /// The text of the rule with its zone, as in `daily 02:30 (Europe/Berlin)`.
   public var description: String {
     timeZoneIdentifier.map { "\(text) (\($0))" } ?? text
   }
@@ -290,10 +298,10 @@ extension ScheduleRule {
     let rest = words.dropFirst()
     let made: ScheduleRule? =
       switch words.first {
-      case "every": Self.every(rest)
+      case "every": Self.everyRule(from: rest)
       case "hourly": rest.first.flatMap { Int($0) }.flatMap { try? .hourly(minute: $0, in: zone) }
-      case "daily": rest.first.flatMap(Self.time).flatMap { try? .daily(at: $0, in: zone) }
-      case "weekly": Self.weekly(rest, zone)
+      case "daily": rest.first.flatMap(Self.timeOfDay).flatMap { try? .daily(at: $0, in: zone) }
+      case "weekly": Self.weeklyRule(from: rest, in: zone)
       case "cron": try? .cron(rest.joined(separator: " "), in: zone)
       default: nil
       }
@@ -301,13 +309,16 @@ extension ScheduleRule {
     self = made
   }
 
-  private static func every(_ words: ArraySlice<Substring>) -> ScheduleRule? {
+  private static func everyRule(from words: ArraySlice<Substring>) -> ScheduleRule? {
     guard let seconds = words.first.flatMap({ Int($0) }) else { return nil }
     return try? .every(.seconds(seconds))
   }
 
-  private static func weekly(_ words: ArraySlice<Substring>, _ zone: TimeZone) -> ScheduleRule? {
-    guard words.count == 2, let names = words.first, let time = words.last.flatMap(time) else {
+  private static func weeklyRule(
+    from words: ArraySlice<Substring>,
+    in zone: TimeZone
+  ) -> ScheduleRule? {
+    guard words.count == 2, let names = words.first, let time = words.last.flatMap(timeOfDay) else {
       return nil
     }
     let days = names.split(separator: ",").map { name in
@@ -317,7 +328,7 @@ extension ScheduleRule {
     return try? .weekly(on: Set(days.compactMap(\.self)), at: time, in: zone)
   }
 
-  private static func time(_ text: Substring) -> TimeOfDay? {
+  private static func timeOfDay(from text: Substring) -> TimeOfDay? {
     let numbers = text.split(separator: ":").compactMap { Int($0) }
     guard numbers.count == 2 || numbers.count == 3 else { return nil }
     return .time(numbers[0], numbers[1], numbers.count == 3 ? numbers[2] : 0)
@@ -331,7 +342,7 @@ enum CronLine {
     var name: String
     var range: ClosedRange<Int>
     var names: [String] = []
-    /// The number of the first of `names`.
+    /// The number that the first of `names` stands for.
     var firstName = 0
   }
 
@@ -364,7 +375,7 @@ enum CronLine {
     "@annually": "0 0 1 1 *",
   ]
 
-  /// Returns the pattern of a line, and the line with single spaces.
+  /// Returns the pattern of a line, and the line in lower case with single spaces.
   static func pattern(of line: String) throws(TaskQueueError) -> (CalendarPattern, String) {
     // A line that was read from a file may include its line break.
     var words = line.split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
@@ -374,34 +385,38 @@ enum CronLine {
     }
     guard words.count == fields.count else {
       throw error(
-        line,
+        in: line,
         "it has \(words.count) fields; give five: minute, hour, day of the month, month and day of "
           + "the week, without a command"
       )
     }
     var sets: [UInt64] = []
-    for (word, field) in zip(words, fields) { sets.append(try set(word, field, line)) }
+    for (word, field) in zip(words, fields) {
+      sets.append(try numbers(in: word, of: field, line: line))
+    }
     let pattern = CalendarPattern(
       minutes: sets[0],
       hours: UInt32(sets[1]),
       days: UInt32(sets[2]),
       months: UInt16(sets[3]),
-      // 7 is Sunday, as 0 is.
+      // Both 0 and 7 stand for Sunday.
       weekdays: UInt8(sets[4] & 0x7F | sets[4] >> 7),
       needsOneOfBoth: !words[2].hasPrefix("*") && !words[4].hasPrefix("*")
     )
-    guard pattern.hasDays else { throw error(line, "none of its months has such a day") }
+    guard pattern.hasDays else {
+      throw error(in: line, "none of its months has one of its days; change the days or the months")
+    }
     return (pattern, text)
   }
 
-  private static func set(
-    _ word: String,
-    _ field: Field,
-    _ line: String
+  private static func numbers(
+    in word: String,
+    of field: Field,
+    line: String
   ) throws(TaskQueueError) -> UInt64 {
     var set: UInt64 = 0
     for part in word.split(separator: ",", omittingEmptySubsequences: false) {
-      let (range, step) = try range(part, field, line)
+      let (range, step) = try readRange(part, of: field, line: line)
       for number in stride(from: range.lowerBound, through: range.upperBound, by: step) {
         set |= 1 << UInt64(number)
       }
@@ -410,46 +425,54 @@ enum CronLine {
   }
 
   /// Reads `*`, `5`, `1-5`, `*/15` or `10-50/20`.
-  private static func range(
+  private static func readRange(
     _ part: Substring,
-    _ field: Field,
-    _ line: String
+    of field: Field,
+    line: String
   ) throws(TaskQueueError) -> (ClosedRange<Int>, step: Int) {
     let pieces = part.split(separator: "/", omittingEmptySubsequences: false)
     let ends = pieces[0].split(separator: "-", omittingEmptySubsequences: false)
     guard pieces.count <= 2, ends.count <= 2 else {
-      throw error(line, "'\(part)' is no \(field.name): it has too many '/' or '-'")
+      throw error(
+        in: line,
+        "'\(part)' is no \(field.name): it has too many '/' or '-'; give at most one of each"
+      )
     }
     let isAll = pieces[0] == "*"
-    let low = isAll ? field.range.lowerBound : try number(ends[0], field, line)
+    let low = isAll ? field.range.lowerBound : try readNumber(ends[0], of: field, line: line)
     let high =
-      isAll ? field.range.upperBound : ends.count == 2 ? try number(ends[1], field, line) : low
+      isAll
+      ? field.range.upperBound
+      : ends.count == 2 ? try readNumber(ends[1], of: field, line: line) : low
     guard low <= high else {
-      throw error(line, "the range '\(part)' of the \(field.name) ends before it begins")
+      throw error(
+        in: line,
+        "the range '\(part)' of the \(field.name) ends before it begins; give the lower end first"
+      )
     }
     guard pieces.count == 2 else { return (low...high, 1) }
     guard isAll || ends.count == 2 else {
       throw error(
-        line,
+        in: line,
         "the step of '\(part)' needs a range before it, as in '\(low)-\(field.range.upperBound)/2'"
       )
     }
     guard let step = Int(pieces[1]), step >= 1 else {
-      throw error(line, "the step of '\(part)' is not a number of at least 1")
+      throw error(in: line, "the step of '\(part)' must be a whole number of at least 1")
     }
     return (low...high, step)
   }
 
-  private static func number(
+  private static func readNumber(
     _ text: Substring,
-    _ field: Field,
-    _ line: String
+    of field: Field,
+    line: String
   ) throws(TaskQueueError) -> Int {
     if let index = field.names.firstIndex(where: { $0 == text }) { return index + field.firstName }
     let isDigits = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x30 && $0 <= 0x39 }
     guard isDigits, let number = Int(text), field.range.contains(number) else {
       throw error(
-        line,
+        in: line,
         "'\(text)' is no \(field.name); give \(field.range.lowerBound) to \(field.range.upperBound)"
           + (field.names.isEmpty ? "" : ", or a name such as '\(field.names[1])'")
       )
@@ -457,7 +480,7 @@ enum CronLine {
     return number
   }
 
-  private static func error(_ line: String, _ problem: String) -> TaskQueueError {
+  private static func error(in line: String, _ problem: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, "the line of cron '\(line)' makes no sense: \(problem)")
   }
 }

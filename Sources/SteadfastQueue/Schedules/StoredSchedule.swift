@@ -2,19 +2,20 @@ import SystemFoundation
 
 /// A schedule as it is stored: its definition, and its current occurrence.
 ///
-/// It is a value of the store, in JSON. The batch that ends the current occurrence also compares
-/// and sets this value. So only one of several processes adds the next occurrence, and a crash
-/// loses none.
+/// It is a value of the store, in JSON. The batch of changes that ends the current occurrence also
+/// compares and sets this value. So only one of several processes adds the next occurrence, and a
+/// crash loses no occurrence.
 struct StoredSchedule: Codable, Equatable, Sendable {
   /// The application's definition, which is the same at each launch.
   struct Definition: Codable, Equatable, Sendable {
-    /// ``ScheduleRule/text``.
+    /// The text of the rule (``ScheduleRule/text``).
     let rule: String
-    /// The identifier of the zone.
+    /// The identifier of the rule's time zone.
     let zone: String
     /// The maximum lateness of the occurrence for missed dates; `nil` for no limit.
     var missedLimit: Duration?
-    /// The maximum number of missed dates for which the task is performed; `nil` for once.
+    /// The maximum number of missed dates for each of which the task is performed; `nil` if it is
+    /// performed once for all of them.
     var missedCount: Int?
     var spread: Duration?
     var overlaps: Bool?
@@ -38,10 +39,11 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       self.task = task
     }
 
-    /// Returns whether both have the same bytes.
+    /// Returns whether both definitions are stored as the same bytes.
     ///
-    /// Equal texts in Swift may have different bytes.
-    func isSame(as other: Definition) throws -> Bool {
+    /// Comparing them with `==` is not enough: texts that are equal in Swift may have different
+    /// bytes.
+    func hasSameBytes(as other: Definition) throws -> Bool {
       try StableJSON.encode(self) == StableJSON.encode(other)
     }
 
@@ -52,11 +54,12 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   let name: String
   var definition: Definition
-  /// How many seconds after its date an occurrence becomes available.
+  /// How many seconds an occurrence becomes available after its date.
   var delay: Int?
-  /// The occurrence that waits or is running; `nil` if the schedule is parked.
+  /// The ID of the current occurrence, which waits or is running; `nil` if the schedule is parked.
   var id: TaskID?
-  /// The date of that occurrence, in seconds since 1970; if it is parked, of the last one.
+  /// The date of the current occurrence, in seconds since 1970; if the schedule is parked, the date
+  /// of the last occurrence.
   private var instant: Int
   /// The date of the previous occurrence; for a new schedule, the date when it was made.
   private var lastInstant: Int
@@ -82,9 +85,10 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   /// Advances to the next date, after the current occurrence has ended, was missed or is missing.
   ///
-  /// The ID stays that of the last occurrence until the next one is made. `wasHandled` says whether
-  /// the current occurrence has ended or is running; if not, it was missed. `rule` is a failure if
-  /// the rule can't be made.
+  /// ``id`` does not change until the next occurrence is made. `wasHandled` says whether the
+  /// current occurrence has ended or is running; if not, it was missed. `rule` is a failure if the
+  /// rule can't be made from its text.
+  ///
   /// - Returns: What happened to the dates until now; `nil` if the schedule is parked.
   mutating func advance(
     wasHandled: Bool,
@@ -97,7 +101,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       parkedReason = problem.reason
       return nil
     case .success(let rule):
-      let catchUp = CatchUp(after: date, wasHandled: wasHandled, now: now, policy(rule))
+      let catchUp = CatchUp(after: date, wasHandled: wasHandled, now: now, policy(with: rule))
       guard let next = catchUp.next else {
         parkedReason = "its rule has no further date"
         return nil
@@ -110,29 +114,32 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     }
   }
 
-  /// The maximum number of seconds that the clock may have been ahead when an occurrence was made.
+  /// The maximum number of seconds by which the clock may have been ahead when an occurrence was
+  /// made.
   ///
-  /// A clock that was further ahead was wrong, and dates may repeat. Cron, too, treats a clock that
-  /// goes back by more than three hours as a correction.
+  /// A clock that was further ahead was wrong, so the schedule may repeat dates. Cron, too, treats
+  /// a clock that goes back by more than three hours as a correction.
   private static let mostAhead = 10_800.0
 
-  /// Whether the schedule advanced because a clock was far ahead.
+  /// Returns whether the schedule has advanced too far because a clock was far ahead.
   ///
-  /// The dates don't show this: a caller may have cancelled the occurrences of the next days.
+  /// The date of the current occurrence does not show this: it is also late if a caller has
+  /// cancelled the occurrences of the next days. So the function looks at when the occurrence was
+  /// made.
   func isAhead(of now: Date) -> Bool {
     guard let id else { return false }
     return Double(id.madeMilliseconds) / 1_000 > now.timeIntervalSince1970 + Self.mostAhead
   }
 
-  /// Advances to the first date after now, because the rule is new or has changed, or because the
-  /// clock was set back.
+  /// Advances to the rule's first date after now.
   ///
-  /// Dates that have passed are ignored: nothing is performed because of the change.
-  mutating func begin(now: Date, _ rule: ScheduleRule) {
+  /// This is done if the rule is new or has changed, or if the clock was set back. Dates that have
+  /// passed are ignored: no task is performed for them.
+  mutating func advanceToFirstDate(after now: Date, of rule: ScheduleRule) {
     missedCount = nil
     if isAhead(of: now) {
       lastInstant = Int(now.timeIntervalSince1970.rounded(.down))
-      // Otherwise, the next ID would have to sort after this one.
+      // If the current ID stayed, the next ID would have to sort after it.
       id = nil
     }
     let last = Date(timeIntervalSince1970: Double(lastInstant))
@@ -144,7 +151,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = Int(next.timeIntervalSince1970)
   }
 
-  /// Parks the schedule before an occurrence of its current date is added.
+  /// Parks the schedule instead of adding the occurrence of its current date.
   mutating func park(because reason: String) {
     parkedReason = reason
     id = nil
@@ -152,8 +159,8 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
-  /// Returns this schedule with the current occurrence that it had before a step.
-  func goingBack(to before: StoredSchedule) -> StoredSchedule {
+  /// Returns this schedule, but with the current occurrence of `before`, as it was before a step.
+  func restoringOccurrence(of before: StoredSchedule) -> StoredSchedule {
     var schedule = self
     schedule.id = before.id
     schedule.instant = before.instant
@@ -163,18 +170,18 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     return schedule
   }
 
-  /// Returns whether the current occurrence may begin; if not, a later one replaces it.
+  /// Returns whether the current occurrence may begin; if not, a later occurrence replaces it.
   func mayBegin(now: Date, _ rule: ScheduleRule) -> Bool {
-    CatchUp.mayBegin(date, now: now, policy(rule))
+    CatchUp.mayBegin(date, now: now, policy(with: rule))
   }
 
-  /// Returns whether another schedule has the same dates.
-  func hasDates(of other: StoredSchedule) -> Bool {
+  /// Returns whether another schedule gives its occurrences the same dates.
+  func hasSameDates(as other: StoredSchedule) -> Bool {
     definition.rule == other.definition.rule && definition.zone == other.definition.zone
       && definition.spread == other.definition.spread && delay == other.delay
   }
 
-  /// Returns how many dates until now are skipped if the occurrence is dropped.
+  /// Returns how many dates until now are skipped if the current occurrence is dropped.
   func droppedCount(now: Date, _ rule: Result<ScheduleRule, ParkedSchedule>) -> Int {
     guard availableDate <= now else { return 0 }
     guard case .success(let rule) = rule else { return 1 }
@@ -183,7 +190,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     return catchUp.missedCount + max(1, catchUp.skippedCount)
   }
 
-  private func policy(_ rule: ScheduleRule) -> CatchUp.Policy {
+  private func policy(with rule: ScheduleRule) -> CatchUp.Policy {
     CatchUp.Policy(rule: rule, missed: definition.missed, delay: .seconds(delay ?? 0))
   }
 }
@@ -239,7 +246,7 @@ struct TaskTemplate: Codable, Equatable, Sendable {
   /// The bytes of any other payload.
   private let data: Data?
   private let priority: Int?
-  /// -1 means without limit.
+  /// The maximum number of retries; -1 means without limit.
   private let maxRetries: Int?
   private let usesBackoff: Bool?
   private let timeLimit: Duration?
@@ -270,15 +277,16 @@ struct TaskTemplate: Codable, Equatable, Sendable {
     data = payload.format == .json ? nil : Data(bytes)
   }
 
-  /// The payload as it is stored.
+  /// The payload of each occurrence.
   ///
-  /// - Throws: A ``TaskQueueError`` if a later version stored it in a format that is new.
+  /// - Throws: A ``TaskQueueError`` if a later version stored the payload in a new format.
   var payload: StoredPayload {
     get throws(TaskQueueError) {
       guard let format = StoredPayload.Format(rawValue: format) else {
         throw TaskQueueError(
           .undecodablePayload,
-          "the payload of '\(name)' has the format '\(format)', which this version does not know"
+          "the payload of '\(name)' has the format '\(format)', which this version can't read; run "
+            + "the version that stored it, or a later one"
         )
       }
       let bytes = json.map { Array($0.utf8) } ?? data.map { Array($0) } ?? []
@@ -314,47 +322,48 @@ struct TaskTemplate: Codable, Equatable, Sendable {
 
 /// The index of the schedules in a store, which consists of values of the store.
 ///
-/// A store can't list its values. So one value, the root, lists the parts of the index, and each
-/// part lists schedules: their keys, 9 hexadecimal digits each, in order.
+/// A store can't list its values. So one value, the root, lists the parts of the index. Each part
+/// is a value that lists schedules: their keys, 9 hexadecimal digits each, in order.
 enum ScheduleIndex {
   /// The name of the root.
   ///
-  /// Each part is a bit of a number in 16 hexadecimal digits. If there was never a schedule, the
-  /// value is missing.
+  /// The root's value is a number in 16 hexadecimal digits, with one bit for each part. The value
+  /// is missing until the first schedule is added.
   static let rootName = "steadfast.schedules"
 
-  /// The name of the value with a part, from 0 to 63.
+  /// Returns the name of the value that stores a part, from 0 to 63.
   static func name(ofPart part: Int) -> String {
     "steadfast.schedules.\(Hexadecimal.text(UInt64(part), digits: 2))"
   }
 
-  /// The parts that a root lists.
-  static func parts(of root: [UInt8]) throws(TaskQueueError) -> [Int] {
+  /// Returns the numbers of the parts that a root lists.
+  static func parts(listedIn root: [UInt8]) throws(TaskQueueError) -> [Int] {
     guard root.count == 16, let bits = UInt64(String(decoding: root, as: UTF8.self), radix: 16)
-    else { throw unreadable(rootName) }
+    else { throw unreadableIndex(named: rootName) }
     return (0..<64).filter { bits & (1 << UInt64($0)) != 0 }
   }
 
-  static func root(of parts: some Sequence<Int>) -> [UInt8] {
+  /// Returns the bytes of a root that lists some parts.
+  static func encodedRoot(listing parts: some Sequence<Int>) -> [UInt8] {
     Array(Hexadecimal.text(parts.reduce(0) { $0 | 1 << UInt64($1) }, digits: 16).utf8)
   }
 
-  /// The schedules that a part lists.
-  static func keys(of part: [UInt8]?, _ number: Int) throws(TaskQueueError) -> [ScheduleKey] {
+  /// Returns the keys of the schedules that a part lists.
+  static func keys(listedIn part: [UInt8]?, number: Int) throws(TaskQueueError) -> [ScheduleKey] {
     guard let part else { return [] }
     var keys: [ScheduleKey] = []
     for start in stride(from: 0, to: part.count, by: digits) {
       let text = String(decoding: part[start...].prefix(digits), as: UTF8.self)
       guard text.utf8.count == digits, let bits = UInt64(text, radix: 16) else {
-        throw unreadable(name(ofPart: number))
+        throw unreadableIndex(named: name(ofPart: number))
       }
       keys.append(ScheduleKey(bits: bits))
     }
     return keys
   }
 
-  /// The bytes of a part; `nil` if it lists no schedule.
-  static func part(of keys: some Collection<ScheduleKey>) -> [UInt8]? {
+  /// Returns the bytes of a part that lists some schedules; `nil` if there are none.
+  static func encodedPart(listing keys: some Collection<ScheduleKey>) -> [UInt8]? {
     guard !keys.isEmpty else { return nil }
     return keys.sorted { $0.bits < $1.bits }
       .flatMap { Hexadecimal.text($0.bits, digits: digits).utf8 }
@@ -362,7 +371,7 @@ enum ScheduleIndex {
 
   private static let digits = 9
 
-  private static func unreadable(_ name: String) -> TaskQueueError {
+  private static func unreadableIndex(named name: String) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
       "the value '\(name)' of the store is no index of schedules that this version can read"

@@ -9,15 +9,16 @@ public struct TaskOccurrence: Sendable, Hashable {
   public let date: Date
   /// Whether the attempt began more than a minute after the date, and after the schedule's spread.
   ///
-  /// For example, the queue did not run or was busy, or this is a retry.
+  /// An attempt is late if the queue did not run or was busy, for example, or if it is a retry.
   public let isLate: Bool
   /// How many earlier dates were missed that this occurrence also covers.
   ///
-  /// It is 0 unless the schedule has `missed: .once`, and at most about 10,000. If the occurrences
-  /// of a schedule may overlap, it is known only in an occurrence's first attempt.
+  /// The number is 0 unless the schedule has `missed: .once`, and at most about 10,000. If the
+  /// occurrences of a schedule may overlap, the number is known only in an occurrence's first
+  /// attempt.
   public let missedCount: Int
 
-  /// How late an attempt may begin without being late.
+  /// The number of seconds after which an attempt counts as late.
   private static let tolerance = 60.0
 
   init(date: Date, delay: Duration, missedCount: Int, now: Date) {
@@ -29,10 +30,10 @@ public struct TaskOccurrence: Sendable, Hashable {
 
 /// The IDs of occurrences.
 ///
-/// An ID contains the schedule and the date of its occurrence, so that the record needs no more
-/// space than that of any task. It is a version 8 UUID (RFC 9562): 48 bits of milliseconds, by
-/// which all IDs sort; 36 bits of the schedule's ``ScheduleKey``, in two parts around the version
-/// and the variant; and 38 bits for the seconds from 1970 to the date.
+/// The ID of an occurrence contains the schedule and the date of the occurrence, so that its record
+/// needs no more space than that of any other task. The ID is a version 8 UUID (RFC 9562): 48 bits
+/// of milliseconds, by which all IDs sort; 36 bits of the schedule's ``ScheduleKey``, in two parts
+/// around the version and the variant; and 38 bits for the seconds from 1970 to the date.
 extension TaskID {
   private static var dateBits: UInt64 { 38 }
 
@@ -51,7 +52,7 @@ extension TaskID {
   /// The schedule that the occurrence belongs to.
   var scheduleKey: ScheduleKey { scheduleKey(ofQueue: nil) }
 
-  /// The schedule of a queue that the occurrence belongs to.
+  /// Returns the schedule that the occurrence belongs to, as a schedule of a named queue.
   func scheduleKey(ofQueue queue: String?) -> ScheduleKey {
     ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF, queue: queue)
   }
@@ -66,7 +67,7 @@ extension TaskID {
 /// 36 bits that represent the name of a schedule, and the queue that the schedule belongs to.
 struct ScheduleKey: Hashable, Sendable {
   let bits: UInt64
-  /// The name of the queue, if it is not the queue that uses the key.
+  /// The name of the schedule's queue; `nil` if that is the queue that uses the key.
   let queue: String?
 
   init(bits: UInt64, queue: String? = nil) {
@@ -74,10 +75,10 @@ struct ScheduleKey: Hashable, Sendable {
     self.queue = queue
   }
 
-  /// Makes the key of a name: the same in every process.
+  /// Makes the key for a name; it is the same in every process.
   ///
-  /// In one of 1,400 stores with 10,000 schedules each, two names have the same key. Then the
-  /// second schedule is refused.
+  /// Of 1,400 stores with 10,000 schedules each, about one has two schedules whose names have the
+  /// same key. The second of these schedules is refused.
   init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
   /// The name of the value that stores the schedule.
@@ -94,7 +95,7 @@ struct ScheduleKey: Hashable, Sendable {
 public struct TaskSchedule: Sendable, Hashable {
   /// The schedule's name.
   public let name: String
-  /// The text of its rule, as in `daily 02:30 (Europe/Berlin)`.
+  /// The text of the schedule's rule, as in `daily 02:30 (Europe/Berlin)`.
   public let rule: String
   /// The name under which the handler of its tasks is registered.
   public let taskName: String
@@ -107,7 +108,8 @@ public struct TaskSchedule: Sendable, Hashable {
 }
 
 extension TaskSchedule: CustomStringConvertible {
-  /// As in `nightly: daily 02:30 (Europe/Berlin), next 2027-03-01 01:30:00 +0000`.
+  /// The schedule as text, as in
+  /// `nightly: daily 02:30 (Europe/Berlin), next 2027-03-01 01:30:00 +0000`.
   public var description: String {
     let state = parkedReason.map { "parked: \($0)" } ?? "next \(date)"
     return "\(name): \(rule), \(state)"

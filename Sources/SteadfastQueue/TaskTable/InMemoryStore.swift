@@ -2,7 +2,7 @@ import Synchronization
 
 /// A store in memory, which lasts as long as the process.
 ///
-/// It is for tests, and for queues whose tasks need not survive the process. Every call returns at
+/// Use it in tests, and for queues whose tasks need not survive the process. Every call returns at
 /// once, without suspending.
 public final class InMemoryStore: Persistence, UnsharedStore {
   private struct State {
@@ -16,7 +16,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   /// Makes an empty store.
   public init() {}
 
-  /// `true`: there is nothing to wait for.
+  /// `true`: a change in memory needs no waiting.
   public var appliesAtOnce: Bool { true }
 
   /// Applies a batch of changes and returns an outcome for each.

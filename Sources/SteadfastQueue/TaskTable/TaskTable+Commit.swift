@@ -3,14 +3,14 @@ import SystemFoundation
 extension TaskTable {
   /// Commits a staged change.
   ///
-  /// - Returns: The outcome. It may contain consequences for other tasks, or report that a
+  /// - Returns: The outcome, which may contain consequences for other tasks, or say that a
   ///   completion came too late.
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor, let displaced):
       for other in displaced { loseRole(other) }
-      if isSuccessor { takeFreeRole(slot) }
+      if isSuccessor { promoteIfKeyHasNoHolder(slot) }
       commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
@@ -23,7 +23,7 @@ extension TaskTable {
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
     case .memory(let change): return commitMemory(change)
-    case .value(let name, _): values.commit(name)
+    case .value(let name, _): values.commitFirstChange(of: name)
     case nil: break
     }
     return staged.outcome
@@ -37,29 +37,29 @@ extension TaskTable {
     admit(slot)
   }
 
-  /// Commits a change to a task that others wait for.
+  /// Commits a change to a task that others wait for, if changes of this kind affect other tasks.
   ///
-  /// - Returns: The changes to other tasks; `nil` if the change never affects others, and was not
-  ///   committed.
+  /// - Returns: The changes to other tasks; `nil` if changes of this kind never affect other tasks.
+  ///   The change is then not committed.
   private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
     case .succeed(_, let date, let retains):
-      consequences = endForOthers(slot, as: .succeeded, at: date, retains: retains)
+      consequences = applyEndToOthers(of: slot, as: .succeeded, at: date, retains: retains)
     case .abandon(_, let failure, let retains):
       unbindDependents(of: slot)
-      consequences = endForOthers(slot, as: .abandoned, at: failure.date, retains: retains)
+      consequences = applyEndToOthers(of: slot, as: .abandoned, at: failure.date, retains: retains)
     case .cancel(_, let date, let retains):
       unbindDependents(of: slot)
-      consequences = endForOthers(slot, as: .cancelled, at: date, retains: retains)
+      consequences = applyEndToOthers(of: slot, as: .cancelled, at: date, retains: retains)
     case .restart(_, let date, _) where entries[slot].record.state.isFinished:
-      // Tasks that are not restarted are no longer reserved once this is known.
-      let excluded = graph.excluded(byRestartOf: entries[slot].id)
-      consequences = restartForOthers(slot, availableDate: date, excluding: excluded)
+      // The tasks are unbound after the restart, when it is known which of them were restarted.
+      let excluded = graph.tasksExcluded(fromRestartOf: entries[slot].id)
+      consequences = restartOthers(alongWith: slot, availableDate: date, excluding: excluded)
       unbindDependents(of: slot)
     case .remove:
       unbindDependents(of: slot)
-      consequences = removeForOthers(slot)
+      consequences = removeOthers(alongWith: slot)
     case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
       .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return nil
@@ -74,7 +74,7 @@ extension TaskTable {
     entries[slot].isFailing = false
     switch change {
     case .succeed(_, let date, let retains):
-      forget(slot)
+      forgetMemory(of: slot)
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
       note(failure, on: slot)
@@ -99,7 +99,7 @@ extension TaskTable {
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .restart(_, let date, let forgets):
-      if forgets { forget(slot) }
+      if forgets { forgetMemory(of: slot) }
       restart(slot, availableDate: date)
     case .reschedule(_, let date, let origin):
       setAvailableDate(date, countedFrom: origin, of: slot)
@@ -107,9 +107,9 @@ extension TaskTable {
       let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
       if waitsAgain { setState(.waiting, of: slot) }
       lineUpAnew(slot)
-    case .update(_, let update): self.update(slot, update)
+    case .update(_, let update): apply(update, to: slot)
     case .remove: remove(slot)
-    // One queue uses this table, so its claims never expire.
+    // Only one queue uses this table, so claims never expire, and need not be extended.
     case .extend: break
     case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
       preconditionFailure("a change was staged for a task that it does not concern")
@@ -119,7 +119,7 @@ extension TaskTable {
   /// Commits a change that concerns several tasks.
   private mutating func commit(_ change: TaskChange) {
     switch change {
-    case .unpark(let name, let queue): unpark(name, in: queue)
+    case .unpark(let name, let queue): unparkTasks(named: name, in: queue)
     case .prune(let state, let date, let count, let now, let queue):
       ended.stagedPrunes -= 1
       guard let queue = lanes.number(ofQueue: queue) else { return }
@@ -131,9 +131,9 @@ extension TaskTable {
     }
   }
 
-  private mutating func update(_ slot: Int, _ update: TaskUpdate) {
+  private mutating func apply(_ update: TaskUpdate, to slot: Int) {
     let priority = entries[slot].record.priority
-    addBytes(update.growth(of: entries[slot].record), to: slot)
+    addBytes(update.addedByteCount(to: entries[slot].record), to: slot)
     entries[slot].record.apply(update)
     if entries[slot].record.priority != priority { lineUpAnew(slot) } else { lineUp(slot) }
   }
@@ -163,14 +163,19 @@ extension TaskTable {
     leaveLine(slot)
     entries[slot].isReserved = false
     let old = entries[slot].record
-    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: old), to: slot)
+    let update = TaskUpdate(payload: record.payload, tags: record.tags)
+    addBytes(update.addedByteCount(to: old), to: slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
     noteOrigin(of: entries[slot].record)
     if entries[slot].record.conditions != old.conditions {
       let lane = entries[slot].lane
-      entries[slot].lane = lanes.enter(old.queue, old.name, entries[slot].record.conditions)
-      lanes.leave(lane)
+      entries[slot].lane = lanes.addTask(
+        queue: old.queue,
+        name: old.name,
+        conditions: entries[slot].record.conditions
+      )
+      lanes.removeTask(from: lane)
     }
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
@@ -191,7 +196,7 @@ extension TaskTable {
     remove(slot)
   }
 
-  private mutating func unpark(_ name: String, in queue: String) {
+  private mutating func unparkTasks(named name: String, in queue: String) {
     while let first = lanes.firstParked(of: name, in: queue) {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
@@ -201,8 +206,8 @@ extension TaskTable {
 
   /// Removes the retained tasks that are too old or too many.
   ///
-  /// O(k log n) for the k tasks that are removed, or become removable. If the clock went back since
-  /// the last pruning, O(n).
+  /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock went
+  /// back since the last pruning, it takes O(n).
   private mutating func prune(
     _ state: TaskState,
     in queue: Int,
@@ -211,38 +216,39 @@ extension TaskTable {
     now: Date
   ) {
     if ended.hasReleased(state, in: queue, after: now) {
-      for node in ended.prunable(state, in: queue) where stays(node.slot, after: now) {
+      for node in ended.prunableTasks(in: state, of: queue)
+      where staysInTable(slot: node.slot, at: now) {
         leaveLine(node.slot)
         lineUp(node.slot)
       }
     }
-    ended.release(state, in: queue, until: now)
-    // While the pruning was staged, no other change could reserve an ended task, so all may be
-    // removed.
-    while let first = ended.first(state, in: queue) {
+    ended.makePrunable(state, in: queue, until: now)
+    // While the pruning was staged, no other change could reserve an ended task, so every ended
+    // task may be removed.
+    while let first = ended.firstPrunable(state, in: queue) {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard ended.prunableCount(state, in: queue) > count ?? .max || isOld else { break }
-      if entries[first.slot].isAwaited { _ = removeForOthers(first.slot) }
+      if entries[first.slot].isAwaited { _ = removeOthers(alongWith: first.slot) }
       remove(first.slot)
     }
   }
 
-  private func stays(_ slot: Int, after now: Date) -> Bool {
+  private func staysInTable(slot: Int, at now: Date) -> Bool {
     entries[slot].record.prunableDate.map { $0 > now } ?? false
   }
 }
 
 extension TaskTable {
-  /// Rebases the tasks, because the clock went back to this date.
+  /// Rebases the tasks, because the clock went back to the date `now`.
   ///
-  /// O(1) if nothing was dated after this date. Otherwise O(n), and O(k log k) for the k tasks that
-  /// were dated after it.
+  /// This takes O(1) if no task has a date after `now`. Otherwise, it takes O(n) for all tasks, and
+  /// O(k log k) for the k tasks that have such a date.
   mutating func rebase(to now: Date) {
     cutoff = min(cutoff, now)
     guard latestDate > now else { return }
     let dated = entries.slots
-      .filter { isDated($0, after: now) }
+      .filter { isChangedByRebase($0, to: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in dated { rebase(slot, to: now) }
   }
@@ -254,21 +260,22 @@ extension TaskTable {
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.rebase(to: now) }
     if entries[slot].record.state.isFinished, let key = entries[slot].record.uniqueKey {
-      // It may now prevent duplicates for a shorter time than another task.
-      forgetWithoutRole(slot, key)
-      keys.addWithoutRole(slot, key)
-      noteRecent(slot, key)
+      // The rebased task may now prevent duplicates for a shorter time than another task does.
+      forgetTaskWithoutRole(slot, key: key)
+      keys.addTaskWithoutRole(slot, key: key)
+      recordRecentSuccess(of: slot, key: key)
     }
     if goesBehind, waited {
-      // A task that a change reserves is lined up when that change is committed or rolled back.
+      // If a staged change reserves the task, it is lined up when that change is committed or
+      // rolled back.
       lineUpAnewWhenFree(slot)
     } else if wasInLine {
       lineUp(slot)
     }
   }
 
-  /// Returns whether rebasing changes a task.
-  private func isDated(_ slot: Int, after now: Date) -> Bool {
+  /// Returns whether a rebase to `now` changes a task.
+  private func isChangedByRebase(_ slot: Int, to now: Date) -> Bool {
     guard entries[slot].place != .staged else { return false }
     let record = entries[slot].record
     return record.createdDate > now

@@ -11,8 +11,8 @@ extension TaskTable {
 
   /// Returns a page of tasks in the order of their IDs, in one step.
   ///
-  /// O(k + log n) for the k tasks that are visited: those of the page, and those between them that
-  /// don't match the filter.
+  /// This takes O(k + log n) for the k tasks that are visited: the tasks of the page, and the tasks
+  /// between them that don't match the filter.
   func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) -> [TaskRecord] {
     var lookUp = TaskLookUp(filter, after: id, limit: limit)
     while !lookUp.isOver { advance(&lookUp) }
@@ -27,10 +27,10 @@ extension TaskTable {
     return lookUp.count
   }
 
-  /// Returns the count for a filter whose only criteria are states and possibly a queue; otherwise
-  /// `nil`.
+  /// Returns the number of tasks that match a filter, if its only criteria are states and possibly
+  /// a queue; otherwise `nil`.
   ///
-  /// O(1).
+  /// This takes O(1).
   func knownCount(matching filter: TaskFilter) -> Int? {
     guard let states = filter.states,
       filter == TaskFilter(queue: filter.queue, states: states)
@@ -38,12 +38,14 @@ extension TaskTable {
     return count(of: states, in: filter.queue)
   }
 
-  /// Returns the number of tasks in some states, in a queue or, for `nil`, in all queues.
+  /// Returns the number of tasks in some states, in one queue or, if `queue` is `nil`, in all
+  /// queues.
   private func count(of states: Set<TaskState>, in queue: String?) -> Int {
     guard let queue else { return stateCounts.total(of: states) }
     guard let number = lanes.number(ofQueue: queue) else { return 0 }
     if number > 0 { return lanes.queues[number].stateCounts.total(of: states) }
-    // The tasks of the unnamed queue have no counts of their own.
+    // The tasks of the unnamed queue are not counted separately: they are all tasks but those of
+    // the named queues.
     return lanes.queues.dropFirst().reduce(stateCounts.total(of: states)) {
       $0 - $1.stateCounts.total(of: states)
     }
@@ -54,39 +56,42 @@ extension TaskTable {
     if !lookUp.hasBegun {
       lookUp.hasBegun = true
       if matchesNothing(lookUp.filter) { return lookUp.isOver = true }
-      if case .table = lookUp.source, let few = fewEnded(in: lookUp.filter) {
-        lookUp.goOn(with: few)
+      if case .table = lookUp.source, let few = endedTasksIfFew(in: lookUp.filter) {
+        lookUp.restrict(to: few)
       }
     }
     switch lookUp.source {
     case .table(let id):
       let slice = ids.elements(after: id, limit: TaskLookUp.sliceSize)
-      meet(slice, in: &lookUp)
+      visit(slice, in: &lookUp)
       if slice.count < TaskLookUp.sliceSize { lookUp.isOver = true }
       lookUp.source = .table(after: slice.last)
     case .keys(let keys, let next, var found):
       let end = min(next + TaskLookUp.sliceSize, keys.count)
       for slot in self.keys.slots(with: keys[next..<end]) { found.insert(entries[slot].record.id) }
       lookUp.source = .keys(keys, next: end, found: found)
-      if end == keys.count { lookUp.goOn(with: found) }
+      if end == keys.count { lookUp.restrict(to: found) }
     case .ids(let ids, let next):
       let end = min(next + TaskLookUp.sliceSize, ids.count)
-      meet(ids[next..<end], in: &lookUp)
+      visit(ids[next..<end], in: &lookUp)
       if end == ids.count { lookUp.isOver = true }
       lookUp.source = .ids(ids, next: end)
     }
   }
 
-  private func meet(_ ids: some Sequence<TaskID>, in lookUp: inout TaskLookUp) {
+  private func visit(_ ids: some Sequence<TaskID>, in lookUp: inout TaskLookUp) {
     for id in ids where !lookUp.isOver {
-      if let record = record(of: id) { lookUp.meet(record) }
+      if let record = record(of: id) { lookUp.addIfMatching(record) }
     }
   }
 
-  /// Returns whether no task can match: none has the filter's states, names or conditions.
+  /// Returns whether it is known that no task matches, because no task has the filter's states,
+  /// names or conditions.
   private func matchesNothing(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states, in: filter.queue) == 0 { return true }
-    if let conditions = filter.unmetBy, !lanes.require(beyond: conditions) { return true }
+    if let conditions = filter.unmetBy, !lanes.containTasksRequiring(moreThan: conditions) {
+      return true
+    }
     guard let queue = filter.queue else { return false }
     guard let number = lanes.number(ofQueue: queue) else { return true }
     let indices = lanes.queues[number].indices
@@ -97,10 +102,10 @@ extension TaskTable {
     return indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
   }
 
-  /// Returns all tasks in the filter's states, if these are end states and the tasks are few.
+  /// Returns all tasks in the filter's states, if these are end states and few tasks are in them.
   ///
-  /// So a few dead letters among a million tasks are found at once.
-  private func fewEnded(in filter: TaskFilter) -> Set<TaskID>? {
+  /// In this way, a few dead letters among a million tasks are found at once.
+  private func endedTasksIfFew(in filter: TaskFilter) -> Set<TaskID>? {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
       count(of: states, in: nil) <= TaskLookUp.sliceSize
     else { return nil }
@@ -110,21 +115,21 @@ extension TaskTable {
 
 /// A look-up in slices: a caller that guards the table with a lock releases it between them.
 ///
-/// Each slice visits at most `sliceSize` tasks. A task is returned as it was in the slice that
-/// visited it.
+/// Each slice visits at most `sliceSize` tasks. A task is returned as it was when its slice visited
+/// it.
 struct TaskLookUp: Sendable {
   static let sliceSize = 512
 
   /// The tasks to visit.
   enum Source: Sendable {
-    /// All tasks after this one.
+    /// All tasks whose IDs come after this ID.
     case table(after: TaskID?)
-    /// All tasks with these keys.
+    /// All tasks with these unique keys.
     ///
-    /// The keys before `next` were looked up. The IDs of their tasks are collected in `found`,
-    /// which is the next source.
+    /// The keys before index `next` were looked up. The IDs of their tasks are collected in
+    /// `found`; these tasks are visited after all keys were looked up.
     case keys([String], next: Int, found: Set<TaskID>)
-    /// These tasks, in order. The ones before `next` were visited.
+    /// The tasks with these IDs, in order. The tasks before index `next` were visited.
     case ids([TaskID], next: Int)
   }
 
@@ -158,7 +163,7 @@ struct TaskLookUp: Sendable {
     first = id
     isOver = limit <= 0
     if let ids = filter.ids {
-      source = .ids(Self.inOrder(ids, after: id), next: 0)
+      source = .ids(Self.sortedIDs(ids, after: id), next: 0)
     } else if let keys = filter.uniqueKeys {
       source = .keys(Array(keys), next: 0, found: [])
     } else {
@@ -166,19 +171,19 @@ struct TaskLookUp: Sendable {
     }
   }
 
-  private static func inOrder(_ ids: Set<TaskID>, after first: TaskID?) -> [TaskID] {
+  private static func sortedIDs(_ ids: Set<TaskID>, after first: TaskID?) -> [TaskID] {
     (first.map { first in ids.filter { $0 > first } } ?? ids).sorted()
   }
 
-  /// Restricts the remaining look-up to these tasks.
-  mutating func goOn(with ids: Set<TaskID>) {
-    source = .ids(Self.inOrder(ids, after: first), next: 0)
+  /// Restricts the rest of the look-up to the tasks with these IDs.
+  mutating func restrict(to ids: Set<TaskID>) {
+    source = .ids(Self.sortedIDs(ids, after: first), next: 0)
   }
 
   /// Adds a visited task to the result, if it matches the filter.
   ///
   /// The task's insertion must be committed.
-  mutating func meet(_ record: TaskRecord) {
+  mutating func addIfMatching(_ record: TaskRecord) {
     guard !isOver, filter.matches(record) else { return }
     count += 1
     if keepsRecords { records.append(record) }

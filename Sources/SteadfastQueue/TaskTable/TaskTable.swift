@@ -4,10 +4,10 @@ import SystemFoundation
 /// waiting tasks by date, and dependent tasks by the tasks that they wait for.
 ///
 /// The table is a value without clock, lock or I/O, and the only index of every embedded store. A
-/// change is staged: it is checked, and reserves the tasks that it needs. After it is written, it
-/// is committed. If it could not be written, it is rolled back. No claim returns a task that a
-/// staged change has reserved, and a second change to it is stale. A store in memory performs both
-/// steps at once.
+/// change is first staged: it is checked, and reserves the tasks that it needs. After the change
+/// was written, it is committed; if it could not be written, it is rolled back. No claim returns a
+/// task that a staged change has reserved, and a second change to such a task is stale. A store in
+/// memory stages and commits a change at once.
 struct TaskTable: Sendable {
   var entries = IdentifiedSlab(filler: Entry.none)
   /// The IDs of all tasks.
@@ -22,14 +22,14 @@ struct TaskTable: Sendable {
   var ended = EndedTasks()
   var values = StoredValues()
   var memories = TaskMemories()
-  /// The number of values that all tasks remember.
+  /// The total number of values that tasks remember.
   var memoryCount = 0
   /// The number of staged changes to the memory of each slot's task.
   var stagedMemories: [Int: Int] = [:]
   /// The slots of the tasks whose attempts have started; used while a file is read.
   ///
-  /// They include all leased tasks, and some that were leased before. A slot may occur more than
-  /// once.
+  /// They include the slots of all leased tasks, and of some tasks that are no longer leased. A
+  /// slot may occur more than once.
   var begun: [Int] = []
   /// The task that the previous line has restored; used while a file is read.
   var lastRestored: TaskID?
@@ -39,13 +39,14 @@ struct TaskTable: Sendable {
   private var lastNumber: UInt64 = 0
   /// The date of the last claim.
   ///
-  /// Tasks that are available by this date are in the lines of ready tasks. If an earlier claim had
-  /// a later date, so are some that become available later; a claim that finds one makes it wait.
+  /// The tasks that are available by this date are in the lines of ready tasks. If an earlier claim
+  /// had a later date, some tasks that become available later are in these lines, too; a claim that
+  /// finds such a task makes it wait.
   var cutoff = Date.distantPast
-  /// No task was created or failed, and no date was counted, after this date.
+  /// A date after which no task was created or has failed, and from which no date was counted.
   private(set) var latestDate = Date.distantPast
 
-  /// Returns a number that was never returned before, for positions and lease tokens.
+  /// Returns a number that was never returned before; it serves as a position or as a lease token.
   mutating func nextNumber() -> UInt64 {
     lastNumber += 1
     return lastNumber
@@ -69,7 +70,8 @@ extension TaskTable {
     if record.hasFailureState { noteOrigin(of: record) }
     let lane =
       record.hasExtras
-      ? lanes.enter(record.queue, record.name, record.conditions) : lanes.enter("", record.name)
+      ? lanes.addTask(queue: record.queue, name: record.name, conditions: record.conditions)
+      : lanes.addTask(queue: "", name: record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table assigns the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -81,19 +83,20 @@ extension TaskTable {
 
   /// Counts a task whose insertion is committed, and adds it to its line.
   mutating func admit(_ slot: Int) {
-    count(slot)
+    countTask(slot)
     lineUpAnew(slot)
   }
 
-  /// Does the same as `admit(_:)`, with the position that the task had in another table.
-  mutating func unblock(_ slot: Int) {
-    count(slot)
+  /// Counts a task whose insertion is committed, and adds it to its line at the position that it
+  /// had in another table.
+  mutating func admitAtOldPosition(_ slot: Int) {
+    countTask(slot)
     noteNumber(entries[slot].position)
     lineUp(slot)
   }
 
-  private mutating func count(_ slot: Int) {
-    count(entries[slot].record.state, 1, of: slot)
+  private mutating func countTask(_ slot: Int) {
+    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
     guard entries[slot].record.hasPrerequisites,
       !entries[slot].record.state.isFinished || entries[slot].record.blocksOrder
     else { return }
@@ -108,7 +111,7 @@ extension TaskTable {
     latestDate = max(latestDate, failure.date)
   }
 
-  /// Records the dates that a task's dates were counted from.
+  /// Updates ``latestDate`` with the dates from which a task's dates were counted.
   mutating func noteOrigin(of record: TaskRecord) {
     let origin = record.countedFrom ?? .distantPast
     latestDate = max(latestDate, origin, record.failedDate ?? .distantPast)
@@ -121,19 +124,19 @@ extension TaskTable {
   /// Changes a task's record, and updates the counts of states.
   @inline(__always)
   mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
-    count(entries[slot].record.state, -1, of: slot)
+    changeCount(of: entries[slot].record.state, by: -1, slot: slot)
     change(&entries[slot].record)
-    count(entries[slot].record.state, 1, of: slot)
+    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
   }
 
-  private mutating func count(_ state: TaskState, _ change: Int, of slot: Int) {
+  private mutating func changeCount(of state: TaskState, by change: Int, slot: Int) {
     stateCounts[state] += change
     guard lanes.haveNamedQueues else { return }
     let queue = queueNumber(of: slot)
     if queue > 0 { lanes.queues[queue].stateCounts[state] += change }
   }
 
-  /// The number of the queue that a task is in.
+  /// Returns the number of the queue that a task is in.
   func queueNumber(of slot: Int) -> Int { lanes[entries[slot].lane].queue }
 
   mutating func setPlace(_ place: Place, of slot: Int) {
@@ -157,24 +160,27 @@ extension TaskTable {
 
   mutating func remove(_ slot: Int) {
     leaveLine(slot)
-    forget(slot)
+    forgetMemory(of: slot)
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
-    if entries[slot].place != .staged { count(entries[slot].record.state, -1, of: slot) }
+    if entries[slot].place != .staged {
+      changeCount(of: entries[slot].record.state, by: -1, slot: slot)
+    }
     setPlace(.staged, of: slot)
     ids.remove(id)
     forgetKey(of: slot)
     if entries[slot].isOrdered { leaveOrder(slot) }
     if entries[slot].isAwaited || entries[slot].record.hasPrerequisites { leaveGraph(slot) }
     entries.remove(slot)
-    lanes.leave(lane)
+    lanes.removeTask(from: lane)
   }
 }
 
 extension TaskTable {
   /// A task and its place in the table.
   ///
-  /// It uses 64 bytes. Properties that are smaller than a word are next to each other.
+  /// An entry uses 64 bytes, because the properties that are smaller than a word are next to each
+  /// other.
   struct Entry: Identifiable, Sendable {
     var record: TaskRecord
     private var flags: Flags = []
@@ -187,7 +193,7 @@ extension TaskTable {
     private var narrowByteCount: Int32 = 0
     /// The position in line, which increases when the task goes to the end of a line.
     ///
-    /// It is 0 until the task first enters a line.
+    /// The position is 0 until the task first enters a line.
     var position: UInt64 = 0
 
     init(record: TaskRecord, place: Place, lane: Int) {
@@ -209,7 +215,7 @@ extension TaskTable {
       static let isPinned = Flags(rawValue: 64)
       static let isFailing = Flags(rawValue: 128)
 
-      mutating func set(_ flag: Flags, _ isSet: Bool) {
+      mutating func set(_ flag: Flags, to isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
       }
     }
@@ -217,55 +223,55 @@ extension TaskTable {
     /// Whether a staged change reserves the task.
     var isReserved: Bool {
       get { flags.contains(.isReserved) }
-      set { flags.set(.isReserved, newValue) }
+      set { flags.set(.isReserved, to: newValue) }
     }
 
-    /// Whether a later task has taken its unique key, as earlier versions of the package did.
+    /// Whether a later task has taken the task's unique key, as in earlier versions of the package.
     var hasLostKey: Bool {
       get { flags.contains(.hasLostKey) }
-      set { flags.set(.hasLostKey, newValue) }
+      set { flags.set(.hasLostKey, to: newValue) }
     }
 
-    /// Whether another task has its unique key, although it has not ended.
+    /// Whether another task has the task's unique key, although the task has not ended.
     var isKeyless: Bool { hasLostKey || record.isDisplaced }
 
     /// Whether the task is in the line of its order key.
     var isOrdered: Bool {
       get { flags.contains(.isOrdered) }
-      set { flags.set(.isOrdered, newValue) }
+      set { flags.set(.isOrdered, to: newValue) }
     }
 
     /// Whether another task is the head of its order key.
     var isBehindHead: Bool {
       get { flags.contains(.isBehindHead) }
-      set { flags.set(.isBehindHead, newValue) }
+      set { flags.set(.isBehindHead, to: newValue) }
     }
 
-    /// Whether other tasks wait for its end, or have waited for it.
+    /// Whether other tasks wait for the end of the task, or have waited for it.
     var isAwaited: Bool {
       get { flags.contains(.isAwaited) }
-      set { flags.set(.isAwaited, newValue) }
+      set { flags.set(.isAwaited, to: newValue) }
     }
 
-    /// Whether it waits for a task that has not ended.
+    /// Whether the task waits for another task that has not ended.
     var waitsForOthers: Bool {
       get { flags.contains(.waitsForOthers) }
-      set { flags.set(.waitsForOthers, newValue) }
+      set { flags.set(.waitsForOthers, to: newValue) }
     }
 
-    /// Whether a staged change to another task will also change this one.
+    /// Whether a staged change to another task will also change this task.
     var isPinned: Bool {
       get { flags.contains(.isPinned) }
-      set { flags.set(.isPinned, newValue) }
+      set { flags.set(.isPinned, to: newValue) }
     }
 
-    /// Whether a staged change ends it without success, or gives its successor its place.
+    /// Whether a staged change ends the task without success, or replaces it by its successor.
     var isFailing: Bool {
       get { flags.contains(.isFailing) }
-      set { flags.set(.isFailing, newValue) }
+      set { flags.set(.isFailing, to: newValue) }
     }
 
-    /// Whether other tasks prevent it from being claimed.
+    /// Whether other tasks prevent the task from being claimed.
     var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isPinned]) }
 
     /// The lane of the task's name and conditions.
@@ -277,7 +283,8 @@ extension TaskTable {
     /// The approximate number of bytes that the task uses in a file; 0 without a file.
     var byteCount: Int {
       get { Int(narrowByteCount) }
-      // A line of a file has at most 16 MiB. Only without a file can a text be longer.
+      // The number fits: a line of a file has at most 16 MiB. Without a file, a longer text is
+      // possible.
       set { narrowByteCount = Int32(clamping: newValue) }
     }
 
@@ -298,10 +305,10 @@ extension TaskTable {
   /// The location of a task.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// It is suspended without a date: only a completion or a request makes it wait.
+    /// The task is suspended without a date: it waits again only after a completion or a request.
     case suspended
-    /// It waits for other tasks: the holder of its unique key, the head of its order key, or the
-    /// tasks that it names.
+    /// The task waits for other tasks: the holder of its unique key, the head of its order key, or
+    /// the tasks that it names.
     case held
   }
 }
@@ -309,8 +316,8 @@ extension TaskTable {
 extension TaskTable {
   /// The contents of a table at one moment: a copy that shares memory with the table.
   ///
-  /// It contains only the parts that are written to a file. A part with two owners is copied when
-  /// it changes.
+  /// The snapshot contains only the parts that are written to a file. A part that the table and a
+  /// snapshot share is copied when the table changes it.
   struct Snapshot: Sendable {
     let tasks: Slab<Entry>
     let memories: TaskMemories
@@ -323,10 +330,10 @@ extension TaskTable {
   }
 }
 
-/// A value and its name in one piece of memory; a set finds it by its name.
+/// A stored value and its name in one piece of memory; a set finds the value by its name.
 ///
-/// A store with 10,000 schedules has as many values. With a text for each name, and a dictionary, a
-/// schedule used 486 bytes in addition to its task; in this form, it uses 423.
+/// A store with 10,000 schedules has at least 10,000 values. In this form, a schedule uses 423
+/// bytes in addition to its task; with a text for each name, and a dictionary, it used 486.
 struct PackedValue: Hashable, Sendable {
   /// The UTF-8 bytes of the name, and then those of the value.
   private let packed: [UInt8]
@@ -343,7 +350,7 @@ struct PackedValue: Hashable, Sendable {
     fileByteCount = UInt32(clamping: value.byteCount)
   }
 
-  /// Makes the element to search a set for the value of this name.
+  /// Makes an element that equals the value with this name, to find that value in a set.
   init(named name: String) { self.init(name, StoredValues.Value(bytes: [])) }
 
   var name: String { String(decoding: nameBytes, as: UTF8.self) }
@@ -356,7 +363,7 @@ struct PackedValue: Hashable, Sendable {
     )
   }
 
-  /// Returns whether both have the same name.
+  /// Returns whether both values have the same name.
   static func == (left: PackedValue, right: PackedValue) -> Bool {
     left.nameBytes == right.nameBytes
   }

@@ -38,33 +38,33 @@
 ///   be superseded: its retry is a plain retry, and its successor waits.
 ///
 /// The queue guarantees that no task in the store names the ID of a new task, unless an earlier
-/// task in the batch of changes names it as its follower. It also guarantees that tasks do not wait
-/// for each other in a circle.
-/// queue makes sure of both.
+/// task in the batch of changes names the new task as its follower. The queue also guarantees that
+/// tasks do not wait for each other in a circle.
 public struct TaskDependencies: Sendable, Hashable {
-  /// The tasks that must have ended before this one may be performed.
+  /// The tasks that must have ended before this task may be performed.
   ///
   /// A task that is no longer in the store counts as ended.
   public var tasks: Set<TaskID>
   /// Whether this task is cancelled if a task that it waits for ends without success.
   public var rule: DependencyRule
-  /// The task that waits for this one because both belong to one batch; `nil` if there is none.
+  /// The follower of the batch that this task belongs to, which waits for this task; `nil` if the
+  /// task belongs to no batch.
   ///
-  /// If the store has no task with this ID, nothing waits.
+  /// If the store has no task with this ID, no task waits for the batch.
   public var follower: TaskID?
-  /// The tasks that this one waits for and that were abandoned or cancelled, each with the state in
-  /// which it ended.
+  /// The tasks that this task waits for and that were abandoned or cancelled, each with the state
+  /// in which it ended.
   ///
-  /// A store records at most ``mostFailures`` of them, and removes a task that is restarted. If
-  /// more have failed, the store chooses which ones to record, and whether others replace the
-  /// restarted ones.
+  /// A store records at most ``mostFailures`` of these tasks, and removes a task that is restarted.
+  /// If more tasks have failed, the store chooses which of them to record, and whether other failed
+  /// tasks replace the restarted ones.
   public var failed: [TaskID: TaskState]
-  /// The task whose end cancelled this one; `nil` if there is none.
+  /// The task whose end cancelled this task; `nil` if there is no such task.
   public var cause: TaskID?
-  /// The progress of the batch that this task follows; `nil` if it follows none.
+  /// The progress of the batch that this task follows; `nil` if the task follows no batch.
   public var batch: BatchProgress?
 
-  /// Makes dependencies; by default none.
+  /// Makes dependencies; by default, the task waits for no other task.
   public init(
     on tasks: Set<TaskID> = [],
     rule: DependencyRule = .allSucceeded,
@@ -93,7 +93,7 @@ public struct TaskDependencies: Sendable, Hashable {
     failed[id] = state
   }
 
-  /// The chosen dependencies, without what has happened to the tasks since.
+  /// The dependencies as they were chosen, without what has happened to the tasks since.
   package var asChosen: TaskDependencies {
     TaskDependencies(on: tasks, rule: rule, follower: follower)
   }
@@ -108,7 +108,7 @@ public struct TaskDependencies: Sendable, Hashable {
 extension TaskDependencies: BoxedValue {
   init() { self.init(on: []) }
 
-  /// Whether nothing is chosen, and nothing has happened.
+  /// Whether no dependency is chosen, and there is no history.
   public var isEmpty: Bool {
     tasks.isEmpty && rule == .allSucceeded && follower == nil && failed.isEmpty && cause == nil
       && batch == nil
@@ -117,11 +117,11 @@ extension TaskDependencies: BoxedValue {
 
 /// When a task that waits for others may be performed.
 public enum DependencyRule: String, Sendable, Hashable, CaseIterable {
-  /// When all have succeeded.
+  /// The task may be performed when all tasks that it waits for have succeeded.
   ///
-  /// If one of them is abandoned or cancelled, the task is cancelled with it.
+  /// If one of those is abandoned or cancelled, the waiting task is cancelled, too.
   case allSucceeded
-  /// When all have ended, however they have ended.
+  /// The task may be performed when all tasks that it waits for have ended, however they ended.
   case allEnded
 }
 
@@ -129,9 +129,9 @@ public enum DependencyRule: String, Sendable, Hashable, CaseIterable {
 public struct BatchProgress: Sendable, Hashable {
   /// The number of tasks in the batch, without their follower.
   public var total: Int
-  /// How many of them have succeeded.
+  /// How many tasks of the batch have succeeded.
   public var succeeded: Int
-  /// How many of them were abandoned or cancelled.
+  /// How many tasks of the batch were abandoned or cancelled.
   public var failed: Int
 
   /// Makes the progress of a batch, by default of an empty one.
@@ -141,21 +141,22 @@ public struct BatchProgress: Sendable, Hashable {
     self.failed = failed
   }
 
-  /// The number of tasks that have not ended.
+  /// The number of tasks of the batch that have not ended.
   public var unfinished: Int { total - succeeded - failed }
   /// The fraction of the tasks that have ended, from 0 to 1; 1 for an empty batch.
   public var fractionEnded: Double {
     total > 0 ? Double(succeeded + failed) / Double(total) : 1
   }
 
-  /// Whether no count is negative, and no more tasks have ended than there are.
+  /// Whether no count is negative, and no more tasks have ended than the batch has.
   var isPossible: Bool {
     succeeded >= 0 && failed >= 0 && total >= 0 && succeeded <= total
       && failed <= total - succeeded
   }
 
-  /// Adds a difference to the count for a state, unless that makes the counts impossible.
-  mutating func count(_ state: TaskState, _ difference: Int) {
+  /// Adds a difference to the count of tasks that ended in a state, unless that makes the counts
+  /// impossible.
+  mutating func changeCount(of state: TaskState, by difference: Int) {
     var counted = self
     switch state {
     case .succeeded: counted.succeeded += difference
@@ -173,7 +174,7 @@ public struct BatchProgress: Sendable, Hashable {
 }
 
 extension BatchProgress: CustomStringConvertible {
-  /// As in `7 of 10 have ended, 1 of them without success`.
+  /// The progress as text, as in `7 of 10 have ended, 1 of them without success`.
   public var description: String {
     "\(succeeded + failed) of \(total) have ended"
       + (failed > 0 ? ", \(failed) of them without success" : "")

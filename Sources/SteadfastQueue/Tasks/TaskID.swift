@@ -15,7 +15,8 @@ public struct TaskID: Hashable, Comparable, Sendable {
     self.low = low
   }
 
-  /// Returns whether the left task was enqueued before the right one, to the millisecond.
+  /// Returns whether the left ID sorts before the right one: its task was enqueued earlier, to the
+  /// millisecond.
   public static func < (left: TaskID, right: TaskID) -> Bool {
     (left.high, left.low) < (right.high, right.low)
   }
@@ -35,7 +36,7 @@ extension TaskID: LosslessStringConvertible {
     unsafe withText { text in unsafe String(decoding: text, as: UTF8.self) }
   }
 
-  /// Reads the text of a UUID, in either case; `nil` if it is anything else.
+  /// Reads the text of a UUID, in upper or lower case; `nil` if the text is not that of a UUID.
   public init?(_ description: String) {
     self.init(text: Array(description.utf8)[...])
   }
@@ -48,7 +49,7 @@ extension TaskID: LosslessStringConvertible {
     let start = text.startIndex
     func isHyphen(_ offset: Int) -> Bool { text[start + offset] == UInt8(ascii: "-") }
     guard isHyphen(8), isHyphen(13), isHyphen(18), isHyphen(23) else { return nil }
-    // Each load ends within the text.
+    // Each of these loads reads only bytes of the text.
     let digits = unsafe text.withUnsafeBytes { text in
       func load<Digits: FixedWidthInteger>(_ offset: Int, as type: Digits.Type) -> UInt64 {
         unsafe UInt64(Digits(littleEndian: text.loadUnaligned(fromByteOffset: offset, as: type)))
@@ -83,7 +84,7 @@ extension TaskID: LosslessStringConvertible {
       }
       let version = Hexadecimal.eightDigits(of: UInt32(truncatingIfNeeded: high))
       let variant = Hexadecimal.eightDigits(of: UInt32(low >> 32))
-      // Each store ends within the text, and together they fill it.
+      // Each of these stores writes only bytes of the text, and together they write all of it.
       store(Hexadecimal.eightDigits(of: UInt32(high >> 32)), at: 0)
       storeFour(version, at: 8)
       storeFour(version >> 32, at: 13)
@@ -103,7 +104,7 @@ extension TaskID: Codable {
     guard let id = TaskID(text) else {
       throw DecodingError.dataCorruptedError(
         in: container,
-        debugDescription: "'\(text)' is not the identifier of a task"
+        debugDescription: "'\(text)' is not the ID of a task; an ID is the text of a UUID"
       )
     }
     self = id
@@ -128,7 +129,7 @@ extension TaskID: CodingKeyRepresentable {
   /// The text of a UUID, so that a dictionary with IDs as keys is a JSON object.
   public var codingKey: any CodingKey { Key(stringValue: description) }
 
-  /// Reads the text of a UUID; `nil` if it is anything else.
+  /// Reads the text of a UUID; `nil` if the key is no such text.
   public init?(codingKey: some CodingKey) { self.init(codingKey.stringValue) }
 }
 

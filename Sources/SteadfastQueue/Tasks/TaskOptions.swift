@@ -7,8 +7,8 @@ public import SystemFoundation
 /// try await queue.enqueue(contentsOf: photos, options: options)
 /// ```
 ///
-/// An option that you leave out comes from elsewhere. The first place in this list that sets it
-/// counts:
+/// An option that you leave out comes from elsewhere. The first place in this list that sets the
+/// option counts:
 /// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
 /// 2. the call's `options`;
 /// 3. the payload's ``TaskPayload/options``;
@@ -16,10 +16,10 @@ public import SystemFoundation
 /// 5. the default of the property, as given below.
 ///
 /// A date and a delay are one choice. A delay replaces an available date from a later place in this
-/// list, and a date replaces a delay. Tags and conditions accumulate: a task has those of all
-/// places.
+/// list, and a date replaces a delay from a later place. Tags and conditions accumulate: a task has
+/// those of all places.
 public struct TaskOptions: Sendable, Equatable {
-  // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
+  // Most calls choose nothing. The options are then one word, and passing them on costs nothing.
   var choices: Boxed<Choices>
 
   /// Makes options; every argument has a default, which chooses nothing.
@@ -41,7 +41,7 @@ public struct TaskOptions: Sendable, Equatable {
     conditions: Set<TaskCondition> = [],
     tags: Set<String> = []
   ) {
-    // Most calls choose nothing. Don't make choices for them only to find them empty.
+    // Most calls choose nothing. No choices are made for such a call, only to turn out empty.
     let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
     let choosesRetries = maxRetries != nil || usesBackoff != nil || timeLimit != nil
     let choosesKey = onDuplicate != nil || uniqueFor != nil || orderKey != nil
@@ -92,9 +92,9 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The date from which no attempt starts; by default none.
   ///
-  /// A task that has not ended by then is abandoned when it is first in line, or when its next
-  /// retry would come too late. A task whose name has no handler is not abandoned before one is
-  /// registered.
+  /// A task that has not ended by that date is abandoned when it is first in line, or when its next
+  /// retry would come after that date. A task whose name has no handler is not abandoned before a
+  /// handler is registered.
   public var expiryDate: Date? {
     get { choices.present?.expiryDate }
     set { choices.value.expiryDate = newValue }
@@ -131,18 +131,18 @@ public struct TaskOptions: Sendable, Equatable {
   /// by default none.
   ///
   /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
-  /// first of them that has not ended holds up the others: while it is performed, while it waits
-  /// for its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks
-  /// without a key, do not wait for it.
+  /// first of these tasks that has not ended holds up the others: while it is performed, while it
+  /// waits for its date or a retry, and while it is parked or paused. Tasks with other keys, and
+  /// tasks without a key, do not wait for it.
   ///
-  /// However the first one ends, the next one follows, unless the first one ends without success
+  /// However the first task ends, the next task follows, unless the first task ends without success
   /// and has ``blocksOrderOnFailure``. A task that is retried keeps its place.
   public var orderKey: String? {
     get { choices.present?.orderKey }
     set { choices.value.orderKey = newValue }
   }
 
-  /// Whether later tasks with the same order key wait if this one is abandoned or cancelled; by
+  /// Whether later tasks with the same order key wait if this task is abandoned or cancelled; by
   /// default they do not.
   ///
   /// The task is then retained, whatever the queue's ``Retention``, until it is retried
@@ -153,7 +153,7 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.blocksOrderOnFailure = newValue }
   }
 
-  /// The tasks that must have ended before this one is performed; by default none.
+  /// The tasks that must have ended before this task is performed; by default none.
   ///
   /// Each of them must be in the store, or be added in the same call
   /// (``TaskQueue/enqueue(together:)``), and must not have ended without success. A task that has
@@ -164,7 +164,7 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.dependencies = newValue }
   }
 
-  /// Whether the tasks that this one waits for must succeed, or only have to end; by default
+  /// Whether the tasks that this task waits for must succeed, or only have to end; by default
   /// ``DependencyRule/allSucceeded``.
   public var dependencyRule: DependencyRule? {
     get { choices.present?.dependencyRule }
@@ -178,7 +178,7 @@ public struct TaskOptions: Sendable, Equatable {
   }
 
   /// How long, from its enqueueing, this task prevents new tasks with the same unique key; by
-  /// default until it has ended.
+  /// default until this task has ended.
   ///
   /// A task that has succeeded is retained for this time, and a new task with its key counts as a
   /// duplicate of it: with ``UniquePolicy/keep`` and ``UniquePolicy/join``, the call returns the
@@ -201,7 +201,7 @@ public struct TaskOptions: Sendable, Equatable {
   /// The conditions that must hold when an attempt starts, such as ``TaskCondition/network``; by
   /// default none.
   ///
-  /// An attempt that is running continues when a condition stops holding.
+  /// When a condition no longer holds, a running attempt continues.
   public var conditions: Set<TaskCondition> {
     get { choices.present?.conditions ?? [] }
     set { choices.value.conditions = newValue }
@@ -278,14 +278,14 @@ extension TaskOptions {
 }
 
 extension TaskQueue {
-  /// The rank of a task among the available tasks: a higher one always goes first.
+  /// The rank of a task among the available tasks: a task with a higher rank always goes first.
   ///
   /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
   /// available. Any integer is a priority.
   public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
     ExpressibleByIntegerLiteral, CustomStringConvertible
   {
-    /// The rank; a higher one goes first.
+    /// The rank; tasks with a higher rank go first.
     public let rawValue: Int
 
     /// Makes a priority of any rank.
@@ -294,11 +294,11 @@ extension TaskQueue {
     /// Makes a priority of any rank.
     public init(integerLiteral value: Int) { self.init(rawValue: value) }
 
-    /// Goes after ``normal``: rank −10.
+    /// A priority below ``normal``: rank −10.
     public static let low = Priority(rawValue: -10)
     /// The default: rank 0.
     public static let normal = Priority(rawValue: 0)
-    /// Goes before ``normal``: rank 10.
+    /// A priority above ``normal``: rank 10.
     public static let high = Priority(rawValue: 10)
 
     /// The rank.
@@ -333,7 +333,7 @@ public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
 }
 
 extension RetryLimit: CustomStringConvertible {
-  /// As in `at most 3`, or `always`.
+  /// The limit as text, as in `at most 3`, or `always`.
   public var description: String {
     switch self {
     case .atMost(let limit): "at most \(limit)"
@@ -345,30 +345,31 @@ extension RetryLimit: CustomStringConvertible {
 /// What to do with a new task if another task of its name has its unique key.
 ///
 /// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is being
-/// performed. At most one more is its *successor*, which waits until the holder has ended. A task
-/// that has ended is neither, and does not prevent a new task. Nor does a waiting task whose expiry
-/// date has passed. So whatever is enqueued last is performed last.
+/// performed. At most one other task is its *successor*, which waits until the holder has ended. A
+/// task that has ended is neither, and does not prevent a new task. A waiting task whose expiry
+/// date has passed does not prevent a new task either. So the task that is enqueued last is
+/// performed last.
 ///
 /// With ``keep``, ``replace`` and ``join``, the call always returns a task. ``EnqueuedTask/isNew``
-/// says whether it was added.
+/// says whether that task was added by the call.
 @nonexhaustive
 public enum UniquePolicy: Sendable, Hashable {
   /// Keeps the waiting task, and returns it.
   ///
   /// If the holder is being performed, it may already have read the data that the new task is
-  /// about. So the new task is added as its successor. If the holder already has a successor, the
-  /// call returns that one.
+  /// about. So the new task is added as the holder's successor. If the holder already has a
+  /// successor, the call returns that successor.
   case keep
-  /// Gives the waiting task the payload, the options and the date of the new one.
+  /// Gives the waiting task the payload, the options and the date of the new task.
   ///
   /// The waiting task keeps its ID, its order and its retries, and its outcome is that of both. A
-  /// paused task stays paused; a parked one waits again. If the holder is being performed, the new
-  /// task is added as its successor, or replaces the payload, the options and the date of the
-  /// existing successor.
+  /// paused task stays paused; a parked task waits again. If the holder is being performed, the new
+  /// task is added as the holder's successor, or replaces the payload, the options and the date of
+  /// the existing successor.
   ///
-  /// The task keeps its place in line if the new one is available at once. A later date postpones
-  /// it (a *debounce*), but not beyond ``TaskOptions/maxDelay``. A task that waits for a retry is
-  /// not performed before the retry's date.
+  /// The waiting task keeps its place in line if the new task is available at once. A later date
+  /// postpones the waiting task (a *debounce*), but not beyond ``TaskOptions/maxDelay``. A task
+  /// that waits for a retry is not performed before the retry's date.
   case replace
   /// Throws an error with the code ``TaskQueueError/Code/duplicate``.
   case reject
@@ -398,13 +399,13 @@ extension TaskRecord {
   }
 }
 
-/// The changes to a waiting task: each property that is not `nil` is changed.
+/// Changes of a waiting task: each property that is not `nil` replaces that of the task.
 public struct TaskUpdate: Sendable {
   /// The new payload of the task.
   public var payload: StoredPayload?
-  /// Its rank among the available tasks.
+  /// The task's rank among the available tasks.
   public var priority: TaskQueue.Priority?
-  /// How many times it may be retried.
+  /// How many times the task may be retried.
   public var maxRetries: RetryLimit?
   /// Whether a failure is followed by the queue's backoff.
   public var usesBackoff: Bool?
@@ -412,7 +413,7 @@ public struct TaskUpdate: Sendable {
   public var timeLimit: Duration?
   /// The date from which no attempt starts.
   public var expiryDate: Date?
-  /// The labels by which it is found, which replace its present ones.
+  /// The labels by which the task is found, which replace its present labels.
   public var tags: Set<String>?
 
   /// Makes an update that changes only what is given.
@@ -450,7 +451,7 @@ public struct TaskUpdate: Sendable {
   }
 
   /// Returns roughly how many bytes the update adds to the task in a file.
-  func growth(of record: TaskRecord) -> Int {
+  func addedByteCount(to record: TaskRecord) -> Int {
     func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
     func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }
     return (payload.map { size($0) - size(record.payload) } ?? 0)
@@ -481,7 +482,8 @@ extension TaskOptions {
     if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
       throw TaskQueueError(
         .invalidArgument,
-        "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
+        "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay)); give a shorter "
+          + "delay or a longer maxDelay"
       )
     }
     try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
@@ -496,13 +498,14 @@ extension TaskOptions {
     if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
       throw TaskQueueError(
         .invalidArgument,
-        "\(path)dependencies is given with \(path)onDuplicate: .replace: a task that waits for others "
-          + "can't replace one with the same unique key"
+        "\(path)dependencies is given with \(path)onDuplicate: .replace, but a task that waits for "
+          + "others can't replace another task with the same unique key; give only one of the two"
       )
     }
   }
 
-  /// Makes the new task, after all options that are chosen elsewhere were filled in.
+  /// Makes a new task with these options; options that are chosen elsewhere must have been filled
+  /// in.
   ///
   /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
   func record(
@@ -528,9 +531,10 @@ extension TaskOptions {
         now: now
       )
       : chosenRecord(id, name, payload, uniqueKey, prohibitsBackoff, follower, now)
-    // The store checks the rest. The dates are within their bounds by now.
+    // The dates are within their bounds by now. What else stores can't store is checked by the
+    // store.
     try record.check(.readable)
-    try check(isInTime: record)
+    try checkIsInTime(record)
     return record
   }
 
@@ -553,36 +557,36 @@ extension TaskOptions {
       maxRetries: maxRetries ?? 10,
       usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       uniqueKey: uniqueKey,
-      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { now.storable(after: $0) },
-      latestDate: uniqueKey == nil ? nil : maxDelay.map { now.storable(after: $0) },
+      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { now.storableDate(after: $0) },
+      latestDate: uniqueKey == nil ? nil : maxDelay.map { now.storableDate(after: $0) },
       orderKey: orderKey,
       blocksOrderOnFailure: orderKey != nil && blocksOrderOnFailure ?? false,
       conditions: conditions,
-      dependencies: dependencies(follower),
+      dependencies: dependencies(withFollower: follower),
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
-      availableDate: chosen ?? delay.map { now.storable(after: $0) } ?? now,
-      // A chosen date that has passed means now.
+      availableDate: chosen ?? delay.map { now.storableDate(after: $0) } ?? now,
+      // If the chosen date has passed, the task is available now, so its date counts from now.
       countedFrom: chosen.map { $0 > now } ?? false ? nil : now
     )
   }
 
-  private func check(isInTime record: TaskRecord) throws(TaskQueueError) {
+  private func checkIsInTime(_ record: TaskRecord) throws(TaskQueueError) {
     guard let expiryDate, record.availableDate >= expiryDate else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
-        + "the task could never be performed"
+      "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)), so "
+        + "the task could never be performed; give a later expiryDate"
     )
   }
 
   private func check(name: String) throws(TaskQueueError) {
     guard name.isEmpty else { return }
-    throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
+    throw TaskQueueError(.invalidArgument, "the name of a task is empty; give the task a name")
   }
 
-  private func dependencies(_ follower: TaskID?) -> TaskDependencies? {
+  private func dependencies(withFollower follower: TaskID?) -> TaskDependencies? {
     guard follower != nil || !dependencies.isEmpty || dependencyRule != nil else { return nil }
     return TaskDependencies(
       on: dependencies,

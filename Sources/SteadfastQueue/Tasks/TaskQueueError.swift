@@ -15,16 +15,16 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
-    /// Two payload types have this name, or another queue of the group has it.
+    /// Two payload types have the same name, or two queues of a group have the same name.
     public static let nameTaken = Code("nameTaken")
     /// The group has no queue of this name.
     public static let unknownQueue = Code("unknownQueue")
-    /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or the call
-    /// would restart a task.
+    /// Another task has the same unique key, and either the policy for a new task is
+    /// ``UniquePolicy/reject``, or the call would restart a task.
     public static let duplicate = Code("duplicate")
     /// A dependency is not in the store, or has ended without success.
     public static let unmetDependency = Code("unmetDependency")
-    /// `run()` or `runAvailable()` was called while this queue, or another one on its store, runs.
+    /// `run()` or `runAvailable()` was called while the queue, or another queue on its store, runs.
     public static let alreadyRunning = Code("alreadyRunning")
     /// The queue was shut down, and performs no more tasks.
     public static let shutDown = Code("shutDown")
@@ -34,13 +34,13 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let destroyed = Code("destroyed")
     /// A handler called a function that would wait for the end of its own attempt.
     public static let waitsForItself = Code("waitsForItself")
-    /// The task did not succeed, or the value that it succeeded with is not known.
+    /// The task did not succeed, or it succeeded, but its value is not known.
     public static let noValue = Code("noValue")
     /// The store has no task with this ID.
     public static let unknownTask = Code("unknownTask")
     /// The task is being performed, so it can't be changed.
     public static let isRunning = Code("isRunning")
-    /// A task's payload is not of the requested type, or can't be decoded as it.
+    /// A task's payload is not of the requested type, or can't be decoded as a value of that type.
     public static let undecodablePayload = Code("undecodablePayload")
     /// A sealed payload could not be opened, or a payload that should be sealed is not.
     ///
@@ -54,8 +54,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
   public let message: String
   /// The error of the store or of the seal, if there is one.
   ///
-  /// It is the store's if the code is ``Code/storeFailed``, and the seal's if it is
-  /// ``Code/unopenedPayload``.
+  /// It is the store's error if the code is ``Code/storeFailed``, and the seal's error if the code
+  /// is ``Code/unopenedPayload``.
   public let underlying: (any Error)?
 
   init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
@@ -142,7 +142,7 @@ extension TaskQueueError {
 
   static func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError)
   {
-    // No store can represent a time limit this long: it exceeds the age of the universe.
+    // No store can represent a time limit above 2⁶⁰ s, which exceeds the age of the universe.
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
@@ -192,7 +192,7 @@ extension TaskQueueError {
     throw TaskQueueError(
       .invalidArgument,
       "\(name()) has \(dependencies.count) tasks; give at most \(TaskDependencies.mostTasks), or "
-        + "enqueue a batch with a task that follows it"
+        + "enqueue a batch with a follower"
     )
   }
 
@@ -208,6 +208,6 @@ extension TaskQueueError {
   }
 
   private static func emptyMember(of name: String) -> TaskQueueError {
-    TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+    TaskQueueError(.invalidArgument, "one of \(name) is empty; remove the empty text")
   }
 }

@@ -11,11 +11,12 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   case running
   /// The task's last attempt suspended it: it waits for a date, for a completion, or for both.
   ///
-  /// It occupies no worker, and the wait counts as no attempt. See <doc:WorkInSteps>.
+  /// A suspended task occupies no worker, and its wait counts as no attempt. See <doc:WorkInSteps>.
   case suspended
   /// The task is parked because its payload could not be decoded.
   ///
-  /// It is tried again when the queue next runs, or when a handler is registered under its name.
+  /// A parked task is tried again when the queue next runs, or when a handler is registered under
+  /// the task's name.
   case parked
   /// The task was paused by ``TaskQueue/pause(_:)``, until it is resumed or restarted.
   case paused
@@ -43,19 +44,19 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
 
 /// How a task ended.
 public enum TaskOutcome: Sendable, Hashable {
-  /// Its handler returned, and its success is stored.
+  /// The task's handler returned, and the success is stored.
   case succeeded
-  /// It was abandoned; the reason is the text of the last error.
+  /// The task was abandoned; the reason is the text of the last error.
   ///
-  /// Its retries are used up, its handler abandoned it, it has expired, or it interrupted the
-  /// process too often.
+  /// A task is abandoned if its retries are used up, if its handler abandons it, if it has expired,
+  /// or if it has interrupted the process too often.
   case abandoned(reason: String)
-  /// It was cancelled before it ended.
+  /// The task was cancelled before it ended.
   case cancelled
 }
 
 extension TaskOutcome: CustomStringConvertible {
-  /// As in `succeeded`, or `abandoned: the post was deleted`.
+  /// The outcome as text, as in `succeeded`, or `abandoned: the post was deleted`.
   public var description: String {
     switch self {
     case .succeeded: "succeeded"

@@ -13,7 +13,7 @@ public struct Backoff: Sendable {
 
   private init(_ shape: BackoffShape) { self.shape = shape }
 
-  /// Starts at 500 ms and grows by half each time, ± 50 %, up to 60 s.
+  /// A backoff that starts at 500 ms and grows by half each time, ± 50 %, up to 60 s.
   ///
   /// These are the defaults of Google's HTTP client for Java, and of its successors.
   public static let `default` = Backoff.exponential(from: .milliseconds(500), multiplier: 1.5)
@@ -40,7 +40,7 @@ public struct Backoff: Sendable {
     Backoff(.exponential(from: first, by: multiplier))
   }
 
-  /// Starts with `first` twice; each later interval is the sum of the previous two.
+  /// Starts with `first` twice; each later interval is the sum of the two previous intervals.
   public static func fibonacci(from first: Duration) -> Backoff {
     Backoff(.fibonacci(from: first))
   }
@@ -95,9 +95,10 @@ enum BackoffShape: Sendable {
 
   /// Makes an exponential shape whose intervals are all numbers.
   ///
-  /// A multiplier that is not a number counts as 1, a negative one as 0. One that is above 1 by
-  /// less than 2⁻⁴⁰ counts as 1, too. With it, the rounding errors of a power (some 2⁻⁴⁶ at most)
-  /// could outweigh its growth, and a later interval could be shorter than an earlier one.
+  /// A multiplier that is not a number counts as 1, and a negative multiplier as 0. A multiplier
+  /// that is above 1 by less than 2⁻⁴⁰ counts as 1, too: the rounding errors of its powers (some
+  /// 2⁻⁴⁶ at most) could outweigh their growth, and a later interval could be shorter than an
+  /// earlier one.
   static func exponential(from first: Duration, by multiplier: Double) -> BackoffShape {
     let isOne = multiplier.isNaN || (multiplier > 1 && multiplier < 1 + 0x1p-40)
     return .exponential(from: first, multiplier: isOne ? 1 : max(multiplier, 0))
@@ -109,7 +110,7 @@ enum BackoffShape: Sendable {
 
   /// The product of `first` and `multiplier` to the `exponent`, to the nearest nanosecond.
   ///
-  /// It is computed by squaring, in O(log exponent).
+  /// The power is computed by squaring, in O(log exponent).
   private static func power(
     of multiplier: Double,
     exponent: Int,
@@ -125,14 +126,14 @@ enum BackoffShape: Sendable {
       rest /= 2
     }
     let nanoseconds = (product / 1e9).rounded()
-    // Everything that is not below the limit saturates, including infinity.
+    // A product that is not below the limit saturates, and so does infinity.
     guard nanoseconds < Self.longestNanoseconds else { return .longest }
     return Duration(wholeNanoseconds: Int128(wholePart: nanoseconds))
   }
 
   /// The product of `first` and the Fibonacci number at `index`, of 1, 1, 2, 3, 5 and so on.
   private static func fibonacci(_ index: Int, times first: Duration) -> Duration {
-    // Zero never grows, so it would not saturate and the loop would run `index` times.
+    // The multiples of zero never saturate, so the loop would run `index` times.
     guard first > .zero else { return .zero }
     var (term, next) = (first, first)
     for _ in 1..<index {
@@ -148,7 +149,7 @@ extension Backoff {
   ///
   /// The attempt's number, counted from 1, determines the interval. Only ``Jitter/decorrelated``
   /// uses the delay before the attempt. The only side effect is on the generator: one number is
-  /// drawn from it if the delay has a range to be spread over.
+  /// drawn from it if jitter spreads the delay over a range.
   public func delay(
     after attempt: RetryAttempt,
     using generator: inout some RandomNumberGenerator

@@ -6,8 +6,9 @@ public struct RetryAttempt: Sendable, Hashable {
   public let delay: Duration
   /// The time since the series began.
   ///
-  /// It counts from the beginning of the first attempt if the policy limits the time, else from
-  /// the first failure. Without a time limit, a success at the first attempt reads no clock.
+  /// The time counts from the beginning of the first attempt if the policy limits the time, else
+  /// from the first failure. So without a time limit, a success at the first attempt reads no
+  /// clock.
   public let elapsed: Duration
 
   /// Makes an attempt; a number below 1 counts as 1, and a negative time as zero.
@@ -19,12 +20,12 @@ public struct RetryAttempt: Sendable, Hashable {
 
   @usableFromInline static let first = RetryAttempt(number: 1)
 
-  /// The same attempt with another elapsed time.
-  func after(_ elapsed: Duration) -> RetryAttempt {
+  /// Returns the same attempt with another elapsed time.
+  func withElapsedTime(_ elapsed: Duration) -> RetryAttempt {
     RetryAttempt(number: number, delay: delay, elapsed: elapsed)
   }
 
-  /// The attempt after this one.
+  /// Returns the attempt that follows this attempt.
   func next(delay: Duration, elapsed: Duration) -> RetryAttempt {
     RetryAttempt(number: min(number, .max - 1) + 1, delay: delay, elapsed: elapsed)
   }

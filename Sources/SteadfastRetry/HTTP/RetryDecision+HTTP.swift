@@ -56,7 +56,7 @@ extension RetryDecision {
 
 /// The `Retry-After` field of an HTTP response (RFC 9110, 10.2.3).
 struct HTTPRetryAfter: Equatable {
-  /// The shortest time to wait; zero if it is not known.
+  /// The shortest time to wait; zero if that time is not known.
   let delay: Duration
 
   /// Parses the field's value; nil if it is neither a number of seconds nor a date.
@@ -65,7 +65,7 @@ struct HTTPRetryAfter: Equatable {
   /// into a delay.
   init?(_ value: String, date: String?) {
     let words = value.split { $0 == " " || $0 == "\t" }
-    if words.count == 1, let seconds = Self.seconds(words[0]) {
+    if words.count == 1, let seconds = Self.parseSeconds(words[0]) {
       delay = .seconds(seconds)
     } else if let then = HTTPDate(value) {
       let now = date.flatMap(HTTPDate.init) ?? then
@@ -75,8 +75,8 @@ struct HTTPRetryAfter: Equatable {
     }
   }
 
-  /// Parses any number of decimal digits, and saturates.
-  private static func seconds(_ text: Substring) -> Int64? {
+  /// Parses a number with any number of decimal digits; a number that is too large saturates.
+  private static func parseSeconds(_ text: Substring) -> Int64? {
     var seconds: Int64 = 0
     for byte in text.utf8 {
       guard let digit = byte.decimalDigit else { return nil }
@@ -95,7 +95,8 @@ struct HTTPDate: Comparable {
 
   /// Parses a date; nil if the text is not a date.
   ///
-  /// It checks neither that the day of the week matches nor which separators are used.
+  /// The initializer does not check whether the day of the week is right, or which separators are
+  /// used.
   init?(_ text: String) {
     let words = text.split { " ,-:\t".contains($0) }
     guard let first = words.first, first.count >= 3, first.allSatisfy(\.isLetter) else {
@@ -116,11 +117,11 @@ struct HTTPDate: Comparable {
     let months = [
       "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
-    let clock = time.compactMap { $0.count == 2 ? Self.number($0) : nil }
+    let clock = time.compactMap { $0.count == 2 ? Self.parseNumber($0) : nil }
     guard
       let month = months.firstIndex(where: { $0 == month }).map({ $0 + 1 }),
-      let year = Self.year(year),
-      day.count <= 2, let day = Self.number(day),
+      let year = Self.parseYear(year),
+      day.count <= 2, let day = Self.parseNumber(day),
       (1...Self.days(inMonth: month, of: year)).contains(day),
       // 60 is a leap second.
       clock.count == 3, clock[0] < 24, clock[1] < 60, clock[2] <= 60
@@ -134,9 +135,9 @@ struct HTTPDate: Comparable {
     left.secondsSince1970 < right.secondsSince1970
   }
 
-  // HTTP began in 1991: two-digit years from 91 on belong to the last century.
-  private static func year(_ text: Substring) -> Int? {
-    guard let year = number(text) else { return nil }
+  // HTTP began in 1991, so years with two digits from 91 on belong to the last century.
+  private static func parseYear(_ text: Substring) -> Int? {
+    guard let year = parseNumber(text) else { return nil }
     switch text.count {
     case 2: return year > 90 ? 1900 + year : 2000 + year
     case 4: return year
@@ -144,7 +145,7 @@ struct HTTPDate: Comparable {
     }
   }
 
-  private static func number(_ text: Substring) -> Int? {
+  private static func parseNumber(_ text: Substring) -> Int? {
     text.utf8.allSatisfy { $0.decimalDigit != nil } ? Int(text) : nil
   }
 
@@ -160,7 +161,7 @@ struct HTTPDate: Comparable {
     }
   }
 
-  /// Returns the days since 1970 in the Gregorian calendar: of whole years, then of whole months.
+  /// Returns the number of days from 1 January 1970 to a date of the Gregorian calendar.
   private static func daysSince1970(year: Int, month: Int, day: Int) -> Int {
     let past = year - 1
     let leapDays = past / 4 - past / 100 + past / 400

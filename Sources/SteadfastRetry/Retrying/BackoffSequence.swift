@@ -1,4 +1,4 @@
-/// Attempts to loop over: the first comes at once, each later one after its delay.
+/// Attempts to loop over: the first attempt comes at once, each later attempt after its delay.
 ///
 /// ```swift
 /// for await _ in BackoffSequence(.attempts(5)) {
@@ -55,7 +55,7 @@ extension BackoffSequence {
       case .ended: return nil
       case .fresh: return Task.isCancelled ? end() : begin()
       case .attempting:
-        machine.fail(elapsed: timer.elapsed())
+        machine.recordFailure(elapsed: timer.elapsed())
         guard case .retry(let delay) = machine.step(after: .retry) else { return end() }
         if Task.isCancelled { return end() }
         if delay == .zero {
@@ -108,23 +108,24 @@ extension BackoffSequence.AsyncIterator: Sendable {}
 /// When a limit of the policy is reached, the caller gets the last `NotYet` as an error, with the
 /// last result in it.
 public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible {
-  /// The result that is not the awaited one.
+  /// The result that came instead of the awaited result.
   public let value: Value
   /// How long to wait before asking again; nil for the policy's backoff.
   public let retryAfter: Duration?
 
-  /// A result that is not the awaited one.
+  /// Makes an error with a result that is not the awaited result.
   public init(_ value: Value, retryAfter: Duration? = nil) {
     self.value = value
     self.retryAfter = retryAfter
   }
 
-  /// Try again, after ``retryAfter`` if it is set.
+  /// The decision to try again: after ``retryAfter`` or, if that is `nil`, after the policy's
+  /// delay.
   public var retryDecision: RetryDecision { retryAfter.map { .retry(after: $0) } ?? .retry }
 
-  /// The result that came instead of the awaited one.
+  /// The result that came instead of the awaited result, and what to do about it.
   public var description: String {
-    "not yet the awaited result, but \(value); allow more attempts or time to wait longer"
+    "not yet the awaited result, but \(value); to wait longer, allow more attempts or more time"
   }
 }
 

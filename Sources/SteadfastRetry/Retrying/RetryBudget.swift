@@ -3,10 +3,10 @@ import Synchronization
 /// A number of retries that many calls share, so that they don't overload a service that is down.
 ///
 /// Each retry consumes a token, and each success gives a fraction of a token back. When no token is
-/// left, a call that fails throws its error. So while most calls succeed, each may retry as its
-/// policy says. While all calls fail, they make ``capacity`` retries in all, and then one attempt
-/// each. This follows the retry throttling of gRPC (proposal A6), which also counts in thousandths
-/// of a token.
+/// left, a call that fails throws its error. So while most calls succeed, each call may retry as
+/// its policy says. While all calls fail, they make ``capacity`` retries in all; after that, each
+/// call makes one attempt. This follows the retry throttling of gRPC (proposal A6), which also
+/// counts in thousandths of a token.
 ///
 /// Share one budget among all calls to one service. It is lock-free; a success with a full budget
 /// costs one load.
@@ -21,8 +21,9 @@ public final class RetryBudget: Sendable {
 
   /// Makes a full budget.
   ///
-  /// A capacity below 0 counts as 0, and one above a trillion as a trillion. `retriesPerSuccess`
-  /// is rounded to thousandths. If it is below 0 or not a number, it counts as 0.
+  /// A capacity below 0 counts as 0, and a capacity above a trillion as a trillion.
+  /// `retriesPerSuccess` is rounded to thousandths; below 0, or if it is not a number, it counts as
+  /// 0.
   public init(capacity: Int, retriesPerSuccess: Double) {
     let counted = min(max(Int64(capacity), 0), 1_000_000_000_000)
     self.capacity = Int(clamping: counted)
@@ -39,21 +40,21 @@ public final class RetryBudget: Sendable {
   /// Withdraws a token for a retry; returns `false`, and withdraws nothing, if no whole token is
   /// left.
   public func withdraw() -> Bool {
-    change { $0 >= 1000 ? $0 - 1000 : nil }
+    updateCounter { $0 >= 1000 ? $0 - 1000 : nil }
   }
 
   /// Adds the tokens that a success gives back: ``retriesPerSuccess``.
   public func recordSuccess() {
-    _ = change { [limit, gain] in $0 < limit ? min($0 + gain, limit) : nil }
+    _ = updateCounter { [limit, gain] in $0 < limit ? min($0 + gain, limit) : nil }
   }
 
   /// Gives back the token of a retry that was not made.
   @usableFromInline func refund() {
-    _ = change { [limit] in $0 < limit ? min($0 + 1000, limit) : nil }
+    _ = updateCounter { [limit] in $0 < limit ? min($0 + 1000, limit) : nil }
   }
 
   // The counter guards no other memory, so relaxed ordering is enough.
-  private func change(_ update: (Int64) -> Int64?) -> Bool {
+  private func updateCounter(_ update: (Int64) -> Int64?) -> Bool {
     var current = thousandths.load(ordering: .relaxed)
     while let updated = update(current) {
       let (exchanged, original) = thousandths.weakCompareExchange(

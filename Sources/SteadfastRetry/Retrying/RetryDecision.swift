@@ -16,13 +16,13 @@ public struct RetryDecision: Sendable, Hashable {
 
   /// Try again after exactly this delay, as a server asks for with `Retry-After`.
   ///
-  /// The delay replaces the backoff's, and may exceed its cap. The attempt counts like any other,
-  /// and the policy's limits apply. A negative delay means no delay.
+  /// The delay replaces the delay of the backoff, and may exceed the backoff's cap. The attempt
+  /// counts like any other, and the policy's limits apply. A negative delay means no delay.
   public static func retry(after delay: Duration) -> RetryDecision {
     RetryDecision(choice: .retryAfter(delay))
   }
 
-  /// The decision about an error unless the caller decides.
+  /// Returns the decision about an error if the caller does not decide.
   ///
   /// A ``RetryAwareError`` decides for itself, `CancellationError` stops, and any other error is
   /// retried.
@@ -33,7 +33,7 @@ public struct RetryDecision: Sendable, Hashable {
 }
 
 extension RetryDecision: CustomStringConvertible {
-  /// As in `retry`, `retry after 5.0 seconds`, and `stop`.
+  /// The decision as text, as in `retry`, `retry after 5.0 seconds`, and `stop`.
   public var description: String {
     switch choice {
     case .retry: "retry"

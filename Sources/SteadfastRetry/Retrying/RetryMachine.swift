@@ -19,9 +19,11 @@
   }
 
   /// Records that the attempt failed, `elapsed` after the series began.
-  @usableFromInline mutating func fail(elapsed: Duration) { attempt = attempt.after(elapsed) }
+  @usableFromInline mutating func recordFailure(elapsed: Duration) {
+    attempt = attempt.withElapsedTime(elapsed)
+  }
 
-  /// Returns what to do after the failure.
+  /// Returns what to do after the failed attempt, given the decision about its error.
   @usableFromInline mutating func step(after decision: RetryDecision) -> Step {
     if let maxAttempts = policy.maxAttempts, attempt.number >= max(maxAttempts, 1) { return .stop }
     let delay: Duration
@@ -38,10 +40,10 @@
     return .retry(after: delay)
   }
 
-  /// Begins the next attempt, `delay` after the last one failed.
+  /// Begins the next attempt, after a delay that followed the last failure.
   ///
-  /// - Returns: Whether it may begin. It may not if the time limit has passed because the delay
-  ///   took longer than planned, for example while a computer slept.
+  /// - Returns: Whether the attempt may begin. It may not begin if the time limit has passed
+  ///   because the delay took longer than planned, for example while a computer slept.
   @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) -> Bool {
     if let maxElapsedTime = policy.maxElapsedTime, elapsed > maxElapsedTime { return false }
     attempt = attempt.next(delay: delay, elapsed: elapsed)

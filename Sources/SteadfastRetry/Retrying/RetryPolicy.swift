@@ -8,11 +8,12 @@ public struct RetryPolicy: Sendable {
   ///
   /// A number below 1 counts as 1.
   public var maxAttempts: Int?
-  /// The time from the start of the first attempt within which another may begin; `nil` means no
-  /// limit.
+  /// The time from the start of the first attempt within which another attempt may begin; `nil`
+  /// means no limit.
   ///
-  /// It is time on the clock, and includes the attempts as well as the delays between them. It does
-  /// not cut an attempt short. To do that, use ``withTimeout(_:clock:isolation:operation:)``, too.
+  /// It is time on the clock, and includes the attempts as well as the delays between them. This
+  /// limit does not cut an attempt short. To do that, use
+  /// ``withTimeout(_:clock:isolation:operation:)``, too.
   public var maxElapsedTime: Duration?
   /// How long to wait between the attempts.
   public var backoff: Backoff
@@ -24,8 +25,8 @@ public struct RetryPolicy: Sendable {
   /// - Parameters:
   ///   - maxAttempts: the maximum number of attempts, including the first one; `nil` means no
   ///     limit.
-  ///   - maxElapsedTime: how long after the start of the first attempt another may begin; by
-  ///     default without limit.
+  ///   - maxElapsedTime: how long after the start of the first attempt another attempt may begin;
+  ///     by default without limit.
   ///   - backoff: how long to wait between the attempts.
   ///   - randomness: the source of jitter's random numbers.
   public init(

@@ -43,7 +43,8 @@ public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error
   shouldRetry: (Failure, RetryAttempt) -> RetryDecision = { error, _ in .default(for: error) }
 ) async throws(Failure) -> Success {
   var failure: Failure?
-  // A time limit counts from before the first attempt. With one, the loop makes that attempt, too.
+  // A time limit counts from before the first attempt, so with a limit, the loop makes that
+  // attempt.
   if policy.maxElapsedTime == nil {
     do throws(Failure) {
       let success = try await operation()
@@ -85,7 +86,8 @@ public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error
   shouldRetry: (Failure, RetryAttempt) -> RetryDecision = { error, _ in .default(for: error) }
 ) async throws(Failure) -> Success {
   var failure: Failure?
-  // A time limit counts from before the first attempt. With one, the loop makes that attempt, too.
+  // A time limit counts from before the first attempt, so with a limit, the loop makes that
+  // attempt.
   if policy.maxElapsedTime == nil {
     do throws(Failure) {
       let success = try await operation(.first)
@@ -122,7 +124,7 @@ nonisolated(nonsending) func retry<Success: ~Copyable, Failure: Error>(
   while true {
     if let failure = lastFailure {
       if Task.isCancelled { throw CancellationError() as? Failure ?? failure }
-      machine.fail(elapsed: timer.elapsed())
+      machine.recordFailure(elapsed: timer.elapsed())
       let decision = shouldRetry(failure, machine.attempt)
       guard case .retry(let delay) = machine.step(after: decision) else { throw failure }
       if let budget, !budget.withdraw() { throw failure }
@@ -148,8 +150,9 @@ nonisolated(nonsending) func retry<Success: ~Copyable, Failure: Error>(
   }
 }
 
-// Other libraries have functions like these, for which this library has another form. A call would
-// not compile anyway. With these declarations, the compiler says what to write instead.
+// Other libraries have functions like the following ones, which have another form in this library.
+// A call of such a function would not compile anyway. With these declarations, the compiler says
+// what to write instead.
 
 /// Unavailable: a policy has the number of attempts and the delays.
 @available(

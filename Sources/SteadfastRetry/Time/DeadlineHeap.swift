@@ -1,12 +1,12 @@
-// Inlinable, so that it is specialized in the modules that use it: each sleep of a clock uses it.
-// The compiler specializes inlinable code only of types that are usable from inline code, too, and
-// a module that may evolve has inlinable initializers only of frozen types.
+// The heap is inlinable, so that the compiler specializes it in other modules: each sleep on a
+// clock uses it. The compiler specializes inlinable code only if its type is usable from inline
+// code, and in a module that may evolve, only frozen types may have inlinable initializers.
 
 /// A priority queue by deadline, then by arrival, from which any element can be removed.
 ///
 /// It is a binary heap of small keys. The elements stay in slots that remember the positions of
-/// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, tickets are
-/// not: a ticket whose element was removed finds nothing.
+/// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, but tickets
+/// are not: a ticket whose element was removed finds no element.
 @frozen @usableFromInline package struct DeadlineHeap<Element, Deadline: Comparable> {
   /// Identifies one insertion; tickets are never reused.
   @frozen @usableFromInline package struct Ticket: Hashable, Sendable {

@@ -2,10 +2,10 @@ import Synchronization
 
 /// The one timer of a system clock: all sleeps and time limits on that clock wait here.
 ///
-/// The runtime keeps a cancelled sleep, with its task, until the time at which it would have ended.
-/// Most operations end long before their limits, and each would leave such a sleep behind. Here, a
-/// waiter leaves nothing behind when it is removed. Only the timer itself sleeps, and its sleeps
-/// are never cut short.
+/// The runtime keeps a cancelled sleep, with its task, until the time at which the sleep would have
+/// ended. Most operations end long before their limits, and each of them would leave such a sleep
+/// behind. A waiter of this timer leaves nothing behind when it is removed. Only the timer itself
+/// sleeps, and its sleeps are never cut short.
 final class SharedTimer: Sendable {
   typealias Ticket = TimerSchedule<Waiter>.Ticket
 
@@ -28,7 +28,7 @@ final class SharedTimer: Sendable {
     let beginning = clock.now
     now = { beginning.duration(to: clock.now) }
     sleep = { end in
-      // Nothing cancels this sleep. Any other error only makes it end early.
+      // This sleep is never cancelled. If it throws another error, it only ends early.
       try? await clock.sleep(until: beginning.advanced(by: end), tolerance: nil)
     }
     self.executor = executor
@@ -77,12 +77,13 @@ final class SharedTimer: Sendable {
 
   /// Sleeps for all waiters, in a detached task, while a sleep is needed.
   private func beginSleep(until first: Duration) {
-    // Detached: it serves all waiters, so it must outlive each of them, and inherit from none.
+    // The task is detached because it serves all waiters: it must outlive each waiter, and inherit
+    // from none.
     Task.detached(executorPreference: executor, priority: .high) { [self] in
       var end = first
       while true {
         await sleep(end)
-        let (due, next) = schedule.withLock { $0.endSleep(end, now: now()) }
+        let (due, next) = schedule.withLock { $0.finishSleep(scheduledFor: end, now: now()) }
         for waiter in due {
           switch waiter {
           case .sleep(let continuation): continuation.resume()
@@ -100,16 +101,17 @@ final class SharedTimer: Sendable {
 ///
 /// Moments are counted from the timer's beginning. A sleep is never cut short, because the runtime
 /// would keep a part of it until its end anyway. A sleep that is no longer needed runs to its end,
-/// and later waiters use it. Another sleep begins only for a moment that is earlier than the ends
-/// of all current sleeps, and lasts at most half of the time until the earliest of these ends. So
-/// there are at most a few dozen sleeps, whatever the moments are, and each lasts at most a minute.
+/// and later waiters use it. A further sleep begins only for a moment that is earlier than the ends
+/// of all current sleeps, and it lasts at most half of the time until the earliest of these ends.
+/// So there are at most a few dozen sleeps, whatever the moments are, and each sleep lasts at most
+/// a minute.
 struct TimerSchedule<Element> {
   typealias Ticket = DeadlineHeap<Element, Duration>.Ticket
 
   private static var longestSleep: Duration { .seconds(60) }
 
   private var waiting = DeadlineHeap<Element, Duration>()
-  /// The ends of the current sleeps, the earliest last.
+  /// The moments at which the current sleeps end; the earliest comes last.
   private var ends: [Duration] = []
 
   /// The number of waiters.
@@ -118,36 +120,40 @@ struct TimerSchedule<Element> {
   /// The number of current sleeps.
   var sleepCount: Int { ends.count }
 
-  /// Adds a waiter; also returns the end of the sleep to begin, if another sleep is needed.
+  /// Adds a waiter, and returns its ticket and, if a further sleep is needed, the end of that
+  /// sleep.
   mutating func add(
     _ element: Element,
     until moment: Duration,
     now: Duration
   ) -> (ticket: Ticket, sleep: Duration?) {
     let ticket = waiting.insert(element, deadline: moment)
-    guard let earliest = ends.last else { return (ticket, beginSleep(until: moment, now)) }
+    guard let earliest = ends.last else { return (ticket, beginSleep(until: moment, now: now)) }
     guard moment < earliest else { return (ticket, nil) }
-    return (ticket, beginSleep(until: min(moment, now + (earliest - now) / 2), now))
+    return (ticket, beginSleep(until: min(moment, now + (earliest - now) / 2), now: now))
   }
 
-  /// Removes a waiter, and returns it; nil if ``endSleep(_:now:)`` has returned it.
+  /// Removes a waiter, and returns it; nil if ``finishSleep(scheduledFor:now:)`` has returned it.
   mutating func remove(_ ticket: Ticket) -> Element? { waiting.remove(ticket) }
 
   /// Records that the sleep with this end is over, and returns the waiters that are due, in order.
   ///
   /// Also returns the end of the sleep that follows, if one is needed.
-  mutating func endSleep(_ end: Duration, now: Duration) -> (due: [Element], sleep: Duration?) {
+  mutating func finishSleep(
+    scheduledFor end: Duration,
+    now: Duration
+  ) -> (due: [Element], sleep: Duration?) {
     ends.lastIndex(of: end).map { _ = ends.remove(at: $0) }
-    // A clock may wake a moment too early.
+    // A clock may end a sleep a moment too early.
     let now = max(now, end)
     var due: [Element] = []
     while let (_, element) = waiting.popFirst(through: now) { due.append(element) }
     guard let next = waiting.firstDeadline, ends.last.map({ next < $0 }) ?? true
     else { return (due, nil) }
-    return (due, beginSleep(until: next, now))
+    return (due, beginSleep(until: next, now: now))
   }
 
-  private mutating func beginSleep(until moment: Duration, _ now: Duration) -> Duration {
+  private mutating func beginSleep(until moment: Duration, now: Duration) -> Duration {
     let end = min(moment, now + Self.longestSleep)
     ends.append(end)
     return end
@@ -157,8 +163,8 @@ struct TimerSchedule<Element> {
 /// Reads a clock for a series of attempts, and sleeps on it.
 ///
 /// The methods that read the clock are never inlined. The size of an instant is known only at run
-/// time, and an async function allocates each such temporary from the task: inlined, 890 ns became
-/// 1,270 ns.
+/// time, and an async function allocates memory for each such temporary value from the task: if
+/// these methods were inlined, a series of retries would take 1,270 ns instead of 890 ns.
 @frozen @usableFromInline struct RetryTimer<C: Clock> where C.Duration == Duration {
   @usableFromInline let clock: C
   @usableFromInline var beginning: C.Instant?
@@ -195,8 +201,10 @@ struct TimerSchedule<Element> {
 extension Clock where Duration == Swift.Duration {
   /// Suspends for the delay, however long it is, and leaves nothing behind when it is cancelled.
   ///
-  /// This package's sleeps for a duration go through this method. On a clock that is not one of the
-  /// system's, it sleeps once on that clock, which decides what a cancelled sleep leaves behind.
+  /// All sleeps of this package for a duration use this method. On a clock that is not one of the
+  /// system's, the method sleeps once on that clock, and the clock decides what a cancelled sleep
+  /// leaves behind.
+  ///
   /// - Throws: `CancellationError` as soon as the task is cancelled, even if the clock does not.
   package nonisolated(nonsending) func wait(for delay: Duration) async throws {
     if let timer = SharedTimer.of(self) {
@@ -211,7 +219,7 @@ extension Clock where Duration == Swift.Duration {
 extension Duration {
   /// This duration, but at most the longest one that every clock can sleep.
   ///
-  /// Adding to an instant traps when it overflows, and the runtime counts nanoseconds in 64 bits.
-  /// 2³² seconds, which are 136 years, overflow neither of them.
+  /// Adding a duration to an instant traps when the instant overflows, and the runtime counts
+  /// nanoseconds in 64 bits. 2³² seconds, which are 136 years, cause neither overflow.
   package var sleepable: Duration { min(self, .seconds(Int64(1) << 32)) }
 }

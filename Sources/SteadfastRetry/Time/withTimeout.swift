@@ -42,8 +42,8 @@ public func withTimeout<Success>(
   var result: Result<Success, any Error> = .failure(TimeoutError(limit: limit))
   let isInTime = await withoutActuallyEscaping(operation) { operation in
     await withTaskGroup(of: Void.self) { group in
-      // Only these two ways of starting a task let it inherit an isolation that is known only at
-      // run time, and capture values of that isolation.
+      // Only the following two ways of starting a task let the task inherit an isolation that is
+      // known only at run time, and let it capture values of that isolation.
       if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
         group.addImmediateTask {
           _ = isolation
@@ -51,8 +51,8 @@ public func withTimeout<Success>(
           race.end(.operation)
         }
       } else {
-        // Without addImmediateTask, the operation can't be a child. The child that waits for it
-        // forwards a cancellation to it.
+        // Without addImmediateTask, the operation can't be a child task. A child task waits for the
+        // operation, and forwards a cancellation to it.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
@@ -69,7 +69,7 @@ public func withTimeout<Success>(
 
 /// The error of an operation that was cancelled because it did not end in time.
 ///
-/// By default, `withRetry` tries again after it, as after any other error.
+/// By default, `withRetry` tries again after a `TimeoutError`, as after any other error.
 public struct TimeoutError: Error, Sendable, Hashable, CustomStringConvertible {
   /// How long the operation was allowed to take.
   public let limit: Duration
@@ -100,7 +100,8 @@ final class TimeoutRace: Sendable {
 
   private let state = Mutex(State.running)
 
-  /// Records that one of the two has ended; only the first call has an effect.
+  /// Records that the operation has ended, or that its time is up; only the first call has an
+  /// effect.
   func end(_ ending: Ending) {
     let waiter: CheckedContinuation<Ending, Never>? = state.withLock { state in
       switch state {
@@ -116,9 +117,10 @@ final class TimeoutRace: Sendable {
     waiter?.resume(returning: ending)
   }
 
-  /// Waits until the operation ends or its time is up; in the second case, cancels the operation.
+  /// Waits until the operation ends or its time is up; in the latter case, cancels the operation.
   ///
-  /// Starts no timer for an operation that has ended already, such as one that never suspends.
+  /// It starts no timer for an operation that has ended already, such as an operation that never
+  /// suspends.
   ///
   /// - Parameters:
   ///   - limit: the operation's time limit.
@@ -176,7 +178,7 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// What ended first; waits for it.
+  /// What ends first: the operation or its time. Reading this waits until one of them has ended.
   var firstEnding: Ending {
     get async {
       await withCheckedContinuation { waiter in

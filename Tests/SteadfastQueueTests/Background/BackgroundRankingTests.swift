@@ -42,7 +42,7 @@ import Testing
     chosen: [Int]
   ) {
     #expect(
-      BackgroundRanking.fitting(
+      BackgroundRanking.indicesThatFit(
         Array(durations.indices),
         durations: durations.map { .seconds($0) },
         within: .seconds(budget)
@@ -106,15 +106,15 @@ import Testing
 
   @Test func `a history is the same after it was written and read`() throws {
     var history = BackgroundHistory()
-    history.begin(["a"], of: ["a", "\"é\"/"], at: date, isPass: true)
-    history.end("a", after: .milliseconds(1_500), averaging: 3)
+    history.recordStart(of: ["a"], registered: ["a", "\"é\"/"], at: date, isPass: true)
+    history.recordRun(of: "a", lasting: .milliseconds(1_500), averaging: 3)
     let read = BackgroundHistory(try history.bytes(keeping: []))
     #expect(read == history)
     #expect(read.lastRun(of: "a") == date)
-    #expect(read.lastRun(of: "\"é\"/") == nil && read.since("\"é\"/") == date)
+    #expect(read.lastRun(of: "\"é\"/") == nil && read.firstPass(with: "\"é\"/") == date)
     #expect(read.averageDuration(of: "a") == .milliseconds(1_500))
-    #expect(read.nextPass(after: .seconds(5), now: date) == date + 5)
-    #expect(read.nextPass(after: .seconds(5), now: date - 1) == nil)
+    #expect(read.earliestNextPass(interval: .seconds(5), now: date) == date + 5)
+    #expect(read.earliestNextPass(interval: .seconds(5), now: date - 1) == nil)
   }
 
   @Test(arguments: ["", "[]", "{}", "{\"tasks\":{\"a\":{\"durations\":[-1e300]}}}", "\u{0}"])
@@ -129,7 +129,12 @@ import Testing
   {
     var history = BackgroundHistory()
     for index in 0..<100 {
-      history.begin(["task \(index)"], of: [], at: date + Double(index), isPass: false)
+      history.recordStart(
+        of: ["task \(index)"],
+        registered: [],
+        at: date + Double(index),
+        isPass: false
+      )
     }
     let full = try history.bytes(keeping: ["task 0"]).count
     let read = BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: full - 1))

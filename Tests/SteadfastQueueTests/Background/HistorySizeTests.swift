@@ -12,10 +12,10 @@ import Testing
     let names = Set((0..<50).map { "task \($0)" })
     var history = BackgroundHistory()
     for run in 1...100 {
-      for name in names { history.end(name, after: .seconds(run) / 3, averaging: 100) }
+      for name in names { history.recordRun(of: name, lasting: .seconds(run) / 3, averaging: 100) }
     }
     let date = Date(timeIntervalSince1970: 1)
-    history.begin(Array(names), of: names, at: date, isPass: true)
+    history.recordStart(of: Array(names), registered: names, at: date, isPass: true)
     let bytes = try history.bytes(keeping: names)
     #expect(bytes.count <= limit)
     let read = BackgroundHistory(bytes)
@@ -29,7 +29,7 @@ import Testing
 
   @Test func `a history that fits is stored in full`() throws {
     var history = BackgroundHistory()
-    for run in 1...100 { history.end("a", after: .seconds(run), averaging: 100) }
+    for run in 1...100 { history.recordRun(of: "a", lasting: .seconds(run), averaging: 100) }
     let bytes = try history.bytes(keeping: ["a"])
     #expect(try history.bytes(keeping: ["a"], limit: bytes.count) == bytes)
     #expect(BackgroundHistory(bytes) == history)
@@ -41,7 +41,7 @@ import Testing
     var history = BackgroundHistory()
     for (index, name) in names.enumerated() {
       let date = Date(timeIntervalSince1970: Double(index))
-      history.begin([name], of: Set(names), at: date, isPass: true)
+      history.recordStart(of: [name], registered: Set(names), at: date, isPass: true)
     }
     let bytes = try history.bytes(keeping: Set(names))
     #expect(bytes.count <= limit)

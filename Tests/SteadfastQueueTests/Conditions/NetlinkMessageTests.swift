@@ -96,14 +96,14 @@ import Testing
 
   private func readInEveryWay(_ datagram: [UInt8]) {
     var watch = RouteWatch()
-    _ = watch.take(RouteReading.Answer(holds: true, isSure: true))
-    watch.take(.datagram(datagram))
+    _ = watch.apply(RouteReading.Answer(holds: true, isSure: true))
+    watch.apply(.datagram(datagram))
     for end in 0...2 {
       var reading = RouteReading()
       for sequence in 1..<(1 + UInt32(end)) {
-        _ = reading.take(NetlinkMessage.done(sequence: sequence).bytes)
+        _ = reading.nextStep(after: NetlinkMessage.done(sequence: sequence).bytes)
       }
-      _ = reading.take(datagram)
+      _ = reading.nextStep(after: datagram)
     }
     for start in 0..<min(4, datagram.count) {
       _ = Route(datagram.dropFirst(start))

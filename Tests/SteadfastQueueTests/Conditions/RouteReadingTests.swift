@@ -9,8 +9,8 @@ import Testing
   /// Applies the datagrams, and returns the last step.
   private func lastStep(applying datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
     var reading = RouteReading()
-    var step = reading.begin()
-    for datagram in datagrams { step = reading.take(datagram.flatMap(\.bytes)) }
+    var step = reading.firstStep()
+    for datagram in datagrams { step = reading.nextStep(after: datagram.flatMap(\.bytes)) }
     return step
   }
 
@@ -109,7 +109,7 @@ import Testing
       #expect(lastStep(applying: before + [[message]]) == .end(.unknown))
     }
     var reading = RouteReading()
-    #expect(reading.take([1, 2, 3]) == .end(.unknown))
+    #expect(reading.nextStep(after: [1, 2, 3]) == .end(.unknown))
   }
 }
 #endif

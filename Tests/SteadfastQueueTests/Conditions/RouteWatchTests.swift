@@ -12,7 +12,7 @@ import Testing
   /// A watch that has reported its first value and is waiting.
   private func waitingWatch(after answer: RouteReading.Answer? = nil) -> RouteWatch {
     var watch = RouteWatch()
-    _ = watch.take(answer ?? online)
+    _ = watch.apply(answer ?? online)
     return watch
   }
 
@@ -23,15 +23,15 @@ import Testing
   @Test func `a new watch reads, reports the answer and waits`() {
     var watch = RouteWatch()
     #expect(watch.next == .read)
-    #expect(watch.take(offline) == false)
+    #expect(watch.apply(offline) == false)
     #expect(watch.next == .wait)
   }
 
   @Test func `a watch reports only changes`() {
     var watch = waitingWatch()
     let reported = [online, offline, offline, online].map { answer in
-      watch.take(.lost)
-      return watch.take(answer)
+      watch.apply(.lost)
+      return watch.apply(answer)
     }
     #expect(reported == [nil, false, nil, true])
   }
@@ -39,10 +39,10 @@ import Testing
   @Test func `a watch receives all pending reports before it reads`() {
     var watch = waitingWatch()
     for _ in 1...5 {
-      watch.take(kernelReport(of: .interface(2, 0x41)))
+      watch.apply(kernelReport(of: .interface(2, 0x41)))
       #expect(watch.next == .take)
     }
-    watch.take(.nothing)
+    watch.apply(.nothing)
     #expect(watch.next == .read)
   }
 
@@ -50,7 +50,7 @@ import Testing
     var watch = waitingWatch()
     var count = 0
     while watch.next != .read, count < 10_000 {
-      watch.take(.lost)
+      watch.apply(.lost)
       count += 1
     }
     #expect(count == 1_000)
@@ -66,14 +66,14 @@ import Testing
   ])
   func `a watch reads again after a report of a relevant change`(message: NetlinkMessage) {
     var watch = waitingWatch()
-    watch.take(kernelReport(of: message))
+    watch.apply(kernelReport(of: message))
     #expect(watch.next == .take)
   }
 
   @Test func `a watch reads again after lost or malformed reports`() {
     for received in [NetlinkSocket.Received.lost, .datagram([1, 2, 3])] {
       var watch = waitingWatch()
-      watch.take(received)
+      watch.apply(received)
       #expect(watch.next == .take)
     }
   }
@@ -86,11 +86,11 @@ import Testing
     message: NetlinkMessage
   ) {
     var watch = waitingWatch()
-    watch.take(kernelReport(of: message))
+    watch.apply(kernelReport(of: message))
     #expect(watch.next == .wait)
     var unsure = RouteWatch()
-    while unsure.next == .read { _ = unsure.take(.unknown) }
-    unsure.take(kernelReport(of: message))
+    while unsure.next == .read { _ = unsure.apply(.unknown) }
+    unsure.apply(kernelReport(of: message))
     #expect(unsure.next == .take)
   }
 
@@ -98,7 +98,7 @@ import Testing
     var watch = RouteWatch()
     let reported = (1...4).map { _ in
       #expect(watch.next == .read)
-      return watch.take(Answer(holds: false, isSure: false))
+      return watch.apply(Answer(holds: false, isSure: false))
     }
     #expect(reported == [nil, nil, nil, false])
     #expect(watch.next == .wait)
@@ -106,8 +106,8 @@ import Testing
 
   @Test func `a sure answer after an unsure one is reported at once`() {
     var watch = RouteWatch()
-    #expect(watch.take(.unknown) == nil)
-    #expect(watch.take(offline) == false)
+    #expect(watch.apply(.unknown) == nil)
+    #expect(watch.apply(offline) == false)
     #expect(watch.next == .wait)
   }
 

@@ -37,13 +37,13 @@ import Testing
 
   @Test func `changing a memory in place does not change a copy`() {
     var memories = TaskMemories()
-    memories.change(300) { $0["step"] = [1] }
-    memories.change(301) { $0["step"] = nil }
+    memories.changeMemory(of: 300) { $0["step"] = [1] }
+    memories.changeMemory(of: 301) { $0["step"] = nil }
     #expect(memories[300] == makeMemory(value: 1) && memories[301].isEmpty)
     let copy = memories
-    memories.change(300) { $0["step"] = [2] }
+    memories.changeMemory(of: 300) { $0["step"] = [2] }
     #expect(memories[300] == makeMemory(value: 2) && copy[300] == makeMemory(value: 1))
-    memories.change(300) { $0["step"] = nil }
+    memories.changeMemory(of: 300) { $0["step"] = nil }
     #expect(memories[300].isEmpty && copy[300] == makeMemory(value: 1))
     memories[300] = makeMemory(value: 3)
     #expect(memories[300] == makeMemory(value: 3))

@@ -84,7 +84,7 @@ extension TaskTable {
 
     check(waiting.elements().map(\.node.slot), at(.waiting), "waiting")
     check(
-      TaskState.allCases.flatMap { ended.nodes($0).map(\.slot) },
+      TaskState.allCases.flatMap { ended.nodes(in: $0).map(\.slot) },
       at(.finished),
       "ended"
     )

@@ -31,7 +31,7 @@ import Testing
       var (all, now): ([Int64], Int64) = ([], 1_000)
       for _ in 0..<5 {
         now += Int64.random(in: 0...20, using: &random)
-        limiter.history.trim(windows, at: now)
+        limiter.history.trim(to: windows, at: now)
         let (room, next) = (limiter.room(at: now), limiter.nextStart(from: now))
         // The limits allow as many starts as the limiter says, and not one more.
         let full = all + Array(repeating: now, count: room)
@@ -41,7 +41,7 @@ import Testing
         if limiter.room(at: next) == 0 { mistakes += 1 }
         if next > now, limiter.room(at: next - 1) > 0 { mistakes += 1 }
         for _ in 0..<Int.random(in: 0...room, using: &random) {
-          limiter.history.start(at: now)
+          limiter.history.addStart(at: now)
           all.append(now)
         }
       }
@@ -82,7 +82,7 @@ import Testing
     limiter.history.pause(from: 200, until: 100)
     #expect(limiter.room(at: 499) == 0 && limiter.nextStart(from: 200) == 500)
     #expect(limiter.room(at: 500) == 2 && limiter.nextStart(from: 600) == 600)
-    limiter.history.trim(windows, at: 500)
+    limiter.history.trim(to: windows, at: 500)
     #expect(limiter.history.isEmpty)
   }
 
@@ -101,7 +101,7 @@ import Testing
 
   @Test func `a start by a lagging clock counts as simultaneous with the last start`() {
     var history = StartHistory(starts: [1_000])
-    history.start(at: 900)
+    history.addStart(at: 900)
     #expect(history.starts == [1_000, 1_000])
   }
 }

@@ -33,7 +33,7 @@ private struct PlainMail: TaskPayload {
   ) throws -> RateLimits.Admission {
     var limits = limits
     if case .missing(let names) = limits.admit(records, at: now) {
-      for name in names { _ = limits.read(name, nil, at: now) }
+      for name in names { _ = limits.cacheValue(named: name, bytes: nil, at: now) }
     }
     guard case .decided(let admission) = limits.admit(records, at: now) else {
       throw Undecided()
@@ -51,7 +51,7 @@ private struct PlainMail: TaskPayload {
       ],
       tolerance: 0
     )
-    for name in limits.missingValues { _ = limits.read(name, nil, at: 0) }
+    for name in limits.missingValues { _ = limits.cacheValue(named: name, bytes: nil, at: 0) }
     let records = [mail(1), mail(2), mail(3), record("OldMail"), record("Other")]
     let admission = try admission(limits, records, at: second)
     #expect(admission.admitted == [0, 1, 4])
@@ -61,8 +61,8 @@ private struct PlainMail: TaskPayload {
         "steadfast.limit", "steadfast.limit/Mail", "steadfast.limit/Other",
       ]
     )
-    limits.stored(admission, decidedAt: 0, at: 0)
-    let request = limits.within(
+    limits.recordWrites(of: admission, decidedAt: 0, at: 0)
+    let request = limits.requestWithinLimits(
       ClaimRequest(limit: 5, names: [Mail.taskName: 9, "Free": 9], otherNames: 0, now: .now),
       at: second
     )
@@ -70,7 +70,7 @@ private struct PlainMail: TaskPayload {
     #expect(request.room(for: Mail.taskName) == 0 && request.room(for: "Free") == 9)
     #expect(limits.usedUpLimits(at: second).map(\.until) == [2 * second, 61 * second, 61 * second])
     // The first limit has capacity again. Tasks that can't start are excluded from the claim.
-    let later = limits.within(
+    let later = limits.requestWithinLimits(
       ClaimRequest(limit: 5, names: [:], otherNames: 7, now: .now),
       at: 2 * second
     )
@@ -83,10 +83,18 @@ private struct PlainMail: TaskPayload {
       tolerance: 0
     )
     #expect(limits.missingValues == ["steadfast.limit"])
-    _ = limits.read("steadfast.limit", nil, at: 0)
-    limits.stored(try admission(limits, [mail(1), mail(2), mail(3)], at: 0), decidedAt: 0, at: 0)
+    _ = limits.cacheValue(named: "steadfast.limit", bytes: nil, at: 0)
+    limits.recordWrites(
+      of: try admission(limits, [mail(1), mail(2), mail(3)], at: 0),
+      decidedAt: 0,
+      at: 0
+    )
     #expect(limits.usedUpLimits(at: 0).map(\.until) == [second])
-    limits.stored(try admission(limits, [mail(3)], at: second), decidedAt: second, at: second)
+    limits.recordWrites(
+      of: try admission(limits, [mail(3)], at: second),
+      decidedAt: second,
+      at: second
+    )
     #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
   }
 
@@ -104,7 +112,7 @@ private struct PlainMail: TaskPayload {
       let records = [mail(1), record("OldMail"), mail(3)]
       let admission = try admission(limits, records, at: Int64(number) * second)
       started += admission.admitted.map { _ in number }
-      limits.stored(admission, decidedAt: 0, at: 0)
+      limits.recordWrites(of: admission, decidedAt: 0, at: 0)
     }
     #expect(started == [0, 0, 1, 1, 2, 2, 60, 60])
   }
@@ -135,7 +143,9 @@ private struct PlainMail: TaskPayload {
     let records = [1, 2, 1, 2].map(mail)
     let first = try admission(limits, records, at: 0)
     #expect(first.admitted == [0, 1] && first.postponed.map(\.until) == [second, second])
-    for name in first.writes.map(\.valueName) { _ = limits.read(name, nil, at: 0) }
+    for name in first.writes.map(\.valueName) {
+      _ = limits.cacheValue(named: name, bytes: nil, at: 0)
+    }
     let denied: RateLimits.Denials = [1: nil, 2: second]
     guard case .decided(let next) = limits.admit(records, at: 5 * second, denied: denied) else {
       throw Undecided()
@@ -153,19 +163,19 @@ private struct PlainMail: TaskPayload {
     #expect(limits.missingValues == [])
     let records = [1, 1, 1, 1, 1, 2].map(mail)
     for name in Set(limits.places(of: mail(1)) + limits.places(of: mail(2))).map(\.valueName) {
-      _ = limits.read(name, nil, at: 0)
+      _ = limits.cacheValue(named: name, bytes: nil, at: 0)
     }
     let first = try admission(limits, records, at: 0)
     #expect(first.admitted == [0, 1, 5] && first.released == [])
     #expect(first.postponed.map(\.index) == [2, 3, 4])
     #expect(first.postponed.map(\.until) == [10, 10, 10].map { $0 * second })
-    limits.stored(first, decidedAt: 0, at: 0)
+    limits.recordWrites(of: first, decidedAt: 0, at: 0)
     let next = try admission(limits, [mail(1)], at: second)
     #expect(next.postponed.map(\.until) == [10 * second])
     // Once starts are free again, the line is empty.
-    limits.stored(next, decidedAt: 0, at: 0)
+    limits.recordWrites(of: next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
-    limits.stored(last, decidedAt: 30 * second, at: 30 * second)
+    limits.recordWrites(of: last, decidedAt: 30 * second, at: 30 * second)
     #expect(limits.lines.isEmpty)
   }
 
@@ -176,8 +186,10 @@ private struct PlainMail: TaskPayload {
       [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
     )
-    for name in limits.places(of: mail(1)).map(\.valueName) { _ = limits.read(name, nil, at: 0) }
-    limits.stored(try admission(limits, [mail(1)], at: 0), decidedAt: 0, at: 0)
+    for name in limits.places(of: mail(1)).map(\.valueName) {
+      _ = limits.cacheValue(named: name, bytes: nil, at: 0)
+    }
+    limits.recordWrites(of: try admission(limits, [mail(1)], at: 0), decidedAt: 0, at: 0)
     func waiting(_ priority: TaskQueue.Priority = .normal, since date: Int64 = 0) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),
@@ -196,7 +208,7 @@ private struct PlainMail: TaskPayload {
     #expect(later.postponed.prefix(16).allSatisfy { $0.until == 10 * second })
     #expect(later.postponed[16].until == 170 * second + 1)
     #expect(later.postponed[39].until == 330 * second + 1)
-    limits.stored(later, decidedAt: second, at: second)
+    limits.recordWrites(of: later, decidedAt: second, at: second)
     // Tasks with a lower priority are not ahead.
     let urgent = try admission(limits, [waiting(.high, since: 1)], at: second)
     #expect(urgent.postponed.map(\.until) == [10 * second])
@@ -206,16 +218,20 @@ private struct PlainMail: TaskPayload {
 
   @Test func `an invalid stored value counts as a limit that was just used up`() throws {
     var limits = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
-    let needsMending = limits.read("steadfast.limit", [9, 9], at: 5 * second)
+    let needsMending = limits.cacheValue(named: "steadfast.limit", bytes: [9, 9], at: 5 * second)
     #expect(needsMending)
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
     let later = try admission(limits, [mail(1)], at: 15 * second)
     #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
     // The repaired value is stored, so that the next process counts from the same date.
-    let mended = limits.mend("steadfast.limit", [9, 9], at: 5 * second)
+    let mended = limits.mendValue(named: "steadfast.limit", bytes: [9, 9], at: 5 * second)
     #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == mended)
     var next = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
-    let needsMendingAgain = next.read("steadfast.limit", mended, at: 14 * second)
+    let needsMendingAgain = next.cacheValue(
+      named: "steadfast.limit",
+      bytes: mended,
+      at: 14 * second
+    )
     #expect(!needsMendingAgain)
     #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
   }
@@ -231,7 +247,7 @@ private struct PlainMail: TaskPayload {
     let place = try #require(limits.places(of: mail(1)).first)
     var full = StartHistories()
     for key in 1...3 as ClosedRange<UInt64> { full[key] = StartHistory(starts: [0]) }
-    _ = limits.read(place.valueName, full.bytes, at: 0)
+    _ = limits.cacheValue(named: place.valueName, bytes: full.bytes, at: 0)
     let first = try admission(limits, [mail(1)], at: second)
     #expect(first.postponed.map(\.until) == [11 * second])
     // By then, the starts of the other keys have expired.
@@ -253,7 +269,7 @@ private struct PlainMail: TaskPayload {
     let named = RateLimit.atMost(1, per: .seconds(1), of: Mail.self)
     let keyed = RateLimit.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)
     func paused(_ limits: [RateLimit]) -> [Int] {
-      RateLimits(limits, tolerance: 0).pausedPlaces(of: mail(1)).map(\.scope)
+      RateLimits(limits, tolerance: 0).placesToPause(for: mail(1)).map(\.scope)
     }
     #expect(paused([]) == [] && paused([all]) == [0] && paused([all, named]) == [1])
     #expect(paused([all, named, keyed]) == [2])

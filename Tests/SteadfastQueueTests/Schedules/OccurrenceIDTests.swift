@@ -40,12 +40,15 @@ struct OccurrenceIDTests {
 
   @Test func `an index is the same after it was written and read`() throws {
     let keys = ["a", "b", "c"].map(ScheduleKey.init)
-    let part = ScheduleIndex.part(of: keys)
-    #expect(try ScheduleIndex.keys(of: part, 0) == keys.sorted { $0.bits < $1.bits })
-    #expect(ScheduleIndex.part(of: []) == nil)
-    #expect(try ScheduleIndex.keys(of: nil, 0) == [])
-    #expect(try ScheduleIndex.parts(of: ScheduleIndex.root(of: [63, 0, 7])) == [0, 7, 63])
-    #expect(throws: TaskQueueError.self) { try ScheduleIndex.keys(of: Array("12345".utf8), 0) }
-    #expect(throws: TaskQueueError.self) { try ScheduleIndex.parts(of: Array("5".utf8)) }
+    let part = ScheduleIndex.encodedPart(listing: keys)
+    #expect(try ScheduleIndex.keys(listedIn: part, number: 0) == keys.sorted { $0.bits < $1.bits })
+    #expect(ScheduleIndex.encodedPart(listing: []) == nil)
+    #expect(try ScheduleIndex.keys(listedIn: nil, number: 0) == [])
+    let root = ScheduleIndex.encodedRoot(listing: [63, 0, 7])
+    #expect(try ScheduleIndex.parts(listedIn: root) == [0, 7, 63])
+    #expect(throws: TaskQueueError.self) {
+      try ScheduleIndex.keys(listedIn: Array("12345".utf8), number: 0)
+    }
+    #expect(throws: TaskQueueError.self) { try ScheduleIndex.parts(listedIn: Array("5".utf8)) }
   }
 }

@@ -8,14 +8,14 @@ import Testing
     -> RetryMachine
   {
     var machine = RetryMachine(policy)
-    machine.fail(elapsed: elapsed)
+    machine.recordFailure(elapsed: elapsed)
     return machine
   }
 
   @Test func `each attempt has a number, a delay and an elapsed time`() {
     var machine = RetryMachine(.attempts(3, backoff: .constant(.seconds(2))))
     #expect(machine.attempt == RetryAttempt(number: 1))
-    machine.fail(elapsed: .seconds(1))
+    machine.recordFailure(elapsed: .seconds(1))
     #expect(machine.attempt == RetryAttempt(number: 1, delay: .zero, elapsed: .seconds(1)))
     #expect(machine.step(after: .retry) == .retry(after: .seconds(2)))
     _ = machine.begin(delay: .seconds(2), elapsed: .seconds(3))

@@ -17,7 +17,10 @@ import Testing
 
   /// Ends a sleep; returns the waiters that are due, and the end of the next sleep, in seconds.
   private func finishSleep(scheduledFor end: Double, at now: Double? = nil) -> End {
-    let (due, next) = timer.schedule.endSleep(.seconds(end), now: .seconds(now ?? end))
+    let (due, next) = timer.schedule.finishSleep(
+      scheduledFor: .seconds(end),
+      now: .seconds(now ?? end)
+    )
     return End(due: due, next: next.map { $0 / .seconds(1) })
   }
 
@@ -119,7 +122,7 @@ import Testing
         guard let end = ends.min() else { continue }
         ends.removeAll { $0 == end }
         now = end
-        let (due, next) = schedule.endSleep(end, now: now)
+        let (due, next) = schedule.finishSleep(scheduledFor: end, now: now)
         let expected = waiting.filter { $0.moment <= now }.sorted {
           $0.moment == $1.moment ? $0.name < $1.name : $0.moment < $1.moment
         }

@@ -7,10 +7,10 @@ public import BackgroundTasks
 extension BackgroundScheduler {
   /// Makes a pass for a task that the system has launched.
   ///
-  /// Call it in the launch handler that is registered with `BGTaskScheduler`, and submit the next
-  /// request there, with ``minimumInterval`` for its `earliestBeginDate`. The pass is cancelled
-  /// when the system says that the time is up. When it has ended, the system's task is completed,
-  /// with success unless the pass has failed.
+  /// Call this function in the launch handler that you register with `BGTaskScheduler`. Submit the
+  /// next request in the same handler, with an `earliestBeginDate` that is ``minimumInterval`` from
+  /// now. The pass is cancelled when the system says that the time is up. When the pass has ended,
+  /// the system's task is completed, with success unless the pass has failed.
   ///
   /// - Parameters:
   ///   - task: the system's task: a `BGAppRefreshTask`, or a `BGProcessingTask`.
@@ -27,8 +27,8 @@ extension BackgroundScheduler {
 ///
 /// It is compiled for Apple's platforms only, and has never been run.
 ///
-/// Each of these functions runs the queue itself, so call it only if the queue does not run. During
-/// ``run()``, nothing is performed, and the system's task is completed at once, without success.
+/// Each of these functions runs the queue, so call it only if the queue is not running. During
+/// ``run()``, it performs no task, and completes the system's task at once, without success.
 /// Wait for the running queue instead: <doc:GettingStartedInAnApp>.
 extension TaskQueue {
   /// Performs the available tasks for an app refresh, as ``run(within:)`` does.
@@ -94,8 +94,8 @@ extension TaskQueue {
 }
 
 /// A task of the system, and the Swift task that does its work.
-// Its class is not marked as Sendable in every SDK. Its documentation lets any thread set the
-// handler and complete the task, and nothing else is called here.
+// Not every SDK marks `BGTask` as Sendable. Its documentation lets any thread set the expiration
+// handler and complete the task, and this code does nothing else with it.
 private struct SystemTask: @unchecked Sendable {
   private let task: BGTask
 
@@ -110,8 +110,8 @@ private struct SystemTask: @unchecked Sendable {
       do {
         succeeded = try await work()
       } catch {
-        // The system learns only that there was an error; the scheduler and the queue know which
-        // one.
+        // The system learns only that there was an error. The scheduler and the queue record what
+        // the error was.
       }
       task.setTaskCompleted(success: succeeded)
     }

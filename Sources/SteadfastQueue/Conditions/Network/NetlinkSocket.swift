@@ -1,8 +1,8 @@
 #if os(Linux)
 import SystemC
 
-/// A socket on which the kernel reports about the network (netlink(7)), in the namespace of the
-/// thread that opens it.
+/// A socket on which the kernel reports about the network (netlink(7)), in the network namespace of
+/// the thread that opens the socket.
 struct NetlinkSocket: ~Copyable {
   enum Received: Equatable {
     case datagram([UInt8])
@@ -14,11 +14,12 @@ struct NetlinkSocket: ~Copyable {
   /// The groups of changes that the kernel reports (linux/rtnetlink.h).
   enum Groups {
     static let none: UInt32 = 0
-    /// Interfaces; the addresses and the routes of IPv4 and IPv6; hops that routes share.
+    /// Reports about interfaces, about addresses and routes of IPv4 and IPv6, and about hops that
+    /// routes share.
     static let all: UInt32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 1 << 31
   }
 
-  /// The kernel makes no datagram larger than this, unless it is asked for other lists.
+  /// The maximum size of a datagram that the kernel makes for the lists that are requested here.
   private static let bufferLength = 32 * 1_024
 
   let descriptor: Int32
@@ -45,17 +46,17 @@ struct NetlinkSocket: ~Copyable {
   #endif
 
   private borrowing func subscribe(to groups: UInt32) throws(SystemCallError) {
-    guard unsafe withAddress(groups, { unsafe bind(descriptor, $0, $1) }) == 0 else {
+    guard unsafe withKernelAddress(groups, { unsafe bind(descriptor, $0, $1) }) == 0 else {
       throw .last("bind")
     }
-    // From now on, the socket refuses what other programs send to it.
-    guard unsafe withAddress(Groups.none, { unsafe connect(descriptor, $0, $1) }) == 0 else {
+    // A socket that is connected to the kernel refuses what other programs send to it.
+    guard unsafe withKernelAddress(Groups.none, { unsafe connect(descriptor, $0, $1) }) == 0 else {
       throw .last("connect")
     }
   }
 
   /// Calls `body` with the kernel's address: `sockaddr_nl`, as netlink(7) shows it.
-  private borrowing func withAddress(
+  private borrowing func withKernelAddress(
     _ groups: UInt32,
     _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32
   ) -> Int32 {
@@ -78,7 +79,7 @@ struct NetlinkSocket: ~Copyable {
   ) throws(SystemCallError) -> Received {
     while true {
       var length = 0
-      // The buffer needs no initial bytes: only those that were received count.
+      // The buffer needs no initial bytes: only the received bytes become part of the array.
       let bytes = unsafe [UInt8](unsafeUninitializedCapacity: bufferLength) { buffer, count in
         length = unsafe recv(
           descriptor,
@@ -101,20 +102,20 @@ struct NetlinkSocket: ~Copyable {
   }
 }
 
-// A method above has the same name as this call.
+// The method `send` above hides the system call `send`, so this function makes the call.
 private func systemSend(_ file: Int32, _ bytes: [UInt8]) -> Int {
   unsafe send(file, bytes, bytes.count, 0)
 }
 
 /// A message between the kernel and a program: 16 bytes of header, and a body (netlink(7)).
 ///
-/// Its numbers are in the byte order of the machine.
+/// The numbers in a message are in the byte order of the machine.
 struct NetlinkMessage: Equatable {
   private static let headerLength = 16
 
   let type: UInt16
   let flags: UInt16
-  /// The number of the request; the kernel's answers to a request repeat it.
+  /// The number of the request; each answer of the kernel repeats the number of its request.
   let sequence: UInt32
   let body: ArraySlice<UInt8>
 
@@ -138,7 +139,7 @@ struct NetlinkMessage: Equatable {
     body = bytes.prefix(length).dropFirst(Self.headerLength)
   }
 
-  /// The message as it is sent.
+  /// The bytes of the message, as the program sends them to the kernel.
   var bytes: [UInt8] {
     let length = UInt32(Self.headerLength + body.count)
     return length.bytes + type.bytes + flags.bytes + sequence.bytes + UInt32(0).bytes + body
@@ -172,9 +173,9 @@ extension NetlinkMessage {
   /// The flags of a message (linux/netlink.h).
   enum Flag {
     static let request: UInt16 = 0x1
-    /// In an answer: the items changed while they were listed, so the list may have gaps.
+    /// The flag of an answer whose items changed while they were listed, so the list may have gaps.
     static let interrupted: UInt16 = 0x10
-    /// In a request: list all.
+    /// The flag of a request to list all items.
     static let list: UInt16 = 0x300
   }
 }
@@ -182,7 +183,8 @@ extension NetlinkMessage {
 /// A part of a message: four bytes of header, and a value (rtnetlink(7)).
 struct NetlinkAttribute: Equatable {
   private static let headerLength = 4
-  /// The bits of a type that only describe the value (`NLA_TYPE_MASK` in linux/netlink.h).
+  /// The bits of a type that only describe the value (they are not part of `NLA_TYPE_MASK` in
+  /// linux/netlink.h).
   private static let describingBits: UInt16 = 0xC000
 
   let type: UInt16
@@ -205,11 +207,12 @@ struct NetlinkAttribute: Equatable {
   }
 }
 
-/// The distance to the next message or attribute: both are aligned to four bytes.
+/// Returns the distance from the start of a message or an attribute to the start of the next one:
+/// both are aligned to four bytes.
 private func aligned(_ length: Int) -> Int { (length + 3) & ~3 }
 
 extension ArraySlice<UInt8> {
-  /// Returns the number at an offset, or `nil` if the bytes end before it does.
+  /// Returns the number at an offset, or `nil` if the bytes end before the number does.
   func number<Number: FixedWidthInteger & UnsignedInteger>(
     _ type: Number.Type,
     at offset: Int

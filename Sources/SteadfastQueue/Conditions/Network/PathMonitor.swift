@@ -11,7 +11,8 @@ enum PathMonitor {
       let last = LastValue()
       monitor.pathUpdateHandler = { path in
         let holds = path.status == .satisfied
-        // A path also changes in other ways, for instance from one interface to another.
+        // The handler is also called when the path changes in other ways, for instance from one
+        // interface to another.
         if last.change(to: holds) { continuation.yield(holds) }
       }
       continuation.onTermination = { _ in monitor.cancel() }

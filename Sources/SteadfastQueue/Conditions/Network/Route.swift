@@ -6,7 +6,7 @@ struct NetworkInterface: Equatable {
   let index: UInt32
   private let flags: UInt32
 
-  /// Reads the body of a message, or returns `nil` if it is too short.
+  /// Reads the body of a message, or returns `nil` if the body is too short.
   init?(_ body: ArraySlice<UInt8>) {
     guard body.count >= Self.length, let index = body.number(UInt32.self, at: 4),
       let flags = body.number(UInt32.self, at: 8)
@@ -17,8 +17,8 @@ struct NetworkInterface: Equatable {
 
   /// Whether packets can leave the machine through this interface.
   ///
-  /// A user has enabled it, it is running (for example, its cable is plugged in), and it is not a
-  /// loopback interface (netdevice(7)).
+  /// That is so if a user has enabled the interface, if the interface is running (for example, its
+  /// cable is plugged in), and if it is not a loopback interface (netdevice(7)).
   var leadsOutside: Bool {
     let (up, loopback, running): (UInt32, UInt32, UInt32) = (0x1, 0x8, 0x40)
     return flags & (up | running | loopback) == up | running
@@ -54,7 +54,7 @@ struct Route: Equatable {
   private var hops: [Hop] = []
   private var hasSharedHop = false
 
-  /// Reads the body of a message; `nil` if it is malformed.
+  /// Reads the body of a message, or returns `nil` if the body is malformed.
   init?(_ body: ArraySlice<UInt8>) {
     guard let attributes = NetlinkAttribute.all(in: body.dropFirst(Self.length)),
       let family = body.number(UInt8.self, at: 0), let prefix = body.number(UInt8.self, at: 1),
@@ -67,18 +67,18 @@ struct Route: Equatable {
     self.flags = flags
     self.table = UInt32(table)
     for attribute in attributes {
-      guard read(attribute) else { return nil }
+      guard readAttribute(attribute) else { return nil }
     }
   }
 
   /// Reads an attribute, and returns whether it is well formed.
-  private mutating func read(_ attribute: NetlinkAttribute) -> Bool {
+  private mutating func readAttribute(_ attribute: NetlinkAttribute) -> Bool {
     switch attribute.type {
     case AttributeType.interface:
       guard let index = attribute.value.number(UInt32.self, at: 0) else { return false }
       hops.append(Hop(interface: index, flags: 0))
     case AttributeType.table:
-      // Numbers above 255 do not fit into the header.
+      // The number of a table that is above 255 does not fit into the header.
       guard let number = attribute.value.number(UInt32.self, at: 0) else { return false }
       table = number
     case AttributeType.sharedHop:
@@ -93,7 +93,7 @@ struct Route: Equatable {
 
   /// Reads the hops of a route that has several (`rtnexthop` in rtnetlink(7)).
   ///
-  /// - Returns: Whether they are well formed.
+  /// - Returns: Whether the hops are well formed.
   private mutating func readHops(_ bytes: ArraySlice<UInt8>) -> Bool {
     var rest = bytes
     while !rest.isEmpty {
@@ -107,15 +107,15 @@ struct Route: Equatable {
     return true
   }
 
-  /// Whether this is a default route in the main table, which is used unless a rule names another
-  /// one.
+  /// Whether this is a default route in the main table, which the kernel uses unless a rule names
+  /// another table.
   var isDefault: Bool { isInternet && prefixLength == 0 && table == Self.mainTable }
 
   /// Returns whether packets to the internet can take this route through one of the interfaces.
-  func leadsOutside(by interfaces: Set<UInt32>) -> Bool {
+  func leadsOutside(through interfaces: Set<UInt32>) -> Bool {
     guard isDefault, type == Self.unicast, flags & Self.unusable == 0 else { return false }
-    // The kernel may identify a hop that routes share only by its number. It removes the hop and
-    // its routes when the interface goes down.
+    // If routes share a hop, the kernel may give only the hop's number. When the interface goes
+    // down, the kernel removes the hop and its routes.
     if hops.isEmpty { return hasSharedHop }
     return hops.contains { $0.flags & Self.unusable == 0 && interfaces.contains($0.interface) }
   }
@@ -131,15 +131,15 @@ enum InternetFamily {
 /// internet.
 ///
 /// This is a value: it does no input or output. It requests the interfaces first, then the routes
-/// of IPv4 and of IPv6. It ends at the first route that leads outside. So it reads the whole list
-/// of routes only if there is no such route.
+/// of IPv4, and then the routes of IPv6. The reading ends at the first route that leads outside. So
+/// the whole list of routes is read only if no route leads outside.
 struct RouteReading {
   struct Answer: Equatable {
     let holds: Bool
     /// Whether the answer stays valid until the kernel reports a change.
     let isSure: Bool
 
-    /// The answer if the kernel refuses to answer, or if its answer can't be read.
+    /// The answer to assume if the kernel refuses to answer, or if its answer can't be read.
     static let unknown = Answer(holds: true, isSure: false)
   }
 
@@ -149,13 +149,13 @@ struct RouteReading {
     case end(Answer)
   }
 
-  /// The lists, by the numbers of the requests.
+  /// The lists that are requested from the kernel; the raw value is the number of the request.
   private enum List: UInt32 {
     case interfaces = 1
     case ipv4Routes
     case ipv6Routes
 
-    /// The request, whose body has only the family set.
+    /// The request for this list; in its body, only the family of addresses is not zero.
     var request: NetlinkMessage {
       let (type, family, length) =
         switch self {
@@ -177,29 +177,30 @@ struct RouteReading {
   private var wasInterrupted = false
 
   /// Returns the first step.
-  func begin() -> Step { .send(list.request.bytes) }
+  func firstStep() -> Step { .send(list.request.bytes) }
 
   /// Reads a datagram, and returns the next step.
-  mutating func take(_ datagram: [UInt8]) -> Step {
+  mutating func nextStep(after datagram: [UInt8]) -> Step {
     guard let messages = NetlinkMessage.all(in: datagram) else { return .end(.unknown) }
     for message in messages where message.sequence == list.rawValue {
       if message.flags & NetlinkMessage.Flag.interrupted != 0 { wasInterrupted = true }
-      if let step = read(message) { return step }
+      if let step = nextStep(afterMessage: message) { return step }
     }
     return .receive
   }
 
-  /// Reads a message, and returns the next step; `nil` if the next message decides.
-  private mutating func read(_ message: NetlinkMessage) -> Step? {
+  /// Reads a message, and returns the next step; `nil` if the next message decides what it is.
+  private mutating func nextStep(afterMessage message: NetlinkMessage) -> Step? {
     switch message.type {
     case NetlinkMessage.Kind.newInterface where list == .interfaces:
       guard let interface = NetworkInterface(message.body) else { return .end(.unknown) }
       if interface.leadsOutside { interfaces.insert(interface.index) }
     case NetlinkMessage.Kind.newRoute where list != .interfaces:
       guard let route = Route(message.body) else { return .end(.unknown) }
-      if route.leadsOutside(by: interfaces) { return .end(Answer(holds: true, isSure: true)) }
+      if route.leadsOutside(through: interfaces) { return .end(Answer(holds: true, isSure: true)) }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
-      // Both start with the number of an error, or zero. A list may end with an error.
+      // Both messages start with the number of an error, or with zero. A list may end with an
+      // error.
       guard let number = message.body.number(UInt32.self, at: 0) else { return .end(.unknown) }
       return endList(isWhole: number == 0)
     default:
@@ -215,7 +216,7 @@ struct RouteReading {
       list = list == .interfaces ? .ipv4Routes : .ipv6Routes
       return .send(list.request.bytes)
     case .ipv6Routes:
-      // A kernel without IPv6 refuses to list its routes, and has none.
+      // A kernel without IPv6 refuses to list the routes of IPv6, and has no such routes.
       return .end(Answer(holds: false, isSure: !wasInterrupted))
     }
   }
@@ -223,7 +224,7 @@ struct RouteReading {
 
 /// Decides when to read the routes, and which values to report.
 ///
-/// This is a value: it does no input or output. The kernel's reports only cause the routes to be
+/// This is a value: it does no input or output. A report of the kernel only causes the routes to be
 /// read again, so a lost report does no harm. Reports that arrive together cause one reading.
 struct RouteWatch {
   enum Step: Equatable {
@@ -234,9 +235,11 @@ struct RouteWatch {
     case read
   }
 
-  /// The maximum number of reports to receive before a due reading, because they might never end.
+  /// The maximum number of reports to receive before the routes are read.
+  ///
+  /// Without a maximum, an endless series of reports could postpone the reading forever.
   private static var mostReports: Int { 1_000 }
-  /// The number of consecutive unsure answers after which the last one is accepted.
+  /// The number of consecutive unsure answers after which the last of these answers is accepted.
   private static var mostTries: Int { 4 }
 
   private var isDue = true
@@ -250,8 +253,8 @@ struct RouteWatch {
     return reports == 0 || reports >= Self.mostReports ? .read : .take
   }
 
-  /// Applies the socket's input.
-  mutating func take(_ received: NetlinkSocket.Received) {
+  /// Records what was received from the socket.
+  mutating func apply(_ received: NetlinkSocket.Received) {
     switch received {
     case .datagram(let bytes):
       isDue = isDue || !isSure || Self.mayMatter(bytes)
@@ -264,33 +267,34 @@ struct RouteWatch {
     }
   }
 
-  /// Applies a reading.
+  /// Records the answer of a reading.
   ///
-  /// - Returns: The value to report, or `nil`.
-  mutating func take(_ answer: RouteReading.Answer) -> Bool? {
+  /// - Returns: The value to report, or `nil` if nothing is to be reported.
+  mutating func apply(_ answer: RouteReading.Answer) -> Bool? {
     (isSure, reports) = (answer.isSure, 0)
     tries = isSure ? 0 : tries + 1
     isDue = !isSure && tries < Self.mostTries
     guard !isDue else { return nil }
     tries = 0
-    return change(to: answer.holds)
+    return valueToReport(for: answer.holds)
   }
 
   /// Ends the watch, because the kernel no longer reports changes.
   ///
-  /// - Returns: The value to report, or `nil`.
-  mutating func fail() -> Bool? { change(to: RouteReading.Answer.unknown.holds) }
+  /// - Returns: The value to report, or `nil` if nothing is to be reported.
+  mutating func fail() -> Bool? { valueToReport(for: RouteReading.Answer.unknown.holds) }
 
-  private mutating func change(to holds: Bool) -> Bool? {
+  private mutating func valueToReport(for holds: Bool) -> Bool? {
     guard reported != holds else { return nil }
     reported = holds
     return holds
   }
 
-  /// Returns whether a report may be about a change that matters.
+  /// Returns whether a report may be about a change of a default route.
   ///
   /// The kernel does not always report that a route was removed: it may report only the removal of
-  /// its address or interface. A router constantly changes routes other than the default one.
+  /// the route's address or interface. Reports about other routes don't matter: on a router, such
+  /// routes change constantly.
   private static func mayMatter(_ report: [UInt8]) -> Bool {
     guard let messages = NetlinkMessage.all(in: report) else { return true }
     return messages.contains { message in
@@ -315,7 +319,7 @@ struct RouteMonitor: Sendable {
 
   /// Monitors the routes: returns a stream of whether one leads to the internet, and each change.
   ///
-  /// It calls `didEnd` when the thread has closed its sockets, or could not be started.
+  /// `didEnd` is called when the thread has closed its sockets, or if no thread could be started.
   static func values(
     open: @escaping Open = { groups throws(SystemCallError) in try NetlinkSocket.open(groups) },
     didEnd: @escaping @Sendable () -> Void = {}
@@ -340,16 +344,17 @@ struct RouteMonitor: Sendable {
     var watch = RouteWatch()
     do throws(SystemCallError) {
       // Reports are requested before the first reading, so that no change is missed.
-      try monitor(open(NetlinkSocket.Groups.all), &watch)
+      try applyReports(of: open(NetlinkSocket.Groups.all), to: &watch)
     } catch {
       if let holds = watch.fail() { report(holds) }
     }
   }
 
-  /// Applies reports until it is stopped.
-  private func monitor(
-    _ reports: consuming NetlinkSocket,
-    _ watch: inout RouteWatch
+  /// Passes the kernel's reports to the watch, and reads the routes when needed, until the monitor
+  /// is stopped.
+  private func applyReports(
+    of reports: consuming NetlinkSocket,
+    to watch: inout RouteWatch
   ) throws(SystemCallError) {
     while true {
       let step = watch.next
@@ -358,33 +363,33 @@ struct RouteMonitor: Sendable {
         let milliseconds: Int32 = step == .wait ? -1 : 0
         switch try stop.wait(for: reports.descriptor, milliseconds: milliseconds) {
         case .stop: return
-        case .input: watch.take(try reports.receive())
-        case .nothing: watch.take(.nothing)
+        case .input: watch.apply(try reports.receive())
+        case .nothing: watch.apply(.nothing)
         }
       case .read:
-        guard let answer = read() else { return }
-        if let holds = watch.take(answer) { report(holds) }
+        guard let answer = readRoutes() else { return }
+        if let holds = watch.apply(answer) { report(holds) }
       }
     }
   }
 
-  /// Reads the routes; returns `nil` if it is stopped before the end.
+  /// Reads the routes; returns `nil` if the monitor is stopped before the end.
   ///
   /// Each reading has its own socket, because the rest of an unfinished answer would get in the way
   /// of the next reading.
-  private func read() -> RouteReading.Answer? {
+  private func readRoutes() -> RouteReading.Answer? {
     do throws(SystemCallError) {
-      return try read(from: open(NetlinkSocket.Groups.none))
+      return try readRoutes(from: open(NetlinkSocket.Groups.none))
     } catch {
       return .unknown
     }
   }
 
-  private func read(
+  private func readRoutes(
     from socket: consuming NetlinkSocket
   ) throws(SystemCallError) -> RouteReading.Answer? {
     var reading = RouteReading()
-    var step = reading.begin()
+    var step = reading.firstStep()
     while true {
       switch step {
       case .send(let request):
@@ -393,7 +398,7 @@ struct RouteMonitor: Sendable {
       case .receive:
         guard try stop.wait(for: socket.descriptor, milliseconds: -1) == .input else { return nil }
         switch try socket.receive() {
-        case .datagram(let bytes): step = reading.take(bytes)
+        case .datagram(let bytes): step = reading.nextStep(after: bytes)
         case .lost: step = .end(.unknown)
         case .nothing: continue
         }

@@ -306,7 +306,7 @@ extension JournalDecoder {
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(of: .ended) : nil
     )
-    record.setOrigin(try readOrigin())
+    record.setOrigin(fromStored: try readOrigin())
     return record
   }
 

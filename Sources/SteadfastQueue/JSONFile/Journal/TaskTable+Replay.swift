@@ -12,11 +12,14 @@ extension TaskTable {
     case .begin(let id): return replayAttemptStart(of: id, isRestored: id == restored)
     case .memory(let id, let name, let value):
       guard id == restored, let slot = slot(of: id) else { return false }
-      remember(value, name, slot)
+      setMemory(value, named: name, of: slot)
       lastRestored = id
       return true
     case .value(let name, let bytes), .change(.setValue(let name, _, let bytes)):
-      values.set(name, to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) })
+      values.setValue(
+        named: name,
+        to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) }
+      )
       return true
     case .interruption:
       interruptStarted()
@@ -125,7 +128,7 @@ extension TaskTable {
     rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
-    unblock(slot)
+    admitAtOldPosition(slot)
     lastRestored = task.record.id
     return true
   }
@@ -143,13 +146,13 @@ extension TaskTable {
     let role = addition == .successor ? UniqueKeyRole.successor : .holder
     let hasRole = record.uniqueKey != nil && !record.state.isFinished
     if hasRole, let key = record.uniqueKey {
-      for other in displace(role, key, for: record) { loseRole(other) }
+      for other in displaceExpired(role, ofKey: key, for: record) { loseRole(other) }
     }
     guard let slot = addEntry(of: record, role: hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     joinGraph(slot)
     joinBatch(slot)
-    takeFreeRole(slot)
+    promoteIfKeyHasNoHolder(slot)
     admit(slot)
     return true
   }
@@ -200,8 +203,8 @@ extension TaskTable {
     cutoff = latestDate
     guard let key = record.uniqueKey else { return slot }
     guard let role else {
-      keys.addWithoutRole(slot, key)
-      noteRecent(slot, key)
+      keys.addTaskWithoutRole(slot, key: key)
+      recordRecentSuccess(of: slot, key: key)
       return slot
     }
     let roles = keys[key, nameLane(of: slot)]
@@ -209,7 +212,7 @@ extension TaskTable {
       remove(slot)
       return nil
     }
-    take(role, key, slot)
+    assign(role, ofKey: key, to: slot)
     return slot
   }
 
@@ -267,7 +270,7 @@ extension TaskTable {
       return .reschedule(
         present(target),
         availableDate: date,
-        countedFrom: record(of: target.id)?.origin(origin, of: date)
+        countedFrom: record(of: target.id)?.origin(fromStored: origin, ofAvailableDate: date)
       )
     case .extend(let lease, let duration):
       return present(lease).map { .extend($0, for: duration) }
@@ -280,7 +283,7 @@ extension TaskTable {
           availableDate: date,
           retryCount: count,
           failure: failure,
-          countedFrom: record(of: lease.id)?.origin(origin, of: date)
+          countedFrom: record(of: lease.id)?.origin(fromStored: origin, ofAvailableDate: date)
         )
       }
     case .abandon(let lease, let failure, let retains):

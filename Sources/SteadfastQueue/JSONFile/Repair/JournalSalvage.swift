@@ -323,7 +323,9 @@ extension TaskTable {
       return replay(.change(restart))
     case .held:
       // The line of the holder's end, or every line about the holder, is lost.
-      if record.keyRole == .successor, !freeRole(.holder, for: record) { takeFreeRole(slot) }
+      if record.keyRole == .successor, !freeRole(.holder, for: record) {
+        promoteIfKeyHasNoHolder(slot)
+      }
       if entries[slot].isBehindHead, let key = orderKey(of: slot) { releaseHead(of: key) }
       if entries[slot].waitsForOthers { stopWaiting(slot) }
       return true
@@ -338,7 +340,7 @@ extension TaskTable {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished,
       memories[slot][name] == nil
     else { return }
-    remember([], name, slot)
+    setMemory([], named: name, of: slot)
   }
 
   /// Releases the head of an order key, because another task with the key was performed.

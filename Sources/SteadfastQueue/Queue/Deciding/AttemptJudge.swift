@@ -14,7 +14,7 @@ struct AttemptJudge: Sendable {
 
     /// Returns the date after a delay; in a pass, a date after the cutoff.
     func date(after delay: Duration) -> Date {
-      notBeforeCutoff(now.storable(after: delay))
+      notBeforeCutoff(now.storableDate(after: delay))
     }
 
     func notBeforeCutoff(_ date: Date) -> Date {

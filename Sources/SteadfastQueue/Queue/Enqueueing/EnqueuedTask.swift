@@ -108,7 +108,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
     let isLookedUp = queue.dispatch.hasEnded || mayHaveEndedUnnoticed
     if isLookedUp, let outcome = try await storedOutcome() { return outcome }
     if queue.dispatch.callingTask == id { throw waitsForItself }
-    return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
+    return try await RealWork.reportingWait({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
       try await handle.wait { queue.dispatch.machine.withLock { $0.reasonToFailWaiters } }
     }
   }

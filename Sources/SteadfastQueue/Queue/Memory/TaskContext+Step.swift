@@ -438,7 +438,7 @@ struct WaitEnd: Codable, Equatable, Sendable {
   init(at date: Date) { self.date = date }
 
   init(after duration: Duration, from now: Date) {
-    date = now.storable(after: duration)
+    date = now.storableDate(after: duration)
     countedFrom = now
   }
 

@@ -202,7 +202,7 @@ extension Claimer {
       try await readLimits(limiting)
       let now = self.now.microseconds
       let (limited, usedUpLimits) = limiting.withLimits {
-        ($0.within(request, at: now), $0.usedUpLimits(at: now))
+        ($0.requestWithinLimits(request, at: now), $0.usedUpLimits(at: now))
       }
       report(usedUpLimits, limiting)
       // No task may start before the date that the timer is set for.
@@ -252,9 +252,9 @@ extension Claimer {
   private func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
     let bytes = try await store.value(named: name)
     let now = self.now.microseconds
-    guard limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
+    guard limiting.withLimits({ $0.cacheValue(named: name, bytes: bytes, at: now) }) else { return }
     try await storage.setValue(named: name, .relaxed) { bytes in
-      limiting.withLimits { $0.mend(name, bytes, at: now) }
+      limiting.withLimits { $0.mendValue(named: name, bytes: bytes, at: now) }
     }
   }
 
@@ -300,7 +300,7 @@ extension Claimer {
           denied = admission.denials
           try await storage.waitToRepeat(after: error, &retries)
         }
-        limiting.withLimits { $0.forget(admission.writes.map(\.valueName)) }
+        limiting.withLimits { $0.forgetValues(named: admission.writes.map(\.valueName)) }
       }
     }
   }
@@ -337,7 +337,7 @@ extension Claimer {
     let outcomes = changes.isEmpty ? [] : try await storage.persist(changes, .relaxed)
     if outcomes.contains(.valueDiffers) { return nil }
     let date = self.now.microseconds
-    limiting.withLimits { $0.stored(admission, decidedAt: now, at: date) }
+    limiting.withLimits { $0.recordWrites(of: admission, decidedAt: now, at: date) }
     for (index, date) in admission.postponed {
       let date = Date(microseconds: date)
       await observers.catchUp(with: tasks[index].record.id)
@@ -374,15 +374,15 @@ extension Claimer {
       let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
     else { return }
     let now = self.now
-    let until = now.storable(after: snooze.duration).microseconds
+    let until = now.storableDate(after: snooze.duration).microseconds
     do {
-      for place in rateLimiting.withLimits({ $0.pausedPlaces(of: record) }) {
+      for place in rateLimiting.withLimits({ $0.placesToPause(for: record) }) {
         try await storage.setValue(named: place.valueName, .relaxed) { bytes in
           rateLimiting.withLimits {
-            $0.pausing(place, bytes, from: now.microseconds, until: until)
+            $0.valueAfterPausing(place, in: bytes, from: now.microseconds, until: until)
           }
         }
-        rateLimiting.withLimits { $0.forget(CollectionOfOne(place.valueName)) }
+        rateLimiting.withLimits { $0.forgetValues(named: CollectionOfOne(place.valueName)) }
       }
     } catch {
       dispatch.fail(error, to: "pause a rate limit")

@@ -29,7 +29,7 @@ extension QueueCore {
     dispatch.updateRetryPolicy()
     await keepingToLimits(budget) {
       await beginRun()
-      await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+      await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await work(mode) }
       if budget != nil { await keepRunTimes() }
     }
     let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
@@ -427,7 +427,7 @@ extension QueueCore {
     let date = now
     // A claim in flight may have looked at the store before the call.
     let claim = dispatch.machine.withLock { $0.claims.count }
-    try await RealWork.waiting({ _ in self.whyNotIdle }) {
+    try await RealWork.reportingWait({ _ in self.whyNotIdle }) {
       while try await !isIdle(afterClaim: claim, at: date) {}
     }
   }

@@ -597,7 +597,7 @@ extension Occurrences {
       guard let (present, bytes) = try await storedSchedule(key),
         present.id == step.schedule.id, present.date == step.schedule.date
       else { return false }
-      let earlier = bytes == step.bytes ? before : present.goingBack(to: before)
+      let earlier = bytes == step.bytes ? before : present.restoringOccurrence(of: before)
       let earlierBytes = try earlier.bytes
       var changes = [TaskChange.setValue(named: key.valueName, from: bytes, to: earlierBytes)]
       if let next = step.next {

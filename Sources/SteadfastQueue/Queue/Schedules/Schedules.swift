@@ -151,9 +151,9 @@ extension Schedules {
   )] {
     guard let root = try await store.value(named: ScheduleIndex.rootName) else { return [] }
     var found: [(schedule: StoredSchedule, bytes: [UInt8])] = []
-    for part in try ScheduleIndex.parts(of: root) {
+    for part in try ScheduleIndex.parts(listedIn: root) {
       let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
-      for key in try ScheduleIndex.keys(of: value, part) {
+      for key in try ScheduleIndex.keys(listedIn: value, number: part) {
         // It may have been removed since the index was read.
         if let schedule = try await occurrences.storedSchedule(key) { found.append(schedule) }
       }
@@ -166,20 +166,22 @@ extension Schedules {
 extension Schedules {
   private func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
     let root = try await store.value(named: ScheduleIndex.rootName)
-    let parts = try root.map { try ScheduleIndex.parts(of: $0) } ?? []
+    let parts = try root.map { try ScheduleIndex.parts(listedIn: $0) } ?? []
     let name = ScheduleIndex.name(ofPart: key.part)
     let part = try await store.value(named: name)
-    let keys = try ScheduleIndex.keys(of: part, key.part)
+    let keys = try ScheduleIndex.keys(listedIn: part, number: key.part)
     var changes: [TaskChange] = []
     if !keys.contains(key) {
-      changes.append(.setValue(named: name, from: part, to: ScheduleIndex.part(of: keys + [key])))
+      changes.append(
+        .setValue(named: name, from: part, to: ScheduleIndex.encodedPart(listing: keys + [key]))
+      )
     }
     if !parts.contains(key.part) {
       changes.append(
         .setValue(
           named: ScheduleIndex.rootName,
           from: root,
-          to: ScheduleIndex.root(of: parts + [key.part])
+          to: ScheduleIndex.encodedRoot(listing: parts + [key.part])
         )
       )
     }
@@ -189,10 +191,14 @@ extension Schedules {
   private func indexChanges(removing key: ScheduleKey) async throws -> [TaskChange] {
     let name = ScheduleIndex.name(ofPart: key.part)
     let part = try await store.value(named: name)
-    let keys = try ScheduleIndex.keys(of: part, key.part)
+    let keys = try ScheduleIndex.keys(listedIn: part, number: key.part)
     guard keys.contains(key) else { return [] }
     return [
-      .setValue(named: name, from: part, to: ScheduleIndex.part(of: keys.filter { $0 != key }))
+      .setValue(
+        named: name,
+        from: part,
+        to: ScheduleIndex.encodedPart(listing: keys.filter { $0 != key })
+      )
     ]
   }
 
@@ -241,7 +247,7 @@ extension Schedules {
         unread = (bytes, try await waitingOccurrences(of: key))
       }
       var new = StoredSchedule(name, definition, delay: delay, made: now)
-      new.begin(now: now, rule)
+      new.advanceToFirstDate(after: now, of: rule)
       var step = try occurrences.step(
         of: key,
         from: unread?.bytes,
@@ -253,7 +259,7 @@ extension Schedules {
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
     guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
-    if schedule.delay ?? 0 == delay, try schedule.definition.isSame(as: definition) {
+    if schedule.delay ?? 0 == delay, try schedule.definition.hasSameBytes(as: definition) {
       return try await restore(schedule, old, key, attempt)
     }
     var changed = schedule
@@ -283,9 +289,9 @@ extension Schedules {
       return try await store([change], cancelling: [])
     }
     var schedule = changed
-    let keepsDate = before.hasDates(of: changed) && !isAhead(before, current, of: now)
+    let keepsDate = before.hasSameDates(as: changed) && !isAhead(before, current, of: now)
     let keptDate = keepsDate ? current?.availableDate : nil
-    if keptDate == nil { schedule.begin(now: now, rule) }
+    if keptDate == nil { schedule.advanceToFirstDate(after: now, of: rule) }
     var step = try occurrences.step(
       of: key,
       from: old,

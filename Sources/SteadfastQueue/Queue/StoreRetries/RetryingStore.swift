@@ -228,7 +228,7 @@ final class StoreRetryPolicy: Sendable {
     events.post(
       .storeUnavailable(
         reason: errorText(error),
-        retryDate: time.clock.date.storable(after: delay)
+        retryDate: time.clock.date.storableDate(after: delay)
       )
     )
     await availability.last {

@@ -1,37 +1,40 @@
-/// The tasks that wait for each other, and the tasks that a staged change to another task will
-/// change.
+/// Which tasks wait for which others, and which tasks will be changed by a staged change to another
+/// task.
 ///
-/// A follower is identified by its ID, because it may be added after the tasks of its batch.
+/// The follower of a batch is identified by its ID, because it may be added after the tasks of the
+/// batch.
 struct DependencyGraph: Sendable {
-  /// The tasks that name other tasks.
+  /// The edges from tasks to the tasks that they name in their dependencies.
   var edges = DependencyEdges()
   /// The progress of each batch whose follower is not in the table.
   private var progress: [TaskID: BatchProgress] = [:]
-  /// The number of staged changes to other tasks that will change each task.
+  /// For each task, the number of staged changes to other tasks that will change it.
   private var bindings: [TaskID: Int] = [:]
-  /// The number of these changes that cancel the task, or may cancel it.
+  /// For each task, the number of staged changes to other tasks that cancel it, or may cancel it.
   private var cancellations: [TaskID: Int] = [:]
-  /// The other tasks that the staged change to each task reserves.
+  /// For each task with a staged change, the other tasks that this change reserves.
   private var staged: [TaskID: Binding] = [:]
 
   /// The other tasks that a staged change to a task reserves.
   struct Binding: Sendable {
-    /// The tasks that no claim and no other change may use.
+    /// The reserved tasks, which no claim and no other change may use.
     var tasks: [TaskID] = []
-    /// Whether these tasks are cancelled along with it, unless the commit decides otherwise.
+    /// Whether the reserved tasks are cancelled along with the changed task, unless the commit
+    /// decides otherwise.
     var cancels = false
-    /// The tasks that are not restarted along with it, because other tasks have their unique keys.
+    /// The tasks that are not restarted along with the changed task, because other tasks have their
+    /// unique keys.
     var excluded: [TaskID] = []
   }
 
-  /// Whether no task waits for another one, or has waited for one.
+  /// Whether no task in the table has ever waited for another task.
   var isEmpty: Bool { edges.isEmpty && progress.isEmpty }
 
   // MARK: Batches without a follower
 
   /// Changes the progress of a batch whose follower is not in the table.
   ///
-  /// The entry is removed when the last task of the batch ends.
+  /// The progress is removed when the last task of the batch ends.
   mutating func changeProgress(ofBatch id: TaskID, _ change: (inout BatchProgress) -> Void) {
     let before = progress[id] ?? BatchProgress()
     var batch = before
@@ -46,14 +49,14 @@ struct DependencyGraph: Sendable {
 
   // MARK: Staged changes
 
-  /// Whether a staged change to another task will change this one.
+  /// Returns whether a staged change to another task will change this task.
   func isPinned(_ id: TaskID) -> Bool { bindings[id] != nil }
 
-  /// Whether a staged change to another task will cancel this one, or may cancel it.
+  /// Returns whether a staged change to another task will cancel this task, or may cancel it.
   func isBeingCancelled(_ id: TaskID) -> Bool { cancellations[id] != nil }
 
   /// Records the tasks that the staged change to a task reserves.
-  mutating func bind(_ binding: Binding, for id: TaskID) {
+  mutating func recordBinding(_ binding: Binding, for id: TaskID) {
     for other in binding.tasks {
       bindings[other, default: 0] += 1
       if binding.cancels { cancellations[other, default: 0] += 1 }
@@ -62,7 +65,7 @@ struct DependencyGraph: Sendable {
   }
 
   /// Releases and returns the tasks that the staged change to a task reserves.
-  mutating func unbind(for id: TaskID) -> Binding {
+  mutating func removeBinding(for id: TaskID) -> Binding {
     guard let binding = staged.removeValue(forKey: id) else { return Binding() }
     for other in binding.tasks {
       Self.subtractOne(from: &bindings, for: other)
@@ -76,31 +79,33 @@ struct DependencyGraph: Sendable {
     counts[id] = count == 0 ? nil : count
   }
 
-  /// The tasks that a staged restart does not restart, because other tasks have their keys.
-  func excluded(byRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
+  /// Returns the tasks that the staged restart of a task does not restart along with it, because
+  /// other tasks have their unique keys.
+  func tasksExcluded(fromRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
 }
 
-/// The edges from tasks to the tasks that they name, and the number of these that have not ended.
+/// The edges from tasks to the tasks that they name, and, for each task, how many of the tasks that
+/// it names have not ended.
 ///
 /// A dependent task is identified by its slot. A named task is identified by its ID, because it
 /// need not be in the table: it may have ended and been removed, or its line may come later in a
 /// compacted file.
 ///
-/// A new edge costs one look-up of the named ID. With a set of IDs for each named task, and counts
-/// by ID, a task that waits for one other used 1.65 times the processor time of a plain one; in
-/// this form, it uses 1.4 times.
+/// A new edge costs one look-up of the named ID. A task that waits for one other task costs 1.4
+/// times the processor time of a task that waits for none. With a set of IDs for each named task,
+/// and counts by ID, it cost 1.65 times as much.
 struct DependencyEdges: Sendable {
-  /// One task names another one.
+  /// The fact that one task names another task in its dependencies.
   private struct Edge: Sendable {
     let named: TaskID
     let dependent: Int32
-    /// The edges to the same named task, before and after this one; `none` at the ends.
+    /// The previous and the next edge to the same named task; `none` at the ends.
     var older, newer: Int32
-    /// The previous edge of the same dependent task; `none` if it is the first.
+    /// The previous edge of the same dependent task; `none` for the task's first edge.
     let sibling: Int32
   }
 
-  /// The dependencies of a slot's task.
+  /// The dependencies of the task in a slot.
   private struct Dependent: Sendable {
     var lastEdge = DependencyEdges.none
     var openCount: Int32 = 0
@@ -119,7 +124,7 @@ struct DependencyEdges: Sendable {
   )
   /// The newest edge to each named task.
   private var newest: [TaskID: Int32] = [:]
-  /// The dependents by slot, up to the last slot whose task has named another one.
+  /// The dependents by slot, up to the last slot whose task has named another task.
   private var dependents: [Dependent] = []
 
   /// Whether no task of the table names another one.
@@ -127,8 +132,8 @@ struct DependencyEdges: Sendable {
 
   // MARK: Who names whom
 
-  /// Records that the task of a slot names another one.
-  mutating func add(from slot: Int, to named: TaskID) {
+  /// Records that the task in a slot names another task.
+  mutating func addEdge(from slot: Int, to named: TaskID) {
     ensureCapacity(for: slot)
     let edge = Int32(
       edges.insert(
@@ -145,8 +150,8 @@ struct DependencyEdges: Sendable {
     dependents[slot].lastEdge = edge
   }
 
-  /// Removes the edges from a slot's task, and its count of unfinished named tasks.
-  mutating func removeAll(from slot: Int) {
+  /// Removes the edges from the task in a slot, and the task's count of unfinished named tasks.
+  mutating func removeEdges(from slot: Int) {
     guard slot < dependents.count else { return }
     var next = dependents[slot].lastEdge
     dependents[slot] = Dependent()
@@ -167,7 +172,7 @@ struct DependencyEdges: Sendable {
     }
   }
 
-  /// The slots of the tasks that name a task, in the order of insertion.
+  /// Returns the slots of the tasks that name a task, in the order of insertion.
   func slots(naming id: TaskID) -> [Int] {
     var slots: [Int] = []
     var next = newest.isEmpty ? Self.none : newest[id] ?? Self.none
@@ -179,17 +184,17 @@ struct DependencyEdges: Sendable {
     return slots
   }
 
-  /// Whether any task of the table names a task.
-  func hasDependents(_ id: TaskID) -> Bool { newest[id] != nil }
+  /// Returns whether any task in the table names a task.
+  func hasDependents(of id: TaskID) -> Bool { newest[id] != nil }
 
   // MARK: How many have not ended
 
-  /// The number of unfinished tasks that the task of a slot names.
+  /// Returns the number of unfinished tasks that the task in a slot names.
   func openCount(of slot: Int) -> Int {
     slot < dependents.count ? Int(dependents[slot].openCount) : 0
   }
 
-  mutating func addOpen(_ difference: Int, to slot: Int) {
+  mutating func changeOpenCount(of slot: Int, by difference: Int) {
     ensureCapacity(for: slot)
     dependents[slot].openCount = max(0, dependents[slot].openCount + Int32(difference))
   }

@@ -5,11 +5,11 @@ extension TaskTable {
   /// The decision about a new task with a unique key.
   private enum KeyDecision {
     case add(UniqueKeyRole)
-    /// The task of this slot takes over the new one.
+    /// The task in this slot adopts the payload and the options of the new task.
     case replace(Int)
-    /// The task of this slot is returned instead of the new one.
+    /// The task in this slot is returned, and the new task is not added.
     case duplicate(Int)
-    /// The future of the task of this slot is still undecided.
+    /// It is not decided yet what happens to the task in this slot.
     case busy(Int)
   }
 
@@ -28,16 +28,19 @@ extension TaskTable {
     }
     if record.state.isFinished {
       let slot = insertNewEntry(of: record)
-      keys.addWithoutRole(slot, key)
-      noteRecent(slot, key)
+      keys.addTaskWithoutRole(slot, key: key)
+      recordRecentSuccess(of: slot, key: key)
       return StagedChange(.insertion(slot: slot))
     }
     switch decision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
-      // The order matters: the new task may bind one of these tasks if it follows it.
-      let (others, slot) = (displace(role, key, for: record), insertNewEntry(of: record))
-      take(role, key, slot)
+      // The order matters: the insertion may bind one of the displaced tasks, if that is the
+      // follower of the new task's batch.
+      let (others, slot) = (
+        displaceExpired(role, ofKey: key, for: record), insertNewEntry(of: record)
+      )
+      assign(role, ofKey: key, to: slot)
       let isNext = role == .successor
       return StagedChange(.insertion(slot: slot, isSuccessor: isNext, displaced: others))
     case .replace(let slot):
@@ -45,7 +48,7 @@ extension TaskTable {
       let id = entries[slot].record.id
       return StagedChange(.replacement(record, slot: slot), outcome: .replaced(id))
     case .duplicate(let slot): return .duplicate(of: entries[slot].record.id, policy)
-    // The caller can try again, with the whole batch.
+    // The batch is refused, so that the caller can try again with the whole batch.
     case .busy(let slot): return .duplicate(of: entries[slot].record.id, .reject)
     }
   }
@@ -61,7 +64,7 @@ extension TaskTable {
 
   private mutating func insertNewEntry(of record: TaskRecord) -> Int {
     let slot = insertEntry(of: record)
-    // Most tasks wait for no others, and no others wait for them.
+    // Most tasks wait for no other task, and no other task waits for them.
     guard record.hasPrerequisites || !graph.isEmpty else { return slot }
     setOrderNumber(of: slot)
     joinGraph(slot)
@@ -75,9 +78,9 @@ extension TaskTable {
     _ policy: UniquePolicy
   ) -> KeyDecision {
     guard let lane = lanes.lane(of: record.name, in: record.queue) else { return .add(.holder) }
-    let roles = roles(for: record, key, lane)
+    let roles = roles(for: record, key: key, lane: lane)
     guard let last = roles.last else {
-      if policy != .replace, let recent = roles.recent, isSame(recent, record) {
+      if policy != .replace, let recent = roles.recent, isDuplicate(record, of: recent) {
         return .duplicate(recent)
       }
       return .add(.holder)
@@ -86,28 +89,29 @@ extension TaskTable {
     case .reject, .join: return .duplicate(roles.holder ?? last)
     case .keep, .replace: break
     }
-    // If the end of its attempt is staged, the new task is its successor until that is committed.
+    // If the end of the holder's attempt is staged, the holder still counts as running, and the new
+    // task becomes its successor until that end is committed.
     let isRunning = if case .leased = entries[last].place { true } else { false }
-    if roles.successor == nil, isRunning, policy == .replace || !isSame(last, record) {
+    if roles.successor == nil, isRunning, policy == .replace || !isDuplicate(record, of: last) {
       return .add(.successor)
     }
     if policy == .keep { return .duplicate(last) }
-    // The work that it has started must not continue with another payload.
+    // Work that the task has started must not continue with another payload.
     if roles.successor == nil, entries[last].remembers { return .add(.successor) }
     return isInDoubt(last) ? .busy(last) : .replace(last)
   }
 
-  /// Returns whether a new task duplicates the one of this slot, even if that one runs or
-  /// succeeded.
-  private func isSame(_ slot: Int, _ new: TaskRecord) -> Bool {
+  /// Returns whether a new task is a duplicate of the task in this slot, even if the latter is
+  /// running or has succeeded.
+  private func isDuplicate(_ new: TaskRecord, of slot: Int) -> Bool {
     entries[slot].record.isDeduplicating(on: new.createdDate)
   }
 
-  /// Stages the retry of a task, or its replacement by its successor.
+  /// Stages the retry of a task or, if it has a successor, its replacement by the successor.
   mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
-    // If another change to the successor is staged, or it will have expired, both tasks wait. If
-    // others wait for the holder, it stays, so that they wait for the task that they named. If it
-    // remembers something, it stays to finish the work that it started.
+    // If another change to the successor is staged, or if the successor will have expired, both
+    // tasks wait. If other tasks wait for the holder, the holder stays, because they named it. If
+    // the holder remembers something, it stays to finish the work that it started.
     guard let slot, !concernsOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
       !entries[successor].isPinned, !entries[successor].record.hasExpired(by: date)
@@ -121,7 +125,7 @@ extension TaskTable {
     )
   }
 
-  /// The successor of a task that holds its key.
+  /// Returns the slot of the successor of a task, if the task is the holder of its key.
   func successor(of slot: Int) -> Int? {
     guard let key = entries[slot].record.uniqueKey else { return nil }
     let roles = keys[key, nameLane(of: slot)]
@@ -130,8 +134,8 @@ extension TaskTable {
 
   /// Stages the restart of a task.
   ///
-  /// `excluded` contains the tasks that were not restarted along with it according to a line of the
-  /// file; it is `nil` if the table decides.
+  /// `excluded` contains the tasks that a line of the file says were not restarted along with the
+  /// task; it is `nil` if the table decides which ones these are.
   mutating func stageRestart(
     _ change: TaskChange,
     of slot: Int?,
@@ -145,9 +149,10 @@ extension TaskTable {
     return stageForOthers(change, of: slot, excluding: excluded)
   }
 
-  /// Makes a task without a role the holder of its key, if it has one and the key is free.
+  /// Makes a task without a role the holder of its unique key, if the task has a key and no other
+  /// task has a role for it.
   ///
-  /// - Returns: `false` if another task has a role.
+  /// - Returns: `false` if another task has a role for the key.
   mutating func takeKeyAgain(_ slot: Int) -> Bool {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return true }
     let lane = nameLane(of: slot)
@@ -158,7 +163,7 @@ extension TaskTable {
     return other == slot
   }
 
-  /// Releases the role that staging took for a task without one.
+  /// Releases the role that staging has reserved for a task without a role.
   mutating func giveUpRole(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey, entries[slot].record.keyRole == nil,
       keys[key, nameLane(of: slot)].holder == slot
@@ -166,14 +171,14 @@ extension TaskTable {
     keys[key, nameLane(of: slot)].holder = nil
   }
 
-  /// Returns the decision of staging about a change, if the file must record it.
+  /// Returns what staging has decided about a change, if the file must record the decision.
   func decision(on staged: StagedChange) -> Decision? {
     switch staged.effect {
     case .insertion(_, let isSuccessor, _): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
     case .supersession: .supersession
     case .change(.restart, let slot) where entries[slot].isAwaited:
-      restartDecision(graph.excluded(byRestartOf: entries[slot].id))
+      restartDecision(graph.tasksExcluded(fromRestartOf: entries[slot].id))
     case .change, .memory, .broadChange, .value, nil: nil
     }
   }
@@ -182,13 +187,13 @@ extension TaskTable {
     excluded.isEmpty ? nil : .restart(excluding: excluded)
   }
 
-  /// The lane that represents the name of a task.
+  /// Returns the lane that represents the name of a task.
   func nameLane(of slot: Int) -> Int { lanes[entries[slot].lane].main }
 
   // MARK: Roles
 
-  /// Gives a new task a role that is free.
-  mutating func take(_ role: UniqueKeyRole, _ key: String, _ slot: Int) {
+  /// Gives a task a role that no other task has.
+  mutating func assign(_ role: UniqueKeyRole, ofKey key: String, to slot: Int) {
     entries[slot].record.keyRole = role
     switch role {
     case .holder: keys[key, nameLane(of: slot)].holder = slot
@@ -196,31 +201,31 @@ extension TaskTable {
     }
   }
 
-  /// Makes a successor the holder if there is no longer one.
-  mutating func takeFreeRole(_ slot: Int) {
+  /// Makes a successor the holder, if its key no longer has a holder.
+  mutating func promoteIfKeyHasNoHolder(_ slot: Int) {
     guard entries[slot].record.keyRole == .successor, let key = entries[slot].record.uniqueKey,
       keys[key, nameLane(of: slot)].holder == nil
     else { return }
-    promote(slot, key)
+    promote(slot, toHolderOf: key)
   }
 
-  private mutating func promote(_ slot: Int, _ key: String) {
+  private mutating func promote(_ slot: Int, toHolderOf key: String) {
     keys[key, nameLane(of: slot)].successor = nil
-    take(.holder, key, slot)
-    // A task that a staged change reserves is lined up if that change is rolled back.
+    assign(.holder, ofKey: key, to: slot)
+    // If a staged change reserves the task, it is lined up when that change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
     if entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
-  /// Promotes each successor without a holder to the holder.
+  /// Makes each successor whose key has no holder the holder.
   ///
   /// Such successors exist only in a file that has lost lines, or that another program has written.
   mutating func promoteSuccessorsWithoutHolder() {
-    for (key, successor) in keys.successorsWithoutHolder { promote(successor, key) }
+    for (key, successor) in keys.successorsWithoutHolder { promote(successor, toHolderOf: key) }
   }
 
-  /// Removes the role of a task that ends or leaves, and promotes its successor.
-  mutating func leaveRole(_ slot: Int) {
+  /// Removes the role of a task that ends or leaves the table, and makes its successor the holder.
+  mutating func removeRole(of slot: Int) {
     guard entries[slot].record.keyRole != nil, let key = entries[slot].record.uniqueKey else {
       return
     }
@@ -228,36 +233,39 @@ extension TaskTable {
     let lane = nameLane(of: slot)
     if keys[key, lane].successor == slot { return keys[key, lane].successor = nil }
     keys[key, lane].holder = nil
-    // A successor whose insertion is not committed yet takes the role at its commit.
-    if let next = keys[key, lane].successor, entries[next].place != .staged { promote(next, key) }
+    // A successor whose insertion is not committed yet becomes the holder at its commit.
+    if let next = keys[key, lane].successor, entries[next].place != .staged {
+      promote(next, toHolderOf: key)
+    }
   }
 
-  /// Records that a task has ended, and is retained.
+  /// Updates the unique key of a task that has ended and is retained.
   mutating func retainKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
-    if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
-    leaveRole(slot)
-    noteRecent(slot, key)
+    if entries[slot].record.keyRole != nil { keys.addTaskWithoutRole(slot, key: key) }
+    removeRole(of: slot)
+    recordRecentSuccess(of: slot, key: key)
   }
 
-  /// Records that a task with a key has succeeded, if it prevents duplicates for a while.
-  mutating func noteRecent(_ slot: Int, _ key: String) {
+  /// Records that a task with a unique key has succeeded, if it prevents duplicates for some time
+  /// after its success.
+  mutating func recordRecentSuccess(of slot: Int, key: String) {
     guard isRecent(slot) else { return }
     let lane = nameLane(of: slot)
     guard let other = keys[key, lane].recent, other != slot else {
       return keys[key, lane].recent = slot
     }
-    let isLater = isBefore(other, slot)
+    let isLater = isUniqueForLess(other, than: slot)
     keys[key, lane].recent = isLater ? slot : other
-    keys.addLessRecent(isLater ? other : slot, key, lane)
+    keys.addLessRecent(isLater ? other : slot, key: key, lane: lane)
   }
 
   private func isRecent(_ slot: Int) -> Bool {
     entries[slot].record.state == .succeeded && entries[slot].record.uniqueUntil != nil
   }
 
-  /// Returns whether a task prevents duplicates for a shorter time than another.
-  private func isBefore(_ slot: Int, _ other: Int) -> Bool {
+  /// Returns whether a task prevents duplicates for a shorter time than another task does.
+  private func isUniqueForLess(_ slot: Int, than other: Int) -> Bool {
     let (left, right) = (entries[slot].record, entries[other].record)
     if left.uniqueUntil != right.uniqueUntil {
       return left.uniqueUntil ?? .distantPast < right.uniqueUntil ?? .distantPast
@@ -268,31 +276,32 @@ extension TaskTable {
   /// Makes a task without a role the holder of its key, because it waits again.
   mutating func holdKeyAgain(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return }
-    forgetWithoutRole(slot, key)
-    take(.holder, key, slot)
+    forgetTaskWithoutRole(slot, key: key)
+    assign(.holder, ofKey: key, to: slot)
   }
 
-  /// Removes a task that leaves the table.
+  /// Removes the unique key of a task that leaves the table.
   mutating func forgetKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
-    if entries[slot].record.keyRole != nil { return leaveRole(slot) }
-    forgetWithoutRole(slot, key)
+    if entries[slot].record.keyRole != nil { return removeRole(of: slot) }
+    forgetTaskWithoutRole(slot, key: key)
   }
 
-  mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
-    keys.removeWithoutRole(slot, key)
+  mutating func forgetTaskWithoutRole(_ slot: Int, key: String) {
+    keys.removeTaskWithoutRole(slot, key: key)
     let lane = nameLane(of: slot)
-    keys.removeLessRecent(slot, key, lane)
+    keys.removeLessRecent(slot, key: key, lane: lane)
     guard keys[key, lane].recent == slot else { return }
-    keys[key, lane].recent = keys.lessRecent(key, lane).filter(isRecent).max { isBefore($0, $1) }
+    keys[key, lane].recent = keys.lessRecentTasks(key: key, lane: lane).filter(isRecent)
+      .max { isUniqueForLess($0, than: $1) }
   }
 
   /// Removes the key of a task without ending the task, as earlier versions did.
   mutating func loseKey(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
-    if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
+    if entries[slot].record.keyRole != nil { keys.addTaskWithoutRole(slot, key: key) }
     entries[slot].hasLostKey = true
-    leaveRole(slot)
+    removeRole(of: slot)
   }
 }
 
@@ -306,8 +315,9 @@ extension TaskTable {
       && !isInDoubt(slot)
   }
 
-  /// The roles for the key of a new task, without those that it may take from expired tasks.
-  func roles(for record: TaskRecord, _ key: String, _ lane: Int) -> UniqueKeys.Roles {
+  /// Returns the roles for the key of a new task, without the roles that the new task may take from
+  /// expired tasks.
+  func roles(for record: TaskRecord, key: String, lane: Int) -> UniqueKeys.Roles {
     var roles = keys[key, lane]
     func lasting(_ slot: Int?) -> Int? {
       slot.flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
@@ -317,10 +327,16 @@ extension TaskTable {
     return roles
   }
 
-  /// Makes a role available for a new task, if expired tasks have it.
+  /// Makes a role available for a new task, if the tasks that have the role have expired.
   ///
-  /// They are reserved, and lose their roles when the insertion is committed.
-  mutating func displace(_ role: UniqueKeyRole, _ key: String, for record: TaskRecord) -> [Int] {
+  /// The expired tasks are reserved, and lose their roles when the insertion is committed.
+  ///
+  /// - Returns: The slots of the expired tasks.
+  mutating func displaceExpired(
+    _ role: UniqueKeyRole,
+    ofKey key: String,
+    for record: TaskRecord
+  ) -> [Int] {
     guard let lane = lanes.lane(of: record.name, in: record.queue) else { return [] }
     let roles = keys[key, lane]
     let others = (role == .holder ? [roles.holder, roles.successor] : [roles.successor])
@@ -328,30 +344,30 @@ extension TaskTable {
     guard others.allSatisfy({ hasExpired($0, by: record.createdDate) }) else { return [] }
     for slot in others {
       reserve(slot)
-      keys.addWithoutRole(slot, key)
-      setRole(of: slot, to: nil)
+      keys.addTaskWithoutRole(slot, key: key)
+      setRoleOwner(of: slot, to: nil)
     }
     return others
   }
 
-  /// Removes the role of a displaced task, after the new one is stored.
+  /// Removes the role of a displaced task, after the new task is stored.
   mutating func loseRole(_ slot: Int) {
     entries[slot].record.keyRole = nil
-    setFree(slot)
+    endReservation(of: slot)
   }
 
-  /// Restores the role of a displaced task, if the new one is not stored.
+  /// Restores the role of a displaced task, if the new task could not be stored.
   mutating func regainRole(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
-    keys.removeWithoutRole(slot, key)
-    setRole(of: slot, to: slot)
-    setFree(slot)
+    keys.removeTaskWithoutRole(slot, key: key)
+    setRoleOwner(of: slot, to: slot)
+    endReservation(of: slot)
     // The holder may have ended in the meantime.
-    takeFreeRole(slot)
+    promoteIfKeyHasNoHolder(slot)
   }
 
-  /// Makes another task, or none, the owner of a task's role.
-  private mutating func setRole(of slot: Int, to other: Int?) {
+  /// Gives the role of a task to another task, or to none, without changing the task's record.
+  private mutating func setRoleOwner(of slot: Int, to other: Int?) {
     guard let key = entries[slot].record.uniqueKey else { return }
     switch entries[slot].record.keyRole {
     case .holder: keys[key, nameLane(of: slot)].holder = other
@@ -365,7 +381,7 @@ extension TaskTable {
     !entries[slot].hasLostKey && entries[slot].record.isDisplaced
   }
 
-  /// Returns whether a restart of a task makes it the holder of its key, if it has one.
+  /// Returns whether a restart of a task makes the task the holder of its key, if it has a key.
   func takesKeyAtRestart(_ slot: Int) -> Bool {
     entries[slot].record.state.isFinished || isDisplaced(slot)
   }
@@ -374,15 +390,15 @@ extension TaskTable {
 /// The slots of the tasks that have each unique key.
 ///
 /// A key belongs to a name, which is identified by its lane. For one key and one name, at most one
-/// task is the holder, and one the successor. Ended tasks have no role, but are found by their
-/// keys. A role is assigned when a change is staged.
+/// task is the holder, and at most one task is the successor. Ended tasks have no role, but are
+/// found by their keys. A role is assigned when a change is staged.
 struct UniqueKeys: Sendable {
   /// The tasks with a role for one key and one name.
   struct Roles: Sendable {
     let lane: Int
     var holder: Int?
     var successor: Int?
-    /// Of the succeeded tasks that still prevent duplicates, the one that does so longest.
+    /// Of the succeeded tasks that prevent duplicates, the task that does so for the longest time.
     var recent: Int?
 
     /// The successor or, if there is none, the holder.
@@ -392,16 +408,16 @@ struct UniqueKeys: Sendable {
 
   /// The tasks of one key.
   private struct Tasks: Sendable {
-    // Most keys belong to a single name, so only other names need a dictionary.
+    // Most keys belong to a single name, so only further names need a dictionary.
     private var first: Roles
-    /// The roles for other lanes than that of `first`.
+    /// The roles for the lanes other than the lane of `first`.
     private var others: [Int: Roles] = [:]
 
     init(_ first: Roles) { self.first = first }
 
     var isEmpty: Bool { first.isEmpty && others.isEmpty }
 
-    /// The roles for each name; O(1) until they are read.
+    /// The roles for each name, computed lazily.
     var all: some Collection<Roles> {
       [[first.lane: first], others].lazy.flatMap(\.values).filter { !$0.isEmpty }
     }
@@ -421,9 +437,10 @@ struct UniqueKeys: Sendable {
   private var tasks: [ExactText: Tasks] = [:]
   /// The tasks of each key that have no role.
   private(set) var withoutRole: [ExactText: Set<Int>] = [:]
-  /// The candidates to become the recent task of a key and name when the present one leaves.
+  /// The tasks of which one becomes the recent task of a key and a name when the present recent
+  /// task leaves.
   ///
-  /// The recent task may be one of them.
+  /// The present recent task may be one of these tasks.
   private var lessRecent: [KeyOfName: Set<Int>] = [:]
 
   private struct KeyOfName: Hashable {
@@ -434,8 +451,8 @@ struct UniqueKeys: Sendable {
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
     get { tasks[ExactText(key)]?[lane] ?? Roles(lane: lane) }
-    // In place, because the tasks of many names may share a key; this also hashes the key only
-    // once.
+    // This changes the roles in place, because the tasks of many names may share a key. It also
+    // hashes the key only once.
     _modify {
       let key = ExactText(key)
       if let index = tasks.index(forKey: key) {
@@ -449,7 +466,7 @@ struct UniqueKeys: Sendable {
     }
   }
 
-  /// The roles for a key, for each name.
+  /// Returns the roles for a key, for each name.
   func roles(of key: String) -> some Collection<Roles> {
     // A key without tasks has no roles either.
     (tasks[ExactText(key)] ?? Tasks(Roles(lane: 0))).all
@@ -467,7 +484,7 @@ struct UniqueKeys: Sendable {
     }
   }
 
-  /// The slots of all tasks that have one of these keys.
+  /// Returns the slots of all tasks that have one of these keys.
   func slots(with keys: some Sequence<String>) -> [Int] {
     keys.flatMap { key in
       roles(of: key).flatMap { [$0.holder, $0.successor].compactMap(\.self) }
@@ -476,26 +493,27 @@ struct UniqueKeys: Sendable {
   }
 
   /// Records that a task with a key has no role, or will have none if a staged change is stored.
-  mutating func addWithoutRole(_ slot: Int, _ key: String) {
+  mutating func addTaskWithoutRole(_ slot: Int, key: String) {
     withoutRole[ExactText(key), default: []].insert(slot)
   }
 
-  mutating func removeWithoutRole(_ slot: Int, _ key: String) {
+  mutating func removeTaskWithoutRole(_ slot: Int, key: String) {
     let key = ExactText(key)
     withoutRole[key]?.remove(slot)
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }
 
-  /// The candidates to become the recent task of a key and a name when the present one leaves.
-  func lessRecent(_ key: String, _ lane: Int) -> Set<Int> {
+  /// Returns the tasks of which one becomes the recent task of a key and a name when the present
+  /// recent task leaves.
+  func lessRecentTasks(key: String, lane: Int) -> Set<Int> {
     lessRecent[KeyOfName(key: ExactText(key), lane: lane)] ?? []
   }
 
-  mutating func addLessRecent(_ slot: Int, _ key: String, _ lane: Int) {
+  mutating func addLessRecent(_ slot: Int, key: String, lane: Int) {
     lessRecent[KeyOfName(key: ExactText(key), lane: lane), default: []].insert(slot)
   }
 
-  mutating func removeLessRecent(_ slot: Int, _ key: String, _ lane: Int) {
+  mutating func removeLessRecent(_ slot: Int, key: String, lane: Int) {
     guard !lessRecent.isEmpty else { return }
     let key = KeyOfName(key: ExactText(key), lane: lane)
     lessRecent[key]?.remove(slot)

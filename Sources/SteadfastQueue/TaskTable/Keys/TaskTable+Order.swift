@@ -1,8 +1,8 @@
-/// Order keys: of the tasks with one key, only the head is handed out.
+/// Order keys: of the tasks with one order key, a claim returns only the head.
 extension TaskTable {
   /// Sets a new task's position among the tasks with its order key.
   ///
-  /// `number` is its position in another table; `nil` means the last position.
+  /// `number` is the position that the task had in another table; `nil` means the last position.
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
     guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
@@ -18,7 +18,8 @@ extension TaskTable {
     settleHead(of: key)
   }
 
-  /// Removes a task from the line of its order key; if it was the head, the next one becomes it.
+  /// Removes a task from the line of its order key; if the task was the head, the next task becomes
+  /// the head.
   mutating func leaveOrder(_ slot: Int) {
     guard entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     let node = orderNode(of: slot)
@@ -27,11 +28,12 @@ extension TaskTable {
     if let next = order.remove(node, from: key) { becomeHead(next.slot) }
   }
 
-  /// Makes the first task with a key the head, unless another one is running.
+  /// Makes the first task with an order key the head, unless the present head is running.
   ///
-  /// The first task may have been restarted: it returns to its previous position.
+  /// The first task is not the head if it was restarted: a restarted task returns to its previous
+  /// position.
   mutating func settleHead(of key: OrderKeys.Key) {
-    // Usually, this is known without a look-up of the key.
+    // Usually, all heads are known to be the first tasks, so the key is not looked up.
     guard !order.areSettled, let head = order.head(of: key),
       entries[head.slot].record.state != .running,
       let first = order.makeFirstHead(of: key)
@@ -40,11 +42,11 @@ extension TaskTable {
     becomeHead(first.slot)
   }
 
-  /// Returns whether a task that is held up by another one may have started.
+  /// Returns whether a task that other tasks hold up now may have started before.
   ///
-  /// If no other task with its order key runs, it may have: the first task may have been restarted
-  /// since. The tasks that it waits for may have been restarted too, but only if it started before
-  /// that, which `isRestored` indicates.
+  /// If no other task with its order key is running, the task may have started: the first task may
+  /// have been restarted since. The tasks that it waits for may also have been restarted since, but
+  /// only if `isRestored` says that the task was restored from a compacted file.
   func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
     let waits = entries[slot].waitsForOthers
     guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
@@ -70,7 +72,7 @@ extension TaskTable {
 
   private mutating func becomeHead(_ slot: Int) {
     entries[slot].isBehindHead = false
-    // A task that a staged change reserves is lined up if that change is rolled back.
+    // If a staged change reserves the task, it is lined up when that change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }
 
@@ -86,8 +88,8 @@ extension TaskTable {
 
 /// The unfinished tasks with each order key, in the order of their insertion.
 ///
-/// One task of each key is the head, which may be performed. It is the first task, or a task that
-/// was already running when an earlier one was restarted. Ended tasks that hold up others are
+/// One task of each key is the head, which may be performed. The head is the first task, or a task
+/// that was already running when an earlier task was restarted. Ended tasks that hold up others are
 /// included.
 struct OrderKeys: Sendable {
   /// The tasks of one key; the position of a node is the task's order number.
@@ -96,7 +98,7 @@ struct OrderKeys: Sendable {
     var others = OrderedLine<TaskTable.Node>()
   }
 
-  /// An order key in one queue, which is identified by its number.
+  /// An order key in one queue; the queue is identified by its number.
   struct Key: Hashable, Sendable {
     let queue: Int
     let text: ExactText
@@ -118,27 +120,27 @@ struct OrderKeys: Sendable {
     }
   }
 
-  /// The keys of the tasks.
+  /// The order keys that any task has.
   var keys: [Key] {
     queues.indices.flatMap { queue in queues[queue].keys.map { Key(queue: queue, text: $0) } }
   }
 
-  /// The only task of the key that may be performed.
+  /// Returns the head: the only task with the key that may be performed.
   func head(of key: Key) -> TaskTable.Node? { self[key]?.head }
 
-  /// The tasks behind the head, in order.
+  /// Returns the tasks behind the head of a key, in order.
   func others(of key: Key) -> [TaskTable.Node] { self[key]?.others.elements() ?? [] }
 
-  /// Adds a task.
+  /// Adds a task to the line of its key.
   ///
-  /// - Returns: Whether it is the head, because it is the only one.
+  /// - Returns: Whether the task is the head, because no other task has the key.
   mutating func add(_ node: TaskTable.Node, to key: Key) -> Bool {
     let head = Self.add(node, to: &self[key])
     if node < head { unsettled.insert(key) }
     return head == node
   }
 
-  /// - Returns: The head.
+  /// Adds a task to a line, and returns the head of the line.
   private static func add(_ node: TaskTable.Node, to line: inout Line?) -> TaskTable.Node {
     guard let head = line?.head else {
       line = Line(head: node)
@@ -148,9 +150,9 @@ struct OrderKeys: Sendable {
     return head
   }
 
-  /// Removes a task.
+  /// Removes a task from the line of its key.
   ///
-  /// - Returns: The new head, if the removed task was the head.
+  /// - Returns: The new head, if the removed task was the head and other tasks have the key.
   mutating func remove(_ node: TaskTable.Node, from key: Key) -> TaskTable.Node? {
     if !unsettled.isEmpty, head(of: key) == node { unsettled.remove(key) }
     return Self.remove(node, from: &self[key])
@@ -169,9 +171,9 @@ struct OrderKeys: Sendable {
     return next
   }
 
-  /// Makes the first task the head.
+  /// Makes the first task of a key the head.
   ///
-  /// - Returns: The new head, if the head changed.
+  /// - Returns: The new head; `nil` if the first task was the head before.
   mutating func makeFirstHead(of key: Key) -> TaskTable.Node? {
     unsettled.remove(key)
     guard let head = self[key]?.head, let first = self[key]?.others.first, first < head else {
@@ -181,7 +183,7 @@ struct OrderKeys: Sendable {
     return first
   }
 
-  /// Makes a task the head, if it is not.
+  /// Makes a task the head of its key, if another task is the head.
   mutating func makeHead(_ node: TaskTable.Node, of key: Key) {
     guard let head = self[key]?.head, self[key]?.others.remove(node) == true else { return }
     self[key]?.others.insert(head)

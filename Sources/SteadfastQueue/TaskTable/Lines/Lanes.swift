@@ -1,28 +1,29 @@
 /// The ready and the parked tasks of each name, and the order of the names.
 ///
 /// A claim takes tasks from the first lane with quota left, however many names there are. The tasks
-/// of a name that have conditions are in separate lanes, one for each set of conditions. Such a
-/// lane shares the quota of the name's main lane.
+/// of a name that have conditions are in separate lanes, one lane for each set of conditions. Such
+/// a lane shares the quota of the name's main lane.
 struct Lanes: Sendable {
   /// The ready tasks of one name that have the same conditions.
   struct Lane: Sendable {
     private let comparedName: ComparedText
     /// The conditions of the tasks.
     fileprivate(set) var conditions: Set<TaskCondition> = []
-    /// The lane of this name's tasks without conditions; this lane itself if it is that one.
+    /// The main lane: the lane of this name's tasks without conditions, possibly this lane itself.
     fileprivate(set) var main: Int
-    /// In a main lane, the other lanes of the name.
+    /// In a main lane, the indices of the other lanes of the name.
     fileprivate var variants: [Int] = []
     /// The number of the queue that the tasks are in.
     fileprivate(set) var queue = 0
     fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
-    /// The number of tasks with the name, in any state; a lane without tasks is free.
+    /// In a main lane, the number of tasks with the name, in any state; in other lanes, the number
+    /// of tasks with the name and the conditions.
     ///
-    /// In a lane that is not the main one, the number of tasks with the same conditions.
+    /// A lane without tasks is free.
     fileprivate(set) var taskCount = 0
-    /// The first ready task, by which the lane is ranked; `nil` if it is not in the ranking.
+    /// The first ready task, by which the lane is ranked; `nil` if the lane is not in the ranking.
     fileprivate var rank: TaskTable.ReadyNode?
     /// The lane's remaining quota in search number `search`.
     fileprivate var quota = (search: UInt64(0), count: 0)
@@ -44,12 +45,13 @@ struct Lanes: Sendable {
     fileprivate(set) var indices: [ExactText: Int] = [:]
     /// The lanes with ready tasks, ordered by their first ready tasks.
     fileprivate(set) var ranking = OrderedLine<TaskTable.RankedLane>()
-    /// The number of the queue's tasks by state; not counted for the unnamed queue.
+    /// The number of the queue's tasks in each state; all zero for the unnamed queue, whose tasks
+    /// are not counted here.
     var stateCounts = StateCounts()
   }
 
   private(set) var all: [Lane] = []
-  /// The queues by number: the unnamed one, and each other one that has ever had a task.
+  /// The queues by number: first the unnamed queue, then each named queue that has ever had a task.
   var queues = [Queue()]
   private var queueNumbers: [ExactText: Int] = [:]
   private var free: [Int] = []
@@ -64,36 +66,36 @@ struct Lanes: Sendable {
   /// Whether any queue with a name has ever had a task.
   var haveNamedQueues: Bool { queues.count > 1 }
 
-  /// The number of a queue; `nil` if it has never had a task.
+  /// Returns the number of a queue; `nil` if the queue has never had a task.
   func number(ofQueue name: String) -> Int? { name.isEmpty ? 0 : queueNumbers[ExactText(name)] }
 
-  private mutating func enterQueue(_ name: String) -> Int {
+  private mutating func registerQueue(named name: String) -> Int {
     if let number = number(ofQueue: name) { return number }
     queueNumbers[ExactText(name)] = queues.count
     queues.append(Queue(name: name))
     return queues.count - 1
   }
 
-  /// Returns the lane of a queue, a name and conditions, and counts one more task in it.
-  mutating func enter(
-    _ queueName: String,
-    _ name: String,
-    _ conditions: Set<TaskCondition> = []
+  /// Counts one more task with a queue, a name and conditions, and returns its lane.
+  mutating func addTask(
+    queue queueName: String,
+    name: String,
+    conditions: Set<TaskCondition> = []
   ) -> Int {
-    let queue = enterQueue(queueName)
-    // Most tasks have the same name as the previous one.
+    let queue = registerQueue(named: queueName)
+    // Most tasks have the same name as the task that was added before.
     let isLast = last < all.count && all[last].taskCount > 0 && all[last].queue == queue
     let isAgain = isLast && all[last].hasName(name)
     let lane =
       isAgain ? last : queues[queue].indices[ExactText(name)] ?? newLane(of: name, in: queue)
     last = lane
     all[lane].taskCount += 1
-    return conditions.isEmpty ? lane : enterVariant(of: lane, conditions)
+    return conditions.isEmpty ? lane : addTask(toVariantOf: lane, conditions: conditions)
   }
 
-  private mutating func enterVariant(of main: Int, _ conditions: Set<TaskCondition>) -> Int {
+  private mutating func addTask(toVariantOf main: Int, conditions: Set<TaskCondition>) -> Int {
     let known = all[main].variants.first { all[$0].conditions == conditions }
-    let lane = known ?? freeLane(named: all[main].name, in: all[main].queue)
+    let lane = known ?? takeFreeLane(named: all[main].name, in: all[main].queue)
     if known == nil {
       all[lane].conditions = conditions
       all[lane].main = main
@@ -104,12 +106,12 @@ struct Lanes: Sendable {
   }
 
   private mutating func newLane(of name: String, in queue: Int) -> Int {
-    let lane = freeLane(named: name, in: queue)
+    let lane = takeFreeLane(named: name, in: queue)
     queues[queue].indices[ExactText(name)] = lane
     return lane
   }
 
-  private mutating func freeLane(named name: String, in queue: Int) -> Int {
+  private mutating func takeFreeLane(named name: String, in queue: Int) -> Int {
     let lane = free.popLast() ?? all.count
     var empty = Lane(name: name, main: lane)
     empty.queue = queue
@@ -117,22 +119,22 @@ struct Lanes: Sendable {
     return lane
   }
 
-  /// The main lane of a name in a queue; `nil` if no task there has the name.
+  /// Returns the main lane of a name in a queue; `nil` if no task of the queue has the name.
   func lane(of name: String, in queue: String) -> Int? {
     number(ofQueue: queue).flatMap { queues[$0].indices[ExactText(name)] }
   }
 
   /// Subtracts one task from the count of a lane.
-  mutating func leave(_ lane: Int) {
+  mutating func removeTask(from lane: Int) {
     let main = all[lane].main
-    if main != lane { leaveVariant(lane, of: main) }
+    if main != lane { removeTask(fromVariant: lane, of: main) }
     all[main].taskCount -= 1
     guard all[main].taskCount == 0 else { return }
     queues[all[main].queue].indices[ExactText(all[main].name)] = nil
     setFree(main)
   }
 
-  private mutating func leaveVariant(_ lane: Int, of main: Int) {
+  private mutating func removeTask(fromVariant lane: Int, of main: Int) {
     all[lane].taskCount -= 1
     guard all[lane].taskCount == 0 else { return }
     all[main].variants.removeAll { $0 == lane }
@@ -144,8 +146,8 @@ struct Lanes: Sendable {
     free.append(lane)
   }
 
-  /// Returns whether any task requires a condition that is not among these.
-  func require(beyond conditions: Set<TaskCondition>) -> Bool {
+  /// Returns whether any task requires a condition that is not in `conditions`.
+  func containTasksRequiring(moreThan conditions: Set<TaskCondition>) -> Bool {
     all.contains { !$0.conditions.isEmpty && !$0.conditions.isSubset(of: conditions) }
   }
 
@@ -153,13 +155,13 @@ struct Lanes: Sendable {
 
   mutating func insertReady(_ node: TaskTable.ReadyNode, in lane: Int) {
     all[lane].ready.insert(node)
-    if all[lane].rank.map({ node < $0 }) ?? true { rank(lane) }
+    if all[lane].rank.map({ node < $0 }) ?? true { updateRank(of: lane) }
   }
 
   /// - Returns: Whether the task was in the lane.
   mutating func removeReady(_ node: TaskTable.ReadyNode, from lane: Int) -> Bool {
     let wasThere = all[lane].ready.remove(node)
-    if all[lane].rank == node { rank(lane) }
+    if all[lane].rank == node { updateRank(of: lane) }
     return wasThere
   }
 
@@ -172,13 +174,13 @@ struct Lanes: Sendable {
     all[all[lane].main].parked.remove(node)
   }
 
-  /// The first parked task of a name in a queue.
+  /// Returns the first parked task of a name in a queue.
   func firstParked(of name: String, in queue: String) -> TaskTable.Node? {
     lane(of: name, in: queue).flatMap { all[$0].parked.first }
   }
 
   /// Moves a lane to the position of its first ready task in the ranking.
-  private mutating func rank(_ lane: Int) {
+  private mutating func updateRank(of lane: Int) {
     let first = all[lane].ready.first
     guard all[lane].rank != first else { return }
     let queue = all[lane].queue
@@ -195,8 +197,9 @@ struct Lanes: Sendable {
 extension Lanes {
   /// A claim's search for ready tasks, in order.
   ///
-  /// Usually it follows the ranking. If the request lists fewer than half as many names as have
-  /// ready tasks, and allows no others, it looks up each of its names instead.
+  /// Usually, the search follows the ranking. If the request lists fewer than half as many names as
+  /// have ready tasks, and allows no other names, the search looks up each of the request's names
+  /// instead.
   struct Search: Sendable {
     fileprivate let request: ClaimRequest
     fileprivate let number: UInt64
@@ -209,7 +212,7 @@ extension Lanes {
 
   mutating func beginSearch(_ request: ClaimRequest, in queue: Int) -> Search {
     searchCount += 1
-    // Initialized in one step, because changing it later would copy it.
+    // The search is initialized in one step, because changing it later would copy it.
     return Search(
       request: request,
       number: searchCount,
@@ -218,7 +221,7 @@ extension Lanes {
     )
   }
 
-  /// Returns the lanes of the request's names, if a search looks them up.
+  /// Returns the lanes of the request's names; `nil` if a search should follow the ranking instead.
   private func lanesToLookUp(
     _ request: ClaimRequest,
     in queue: Int
@@ -237,7 +240,7 @@ extension Lanes {
     return listed
   }
 
-  /// Returns the lane whose first ready task comes first, of those with quota left.
+  /// Returns the lane whose first ready task comes first, among the lanes with quota left.
   mutating func nextLane(in search: inout Search) -> Int? {
     if search.listed != nil {
       while let top = search.listed?.first {
@@ -254,8 +257,8 @@ extension Lanes {
     return nil
   }
 
-  /// The slot of the first ready task of the lane that `nextLane(in:)` returned.
-  func first(of lane: Int) -> Int {
+  /// Returns the slot of the first ready task of the lane that `nextLane(in:)` returned.
+  func firstSlot(of lane: Int) -> Int {
     guard let first = all[lane].rank else {
       preconditionFailure("the ranking contains a lane without ready tasks")
     }
@@ -265,7 +268,7 @@ extension Lanes {
   /// Removes the first ready task of the lane that `nextLane(in:)` returned.
   mutating func takeFirst(of lane: Int, in search: inout Search, usesQuota: Bool) {
     all[lane].ready.popFirst()
-    rank(lane)
+    updateRank(of: lane)
     if usesQuota { all[all[lane].main].quota.count -= 1 }
     if search.listed != nil {
       search.listed?.popFirst()
@@ -275,11 +278,12 @@ extension Lanes {
     }
   }
 
-  mutating func end(_ search: Search) {
+  mutating func endSearch(_ search: Search) {
     for lane in search.exhausted { queues[search.queue].ranking.insert(lane) }
   }
 
-  /// Returns whether this search may take a task of the lane; looks its name up once.
+  /// Returns whether a search may take a task from a lane; it looks up the lane's name only once in
+  /// each search.
   private mutating func hasQuota(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].quota.search != search.number {
@@ -290,7 +294,7 @@ extension Lanes {
   }
 
   private func quota(of main: Int, for request: ClaimRequest) -> Int {
-    // Comparing a name with a few others takes less time than finding it by its hash.
+    // Comparing a name with a few other names takes less time than finding it by its hash.
     guard request.names.count <= 4 else { return request.room(for: all[main].name) }
     for (name, quota) in request.names where all[main].hasName(name) { return quota }
     return request.otherNames

@@ -1,6 +1,6 @@
 import SystemFoundation
 
-/// The lines of tasks that are not running. Each task is in at most one line, in order.
+/// The lines in which tasks stand that are not running. Each task is in at most one line.
 ///
 /// A task that a staged change reserves leaves the line of waiting or ready tasks, so that a claim
 /// finds only tasks that it may lease. It stays in the line of parked or ended tasks.
@@ -69,7 +69,7 @@ extension TaskTable {
   /// Removes a task from its line, if it is in one.
   ///
   /// Call this before the task's state, date or position changes, because the line finds the task
-  /// by them.
+  /// by these three.
   @inline(__always)
   mutating func leaveLine(_ slot: Int) {
     if entries[slot].isInLine { removeFromLine(slot) }
@@ -95,8 +95,8 @@ extension TaskTable {
     precondition(wasThere, "a task was changed before it left its line")
   }
 
-  // These are inlined, because for a call that only reads, the caller would copy all of the table's
-  // variables: hundreds of bytes.
+  // These functions are inlined. For a call that is not inlined and only reads, the caller would
+  // copy all of the table's variables: hundreds of bytes.
 
   @inline(__always)
   private func node(of slot: Int) -> Node {
@@ -119,15 +119,15 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Leases the first tasks.
+  /// Leases the first tasks that a request allows.
   ///
-  /// O(log n) for each task, however many names the request lists. A ready task at the front of its
-  /// line that is not available yet costs the same: it waits again. Each name with ready tasks but
-  /// no quota costs one more look-up if it comes before others. If the request lists fewer than
-  /// half as many names as have ready tasks, and allows no others, each of its names costs one
-  /// look-up instead.
+  /// Each leased task costs O(log n), however many names the request lists. A task at the front of
+  /// a line of ready tasks that turns out not to be available yet costs the same: it waits again.
+  /// Each name with ready tasks but no quota costs one more look-up if it comes before names with
+  /// quota. If the request lists fewer than half as many names as have ready tasks, and allows no
+  /// other names, each name of the request costs one look-up instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
-    promote(until: request.now)
+    makeTasksReady(until: request.now)
     guard let queue = lanes.number(ofQueue: request.queue) else {
       // The queue has never had a task.
       return Claim(tasks: [], nextDate: nil)
@@ -136,18 +136,18 @@ extension TaskTable {
     var leavesMore = false
     var search = lanes.beginSearch(request, in: queue)
     while !leavesMore, let lane = lanes.nextLane(in: &search) {
-      let slot = lanes.first(of: lane)
+      let slot = lanes.firstSlot(of: lane)
       let isDue = entries[slot].record.availableDate <= request.now
       if isDue, tasks.count >= request.limit {
         leavesMore = true
       } else {
         lanes.takeFirst(of: lane, in: &search, usesQuota: isDue)
         entries[slot].isInLine = false
-        // It became ready by a later date, and the clock has gone back since then.
+        // A task that is not due became ready by a later date, and the clock has gone back since.
         if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
       }
     }
-    lanes.end(search)
+    lanes.endSearch(search)
     return Claim(tasks: tasks, nextDate: leavesMore ? request.now : waiting.first?.date)
   }
 
@@ -167,8 +167,8 @@ extension TaskTable {
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 
-  /// Makes the tasks ready that have become available.
-  private mutating func promote(until now: Date) {
+  /// Moves the tasks that have become available to the lines of ready tasks.
+  private mutating func makeTasksReady(until now: Date) {
     cutoff = now
     while let first = waiting.first, first.date <= now {
       waiting.popFirst()
@@ -191,7 +191,7 @@ extension TaskTable {
     }
   }
 
-  /// A ready task in its lane: first by higher priority, then by earlier date, then by position.
+  /// A ready task in its lane, ordered by higher priority, then by earlier date, then by position.
   struct ReadyNode: Comparable, Sendable {
     let priority: Int
     let date: Date
@@ -212,7 +212,7 @@ extension TaskTable {
     static func < (left: RankedLane, right: RankedLane) -> Bool { left.first < right.first }
   }
 
-  /// A task that waits for its date.
+  /// A task in a line that is ordered by dates.
   struct DateNode: Comparable, Sendable {
     let date: Date
     let node: Node
@@ -225,25 +225,25 @@ extension TaskTable {
 
 /// The retained tasks of each queue and each state, in the order in which they ended.
 ///
-/// The queues are identified by their numbers. Tasks that no pruning may remove yet are stored
+/// A queue is identified by its number. The tasks that no pruning may remove yet are stored
 /// separately, so that a pruning need not visit them.
 struct EndedTasks: Sendable {
   /// The tasks of one state.
   private struct Line: Sendable {
     var prunable = OrderedLine<TaskTable.Node>()
-    /// The tasks that stay until a date, in the order of these dates.
+    /// The tasks that no pruning may remove before a date, in the order of these dates.
     var staying = OrderedLine<TaskTable.DateNode>()
-    /// The latest date of a pruning: tasks that stayed until then have become prunable.
+    /// The date of the latest pruning: tasks that had to stay until then have become prunable.
     var releaseDate = Date.distantPast
   }
 
   private var lines: [[TaskState: Line]] = []
   /// The number of staged prunings.
   ///
-  /// While there are any, it is unknown which ended tasks will stay.
+  /// While any pruning is staged, it is unknown which ended tasks will stay in the table.
   var stagedPrunes = 0
 
-  /// Adds a task, which stays until a date, if there is one.
+  /// Adds a task; if there is a date, no pruning may remove the task before that date.
   mutating func insert(_ node: TaskTable.Node, _ state: TaskState, in queue: Int, until date: Date?)
   {
     while lines.count <= queue { lines.append([:]) }
@@ -251,9 +251,9 @@ struct EndedTasks: Sendable {
     lines[queue][state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
   }
 
-  /// Removes a task, which stays until a date, if there is one.
+  /// Removes a task that was added with a state and a date.
   ///
-  /// - Returns: Whether it was stored.
+  /// - Returns: Whether the task was found.
   mutating func remove(
     _ node: TaskTable.Node,
     _ state: TaskState,
@@ -275,18 +275,19 @@ struct EndedTasks: Sendable {
 
   // MARK: Pruning
 
-  /// Returns whether tasks became prunable by a date after `now`, before the clock went back.
+  /// Returns whether tasks became prunable by a date that is after `now`, because the clock has
+  /// gone back since.
   func hasReleased(_ state: TaskState, in queue: Int, after now: Date) -> Bool {
     line(state, in: queue).map { $0.releaseDate > now } ?? false
   }
 
-  /// The tasks that a pruning may remove, in the order in which they ended.
-  func prunable(_ state: TaskState, in queue: Int) -> [TaskTable.Node] {
+  /// Returns the tasks that a pruning may remove, in the order in which they ended.
+  func prunableTasks(in state: TaskState, of queue: Int) -> [TaskTable.Node] {
     line(state, in: queue)?.prunable.elements() ?? []
   }
 
-  /// Makes tasks prunable whose date has come.
-  mutating func release(_ state: TaskState, in queue: Int, until now: Date) {
+  /// Makes the tasks prunable that had to stay until a date that has come.
+  mutating func makePrunable(_ state: TaskState, in queue: Int, until now: Date) {
     guard queue < lines.count else { return }
     lines[queue][state]?.releaseDate = now
     while let first = lines[queue][state]?.staying.first, first.date <= now {
@@ -295,18 +296,18 @@ struct EndedTasks: Sendable {
     }
   }
 
-  /// Of the tasks that a pruning may remove, the one that ended first.
-  func first(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
+  /// Returns the task that ended first, among the tasks that a pruning may remove.
+  func firstPrunable(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
     line(state, in: queue)?.prunable.first
   }
 
-  /// The number of tasks that a pruning may remove.
+  /// Returns the number of tasks that a pruning may remove.
   func prunableCount(_ state: TaskState, in queue: Int) -> Int {
     line(state, in: queue)?.prunable.count ?? 0
   }
 
-  /// All tasks of a state in all queues, in no particular order.
-  func nodes(_ state: TaskState) -> [TaskTable.Node] {
+  /// Returns all tasks of a state in all queues, in no particular order.
+  func nodes(in state: TaskState) -> [TaskTable.Node] {
     lines.compactMap { $0[state] }.flatMap { line in
       line.prunable.elements() + line.staying.elements().map(\.node)
     }
@@ -314,7 +315,8 @@ struct EndedTasks: Sendable {
 }
 
 extension TaskRecord {
-  /// The date until which no pruning removes the ended task; `nil` if one may remove it now.
+  /// The date before which no pruning may remove the ended task; `nil` if a pruning may remove it
+  /// now.
   var prunableDate: Date? {
     blocksOrder || presentDependencies?.cause != nil
       ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
@@ -323,8 +325,8 @@ extension TaskRecord {
 
 /// The number of tasks in each state.
 ///
-/// The counts are in an array: every task changes them several times, and hashing a state is
-/// slower.
+/// The counts are in an array, because every task changes them several times, and a dictionary
+/// would be slower.
 struct StateCounts: Sendable {
   private var counts = Array(repeating: 0, count: TaskState.allCases.count)
 

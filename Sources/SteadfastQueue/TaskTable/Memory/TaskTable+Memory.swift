@@ -8,7 +8,7 @@ extension TaskTable {
     return memories[slot]
   }
 
-  /// Returns the record of a task for callers, which includes the size of its memory.
+  /// Returns the record of a task as callers see it: with the size of the task's memory.
   @inline(__always)
   func shownRecord(of slot: Int) -> TaskRecord {
     guard entries[slot].remembers else { return entries[slot].record }
@@ -21,7 +21,7 @@ extension TaskTable {
 
   /// Stages a change to the memory of a claimed task.
   ///
-  /// It does not reserve the task: changes that are staged later are also committed later.
+  /// This does not reserve the task: changes that are staged later are also committed later.
   mutating func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
     guard let slot else { return .stale }
     stagedMemories[slot, default: 0] += 1
@@ -38,15 +38,16 @@ extension TaskTable {
 
   /// Returns whether a task will remember something after all staged changes are committed.
   ///
-  /// The end of its attempt may be staged before the attempt's last step is committed.
+  /// The end of the task's attempt may be staged before the attempt's last step is committed.
   func willRemember(_ slot: Int) -> Bool {
     entries[slot].remembers || stagedMemories[slot] != nil
   }
 
-  /// Stages a completion, if its value is open now.
+  /// Stages a completion, if the value that it sets is open now.
   ///
-  /// It does not reserve the task, because the end of an attempt must not become stale. Other
-  /// changes may be committed before the completion, so the commit checks again.
+  /// This does not reserve the task, because the end of an attempt must not become stale. Other
+  /// changes may be committed before the completion, so its commit checks again whether the value
+  /// is open.
   func stageCompletion(_ change: TaskChange) -> StagedChange {
     guard case .complete(let id, let name, _) = change, isOpen(name, of: id) else { return .stale }
     return StagedChange(.memory(change))
@@ -64,18 +65,18 @@ extension TaskTable {
 
   /// Commits a change to a task's memory.
   ///
-  /// - Returns: The outcome; `.stale` for a completion that came too late.
+  /// - Returns: The outcome; it is `.stale` for a completion that came too late.
   mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
     unstageMemory(change)
     switch change {
     case .remember(let lease, let name, let value):
       guard let slot = slot(of: lease.id) else { return .stale }
-      remember(value, name, slot)
+      setMemory(value, named: name, of: slot)
       if entries[slot].record.interruptionCount > 0 { entries[slot].record.interruptionCount = 0 }
       return .done
     case .complete(let id, let name, let value):
       guard isOpen(name, of: id), let slot = slot(of: id) else { return .stale }
-      remember(value, name, slot)
+      setMemory(value, named: name, of: slot)
       if entries[slot].record.state == .suspended { wake(slot) }
       return .done
     default:
@@ -84,9 +85,9 @@ extension TaskTable {
   }
 
   /// Sets the value that a task remembers under a name.
-  mutating func remember(_ value: [UInt8], _ name: String, _ slot: Int) {
+  mutating func setMemory(_ value: [UInt8], named name: String, of slot: Int) {
     let old = memories[slot][name]
-    memories.change(slot) { $0[name] = value }
+    memories.changeMemory(of: slot) { $0[name] = value }
     entries[slot].remembers = true
     if old == nil { memoryCount += 1 }
     addBytes(
@@ -96,7 +97,7 @@ extension TaskTable {
   }
 
   /// Removes everything that a task remembers.
-  mutating func forget(_ slot: Int) {
+  mutating func forgetMemory(of slot: Int) {
     guard entries[slot].remembers else { return }
     var count = 0
     memories[slot].forEach {
@@ -116,7 +117,7 @@ extension TaskTable {
   }
 
   private enum JournalLineSize {
-    /// The approximate length of a line without its name and its value.
+    /// The approximate length of a line of the file without the name and the value in it.
     static let envelope = 140
   }
 
@@ -157,7 +158,7 @@ extension TaskTable {
 
 /// The memories of a table's tasks, by slot.
 ///
-/// Copies share pages, like those of a ``Slab``, so that copying for a compaction is cheap. Most
+/// Copies share pages, as copies of a ``Slab`` do, so that copying for a compaction is cheap. Most
 /// tasks remember nothing: a page without memories uses one word.
 struct TaskMemories: Sendable {
   private static var pageSize: Int { 256 }
@@ -176,12 +177,12 @@ struct TaskMemories: Sendable {
     set {
       let page = slot / Self.pageSize
       guard !newValue.isEmpty || page < pages.count && !pages[page].isEmpty else { return }
-      change(slot) { $0 = newValue }
+      changeMemory(of: slot) { $0 = newValue }
     }
   }
 
   /// Changes the memory of a slot's task in place.
-  mutating func change(_ slot: Int, _ body: (inout TaskMemory) -> Void) {
+  mutating func changeMemory(of slot: Int, _ body: (inout TaskMemory) -> Void) {
     let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
     ensureCapacity(for: page)
     if !pages[page][index].isEmpty { counts[page] -= 1 }
@@ -203,9 +204,9 @@ struct TaskMemories: Sendable {
 
 /// The stored values by name, and the values that staged changes set.
 ///
-/// Changes of one name are committed in the order in which they were staged, and rolled back in the
-/// reverse order. So a change is compared with the value that the last staged change sets: if that
-/// one can't be written, neither can this one.
+/// Changes of the value under one name are committed in the order in which they were staged, and
+/// rolled back in the reverse order. So the expected value of a change is compared with the value
+/// that the previous staged change sets: if the previous change is rolled back, so is this one.
 struct StoredValues: Sendable {
   struct Value: Sendable, Equatable {
     var bytes: [UInt8]
@@ -213,9 +214,10 @@ struct StoredValues: Sendable {
     var byteCount = 0
   }
 
-  /// The values that are stored.
+  /// The values that are committed.
   private(set) var packed: Set<PackedValue> = []
-  /// The values that staged changes set, in the order of staging; `nil` for a removal.
+  /// For each name, the values that staged changes set, in the order of staging; `nil` stands for a
+  /// removal.
   private(set) var staged: [ExactText: [Value?]] = [:]
   /// The approximate number of bytes that all values use in a file.
   private(set) var byteCount = 0
@@ -224,39 +226,40 @@ struct StoredValues: Sendable {
   var count: Int { packed.count }
 
   /// The bytes that are stored under a name.
-  subscript(name: String) -> [UInt8]? { committed(name)?.bytes }
+  subscript(name: String) -> [UInt8]? { committedValue(named: name)?.bytes }
 
-  private func committed(_ name: String) -> Value? {
+  private func committedValue(named name: String) -> Value? {
     packed.firstIndex(of: PackedValue(named: name)).map { packed[$0].value }
   }
 
-  /// Stages a change, if the value under its name has these bytes after all staged changes.
+  /// Stages a change of the value under a name, if that value will equal `old` after all changes
+  /// that are staged already.
   ///
-  /// - Returns: Whether it has.
-  mutating func stage(_ name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
+  /// - Returns: Whether the change was staged.
+  mutating func stageChange(of name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
     let present =
-      if let last = staged[ExactText(name)]?.last { last } else { committed(name) }
+      if let last = staged[ExactText(name)]?.last { last } else { committedValue(named: name) }
     guard present?.bytes == old else { return false }
     staged[ExactText(name), default: []].append(new.map { Value(bytes: $0) })
     return true
   }
 
-  /// Records how many bytes the value of a name's last staged change uses in a file.
+  /// Records how many bytes the value that the last staged change of a name sets uses in a file.
   mutating func setByteCount(_ count: Int, ofLastStaged name: String) {
     guard let last = staged[ExactText(name)]?.indices.last else { return }
     staged[ExactText(name)]?[last]?.byteCount = count
   }
 
   /// Stores the value of the first staged change of a name.
-  mutating func commit(_ name: String) {
+  mutating func commitFirstChange(of name: String) {
     guard let value = takeStaged(name, { $0.removeFirst() }) else {
       preconditionFailure("a change of a value was committed that was not staged")
     }
-    set(name, to: value)
+    setValue(named: name, to: value)
   }
 
   /// Undoes the last staged change of a name.
-  mutating func rollBack(_ name: String) { _ = takeStaged(name) { $0.removeLast() } }
+  mutating func rollBackLastChange(of name: String) { _ = takeStaged(name) { $0.removeLast() } }
 
   private mutating func takeStaged(
     _ name: String,
@@ -269,7 +272,7 @@ struct StoredValues: Sendable {
   }
 
   /// Stores a value, replacing any previous one.
-  mutating func set(_ name: String, to value: Value?) {
+  mutating func setValue(named name: String, to value: Value?) {
     byteCount += value?.byteCount ?? 0
     let old =
       if let value {

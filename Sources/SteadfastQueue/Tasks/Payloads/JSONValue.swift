@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// Any JSON value: the payload of a task that has a name and no payload type.
 ///
-/// A number is read back as ``integer(_:)`` whenever it has no fraction and fits.
+/// A number that has no fraction and fits into an `Int` is always read as ``integer(_:)``.
 ///
 /// ```swift
 /// let payload: JSONValue = ["wow": "so important", "retries": 3]
@@ -15,7 +15,7 @@ public enum JSONValue: Sendable, Hashable {
   case bool(Bool)
   /// A number without a fraction.
   case integer(Int)
-  /// Any other number; it must be finite.
+  /// A number with a fraction, or one that does not fit into an `Int`; it must be finite.
   case number(Double)
   /// A text.
   case string(String)
@@ -26,7 +26,7 @@ public enum JSONValue: Sendable, Hashable {
 
   /// The maximum nesting that is read and written: 64 lists and objects inside one another.
   ///
-  /// A value that a program nests some 100,000 deep ends the process when Swift frees it.
+  /// If a program nests a value some 100,000 deep, the process crashes when Swift frees that value.
   public static var maxDepth: Int { 64 }
 }
 
@@ -45,26 +45,27 @@ extension JSONValue {
 }
 
 extension JSONValue {
-  /// The member of an object; `nil` if this is no object or has no such member.
+  /// The member of an object with this name; `nil` if this value is no object or has no such
+  /// member.
   public subscript(name: String) -> JSONValue? {
     guard case .object(let members) = self else { return nil }
     return members[name]
   }
 
-  /// The element of a list; `nil` if this is no list or has no such element.
+  /// The element of a list at this index; `nil` if this value is no list or has no such element.
   public subscript(index: Int) -> JSONValue? {
     guard case .array(let elements) = self, elements.indices.contains(index) else { return nil }
     return elements[index]
   }
 
-  /// The text, if this is one.
+  /// The text, if this value is a text.
   public var string: String? { if case .string(let text) = self { text } else { nil } }
-  /// The number, if this is one without a fraction.
+  /// The number, if this value is a number without a fraction.
   public var int: Int? { if case .integer(let number) = self { number } else { nil } }
-  /// The truth value, if this is one.
+  /// The truth value, if this value is one.
   public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
 
-  /// The number, if this is one.
+  /// The number, if this value is a number.
   public var double: Double? {
     switch self {
     case .integer(let number): Double(number)

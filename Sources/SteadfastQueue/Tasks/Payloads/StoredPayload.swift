@@ -3,20 +3,20 @@ import SystemFoundation
 /// The payload of a task in a store: opaque bytes, which are made when a store asks for them.
 ///
 /// The in-memory store and the file store keep the value itself while the process lives, so a
-/// handler gets it without encoding and decoding. A store of bytes calls ``bytes()`` once, and a
-/// database returns only those. With a ``PayloadSeal``, only the sealed bytes are kept. If the
-/// payload is an object, that is, if its type is a class, the file store keeps only the bytes. The
-/// handler then gets the object as it was stored, even if it has changed since.
+/// handler gets the value without encoding and decoding. A store of bytes calls ``bytes()`` once,
+/// and a database returns only these bytes. With a ``PayloadSeal``, only the sealed bytes are kept.
+/// If the payload is an object, that is, if its type is a class, the file store keeps only the
+/// bytes. The handler then gets the object as it was stored, even if it has changed since.
 public struct StoredPayload: Sendable {
   /// The format of the bytes.
   ///
-  /// A store stores the raw value with the bytes and returns both. It need not distinguish the
+  /// A store stores the raw value with the bytes and returns both. A store need not distinguish the
   /// formats. More formats may be added.
   @nonexhaustive
   public enum Format: String, Sendable, Hashable {
     /// The text of a JSON value, in UTF-8, without line feeds.
     case json
-    /// Anything else.
+    /// Bytes of any other kind.
     case binary
     /// The sealed bytes of a JSON text. Only the ``PayloadSeal`` can read them.
     case sealedJSON
@@ -35,9 +35,9 @@ public struct StoredPayload: Sendable {
   private enum Form: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
-    /// A value and its encoded bytes. Indirect, so that the more frequent payloads stay small.
+    /// A value and its encoded bytes; indirect, so that the more frequent payloads stay small.
     indirect case encodedValue(any Encodable & Sendable, [UInt8])
-    /// Bytes that are made by opening the stored ones, each time they are requested.
+    /// Bytes that are made by opening the sealed bytes, each time they are requested.
     case opened(@Sendable () throws -> [UInt8])
   }
 
@@ -68,8 +68,8 @@ public struct StoredPayload: Sendable {
 
   /// Makes a payload from JSON.
   ///
-  /// - Throws: an `EncodingError` for JSON that can't be stored, even if the store would keep the
-  ///   value itself.
+  /// - Throws: an `EncodingError` for JSON that can't be encoded, even if the store would keep the
+  ///   value and never encode it.
   init(_ json: JSONValue) throws {
     self.init(json, version: 1)
     if !json.isStorable() { _ = try bytes() }
@@ -121,7 +121,7 @@ public struct StoredPayload: Sendable {
   ///
   /// Later changes of the value, or of how it is encoded, do not change the bytes. The value is
   /// kept for the handler, unless it is an object. An object may change before the handler starts,
-  /// so the handler's value is decoded from the bytes.
+  /// so for the handler, another object is decoded from the bytes.
   ///
   /// - Throws: as ``bytes()``.
   func encoded() throws -> StoredPayload {
@@ -145,12 +145,13 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// Returns the payload without the value that it was made from, as a later process finds it.
+  /// Returns the payload without the value that it was made from, as a later process reads it from
+  /// the store.
   func withoutValue() throws -> StoredPayload {
     StoredPayload(try bytes(), format: format, version: version)
   }
 
-  /// Returns the value itself, if this process made it.
+  /// Returns the value itself, if this process made the payload from it.
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {
     case .bytes, .opened: nil
@@ -202,7 +203,7 @@ extension TaskRecord {
       // The error may show the payload.
       throw TaskQueueError(
         .undecodablePayload,
-        "the payload of the task \(id) ('\(name)') can't be encoded: it throws a "
+        "the payload of the task \(id) ('\(name)') can't be encoded: its encode(to:) throws a "
           + "\(TypeName.readable(Swift.type(of: error)))"
       )
     }
@@ -211,8 +212,8 @@ extension TaskRecord {
 
 /// An error for a payload that does not fit its handler's type.
 ///
-/// It names the missing key or the wrong value's place, and never shows the payload. A path shows
-/// only the keys that the program declares, not those of a dictionary.
+/// The error names the missing key or the place of the wrong value, and never shows the payload. A
+/// path in the error shows only the keys that the program declares, not those of a dictionary.
 struct UndecodablePayload: Error, CustomStringConvertible {
   let description: String
 
@@ -245,8 +246,8 @@ extension [any CodingKey] {
 
   /// Returns whether a key is a case that the program has declared.
   ///
-  /// The keys of dictionaries and the indices of arrays are coding keys, too, but are structures or
-  /// have associated values.
+  /// A declared key is a case of an enumeration without associated values. The keys of dictionaries
+  /// and the indices of arrays are coding keys, too, but are not such cases.
   private static func isDeclared(_ key: any CodingKey) -> Bool {
     let mirror = Mirror(reflecting: key)
     return mirror.displayStyle == .enum && mirror.children.isEmpty

@@ -1,8 +1,8 @@
 /// What a task remembers from one attempt to the next: bytes under names.
 ///
-/// Names are equal if their UTF-8 bytes are. A few names share one allocation, because many tasks
-/// may remember a little. Reading or setting the bytes under a name takes about as long among many
-/// names as among a few.
+/// Two names are equal if their UTF-8 bytes are. A memory with few names uses one allocation,
+/// because many tasks may remember a little. Reading or setting the bytes under a name takes about
+/// as long among many names as among a few.
 public struct TaskMemory: Sendable, Hashable {
   private(set) var blocks = TaskMemoryBlocks()
 
@@ -33,7 +33,7 @@ public struct TaskMemory: Sendable, Hashable {
 }
 
 extension TaskMemory: CustomStringConvertible {
-  /// How much is remembered, as in `3 names, 120 bytes`; never what.
+  /// How much is remembered, as in `3 names, 120 bytes`; never what is remembered.
   public var description: String {
     let count = blocks.all.reduce(0) { $0 + $1.count }
     return "\(count) \(count == 1 ? "name" : "names"), \(size) bytes"
@@ -80,12 +80,12 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
   /// Sets the bytes under a name, in place; `nil` removes the name.
   ///
-  /// - Returns: By how much the size grows.
+  /// - Returns: The number of bytes by which the size grows.
   @discardableResult
   mutating func set(_ value: [UInt8]?, under name: [UInt8]) -> Int {
     let place = place(of: name)
     let old = place.start..<(place.isTaken ? end(ofItemAt: place.start) : place.start)
-    bytes.replaceSubrange(old, with: value.map { Self.item(name, $0) } ?? [])
+    bytes.replaceSubrange(old, with: value.map { Self.item(name: name, value: $0) } ?? [])
     let oldSize = old.isEmpty ? 0 : old.count - Self.headerLength
     return (value.map { name.count + $0.count } ?? 0) - oldSize
   }
@@ -99,14 +99,14 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
   /// Returns whether the block's first name sorts after a name.
   func begins(after name: [UInt8]) -> Bool {
-    !isEmpty && order(of: name, andItemAt: 0) == .before
+    !isEmpty && order(of: name, relativeToItemAt: 0) == .before
   }
 
   /// Returns whether the block's last name sorts before a name.
   func ends(before name: [UInt8]) -> Bool { place(of: name).start == bytes.count }
 
   /// Returns the items in blocks of at most `maxLength` bytes; a longer item gets its own block.
-  func split(_ maxLength: Int) -> [TaskMemoryBlock] {
+  func split(maxLength: Int) -> [TaskMemoryBlock] {
     var blocks: [TaskMemoryBlock] = []
     var begin = 0
     for start in itemStarts where start > begin && end(ofItemAt: start) - begin > maxLength {
@@ -118,7 +118,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
   // MARK: Items
 
-  private static func item(_ name: [UInt8], _ value: [UInt8]) -> [UInt8] {
+  private static func item(name: [UInt8], value: [UInt8]) -> [UInt8] {
     precondition(name.count <= UInt16.max, "a name has at most 65,535 bytes")
     precondition(value.count <= UInt32.max, "a value has less than 4 GiB")
     var item: [UInt8] = []
@@ -143,7 +143,7 @@ struct TaskMemoryBlock: Sendable, Hashable {
   }
 
   private func valueLength(ofItemAt start: Int) -> Int {
-    // Without a loop, because each search reads all lengths up to its item.
+    // This has no loop, to be fast: a search for an item reads the lengths of all items before it.
     Int(bytes[start + 2]) | Int(bytes[start + 3]) << 8 | Int(bytes[start + 4]) << 16
       | Int(bytes[start + 5]) << 24
   }
@@ -164,10 +164,10 @@ struct TaskMemoryBlock: Sendable, Hashable {
     String(decoding: bytes[nameRange(ofItemAt: start)], as: UTF8.self)
   }
 
-  /// The order of a name relative to an item's name.
+  /// Whether a name sorts before an item's name, equals it, or sorts after it.
   private enum Order { case before, same, after }
 
-  private func order(of name: [UInt8], andItemAt start: Int) -> Order {
+  private func order(of name: [UInt8], relativeToItemAt start: Int) -> Order {
     let range = nameRange(ofItemAt: start)
     if range.count < name.count { return .after }
     if range.count > name.count { return .before }
@@ -175,11 +175,11 @@ struct TaskMemoryBlock: Sendable, Hashable {
     return name.lexicographicallyPrecedes(bytes[range]) ? .before : .after
   }
 
-  /// Returns where the item with a name is, or would be.
+  /// Returns where the item with a name starts, or would start if there was one.
   private func place(of name: [UInt8]) -> (start: Int, isTaken: Bool) {
     var start = 0
     while start < bytes.count {
-      switch order(of: name, andItemAt: start) {
+      switch order(of: name, relativeToItemAt: start) {
       case .before: return (start, false)
       case .same: return (start, true)
       case .after: start = end(ofItemAt: start)
@@ -191,8 +191,8 @@ struct TaskMemoryBlock: Sendable, Hashable {
 
 /// The bytes under all names of a ``TaskMemory``: in one block while they are few.
 ///
-/// Its size is one word. A change copies or moves at most one block, even while another task memory
-/// shares the blocks.
+/// A value of this type is one word. A change copies or moves at most one block, even while another
+/// task memory shares the blocks.
 enum TaskMemoryBlocks: Sendable {
   /// One of several blocks.
   struct Part: Sendable {
@@ -245,7 +245,7 @@ enum TaskMemoryBlocks: Sendable {
     }
     set {
       var parts: ContiguousArray<Part>
-      switch take() {
+      switch takeBlocks() {
       case .one(var block):
         let length = TaskMemoryBlock.length(newValue, under: name)
         if block.isEmpty || block.bytes.count + length <= Self.maxLength {
@@ -261,8 +261,8 @@ enum TaskMemoryBlocks: Sendable {
     }
   }
 
-  /// Moves the blocks out: if `self` still referenced them, a change would copy them.
-  private mutating func take() -> TaskMemoryBlocks {
+  /// Moves the blocks out of `self`: if `self` still referenced them, a change would copy them.
+  private mutating func takeBlocks() -> TaskMemoryBlocks {
     let taken = self
     self = TaskMemoryBlocks()
     return taken
@@ -270,7 +270,7 @@ enum TaskMemoryBlocks: Sendable {
 
   // MARK: Several blocks
 
-  /// Returns the index of the block that has a name, or would have it.
+  /// Returns the index of the block that contains a name, or in which the name belongs.
   private static func index(of name: [UInt8], in parts: ContiguousArray<Part>) -> Int {
     var (low, high) = (0, parts.count - 1)
     // The name is in no block before `low`, and in none after `high`.
@@ -287,8 +287,9 @@ enum TaskMemoryBlocks: Sendable {
     in parts: inout ContiguousArray<Part>
   ) {
     let length = TaskMemoryBlock.length(value, under: name)
-    // A long item that got its own block from a split keeps it. If it shared the block again, the
-    // next split would leave a block of a few names behind, and so on.
+    // A long item that got its own block from a split keeps that block. If the item shared the
+    // block with others again, the next split would leave another block with a few names behind,
+    // and so on.
     func hasCapacity(_ index: Int) -> Bool {
       let block = parts[index].block
       return block.bytes.count + length <= maxLength
@@ -310,7 +311,7 @@ enum TaskMemoryBlocks: Sendable {
     if parts[index].block.isEmpty {
       parts.remove(at: index)
     } else if parts[index].block.bytes.count > maxLength {
-      let halves = parts[index].block.split(maxLength / 2)
+      let halves = parts[index].block.split(maxLength: maxLength / 2)
       if halves.count > 1 { parts.replaceSubrange(index...index, with: halves.map(Part.init)) }
     }
   }

@@ -3,7 +3,7 @@ public import SystemFoundation
 
 /// A value that a task carries to its handler.
 ///
-/// It is stored with a name, under which the handler is found again after a restart.
+/// A payload is stored with a name, by which its handler is found after a restart.
 ///
 /// ```swift
 /// struct PostComment: TaskPayload { var text: String }
@@ -21,10 +21,10 @@ public import SystemFoundation
 /// }
 /// ```
 ///
-/// The payload is stored as the JSON of its `Codable` conformance. When you rename a type, or move
-/// it into another type, add its old name to ``formerTaskNames``, so that earlier tasks are still
-/// performed. When a change of its properties makes old JSON unreadable, raise ``schemaVersion``
-/// and implement ``decode(from:version:)``:
+/// The payload is stored as the JSON of its `Codable` conformance. When you rename a payload type,
+/// or move it into another type, add its old name to ``formerTaskNames``, so that earlier tasks are
+/// still performed. When a change of the type's properties makes old JSON unreadable, raise
+/// ``schemaVersion`` and implement ``decode(from:version:)``:
 ///
 /// ```swift
 /// extension PostComment {
@@ -41,9 +41,9 @@ public import SystemFoundation
 public protocol TaskPayload: Codable, Sendable {
   /// The name that is stored with the task; by default the type's own.
   ///
-  /// The default is the type's name, preceded by those of the enclosing types, without the module:
-  /// `Mail.Send` for a type `Send` in a type `Mail`. It is the same in each build of the program,
-  /// for generic, private and local types, too.
+  /// The default is the type's name, preceded by the names of the enclosing types, without the
+  /// module: `Mail.Send` for a type `Send` in a type `Mail`. The default is the same in each build
+  /// of the program, even for generic, private and local types.
   ///
   /// No two types may have the same name; ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
   /// says what happens if they do. A name must not be empty or contain NUL.
@@ -52,7 +52,7 @@ public protocol TaskPayload: Codable, Sendable {
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
   static var schemaVersion: Int { get }
-  /// The options of the payload's task; by default nothing is chosen.
+  /// The options of the payload's task; by default, no option is chosen.
   ///
   /// The call that adds the task may override them. Options that are not chosen come from the
   /// queue's ``TaskQueueConfiguration/taskDefaults``. The property is read once, when the task is
@@ -61,7 +61,7 @@ public protocol TaskPayload: Codable, Sendable {
 
   /// The type of ``uniqueKey``: `String?`, or `String` if each task has a key.
   associatedtype DeclaredUniqueKey = String?
-  /// The key that deduplicates tasks of the type; by default `nil`, for none.
+  /// The key that deduplicates tasks of the type; by default `nil`, for no key.
   ///
   /// <doc:UniqueTasks> says what happens to a second task with the key.
   ///
@@ -73,21 +73,22 @@ public protocol TaskPayload: Codable, Sendable {
 
   /// Makes a payload from JSON that this version of the type, or an earlier one, stored.
   ///
-  /// By default, this decodes the JSON, whatever its version. It is not called for a version above
-  /// ``schemaVersion``.
+  /// By default, this decodes the JSON, whatever its version. The function is not called for a
+  /// version above ``schemaVersion``.
+  ///
   /// - Throws: any error, if the JSON can't be read. The task is then parked until a handler is
   ///   registered for it again, or the queue runs again.
   static func decode(from json: Data, version: Int) throws -> Self
 }
 
 extension TaskPayload {
-  /// The type's own name, preceded by those of the enclosing types, without the module.
+  /// The type's own name, preceded by the names of the enclosing types, without the module.
   public static var taskName: String { TypeNames.shared.name(of: Self.self) }
   /// No former names.
   public static var formerTaskNames: [String] { [] }
-  /// 1.
+  /// The version 1.
   public static var schemaVersion: Int { 1 }
-  /// Nothing.
+  /// Options that choose nothing.
   public var options: TaskOptions { TaskOptions() }
 
   /// Decodes the JSON, whatever its version.
@@ -109,7 +110,8 @@ extension TaskPayload where DeclaredUniqueKey == String {
 }
 
 extension TaskPayload {
-  /// Makes the compiler reject a type whose key has another type, which queues would not read.
+  /// Makes the compiler reject a payload type whose `uniqueKey` has another type, because queues
+  /// would not read such a key.
   @available(*, unavailable, message: "declare 'uniqueKey' with the type 'String?' or 'String'")
   public var storedUniqueKey: String? { nil }
 }
@@ -125,7 +127,7 @@ enum TypeName {
 
   /// Returns a type's full name without the parts that may differ in the next build.
   ///
-  /// It leaves out the modules, and the parts that denote a file or a function:
+  /// The result has no modules, and no parts that denote a file or a function:
   /// `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
   static func withoutModules(_ name: String) -> String { shortened(name, keepsModules: false) }
 
@@ -157,7 +159,8 @@ enum TypeName {
 
   /// Removes a leading part in parentheses that denotes a file, a function or an extension.
   ///
-  /// - Returns: The identifier in the part, empty if it has none; `nil` if there is no such part.
+  /// - Returns: The identifier in the part, which is empty if the part has none; `nil` if the name
+  ///   does not begin with such a part.
   private static func removePlace(from name: inout Substring) -> Substring? {
     guard name.first == "(", let end = name.firstIndex(of: ")") else { return nil }
     let inside = name[name.index(after: name.startIndex)..<end]
@@ -197,16 +200,16 @@ enum TypeName {
 
 /// The default names of tasks, each of which is computed once for a type.
 ///
-/// Each call that enqueues a task needs its type's name, and computing it costs thousands of
-/// instructions. The table only grows, by an entry for each type of the program whose name is
-/// needed. A lock and a dictionary need a fifth of the time of lists of lazy references, which need
-/// no lock.
+/// Each call that enqueues a task needs the name of the payload's type, and computing that name
+/// costs thousands of instructions. The table only grows, by an entry for each type of the program
+/// whose name is needed. A lock and a dictionary take a fifth of the time that lists of lazy
+/// references would take, which need no lock.
 final class TypeNames: Sendable {
   static let shared = TypeNames()
 
   private let names = Mutex<[ObjectIdentifier: String]>([:])
 
-  /// Returns the name of a type, preceded by those of the enclosing types, as in `Mail.Send`.
+  /// Returns the name of a type, preceded by the names of the enclosing types, as in `Mail.Send`.
   func name(of type: Any.Type) -> String {
     let identifier = ObjectIdentifier(type)
     if let name = names.withLock({ $0[identifier] }) { return name }

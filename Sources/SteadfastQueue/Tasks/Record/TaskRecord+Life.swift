@@ -3,12 +3,12 @@ public import SystemFoundation
 extension TaskRecord {
   /// Resets the task to how it was when it was enqueued, but with another available date.
   ///
-  /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. This clears the task's
+  /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. It clears the task's
   /// retries, interruptions, failures, end date and ``isPostponed``, and its
-  /// ``TaskDependencies/cause``. The date is the present one by the queue's clock, so it becomes
-  /// ``countedFrom``. An expiry date that has passed by `availableDate` is dropped, too: otherwise
-  /// the task would be abandoned again at once. The store itself changes the task's lease, if it
-  /// has one, and moves the task behind its equals in line.
+  /// ``TaskDependencies/cause``. `availableDate` is the present date by the queue's clock, so it
+  /// becomes ``countedFrom``. An expiry date that has passed by `availableDate` is removed, too:
+  /// otherwise the task would be abandoned again at once. The store itself changes the task's
+  /// lease, if the task has one, and moves the task behind its equals in line.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate
@@ -22,7 +22,7 @@ extension TaskRecord {
   /// Suspends the task until a date.
   ///
   /// Stores call this on ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. If the completion
-  /// that the task awaits has already arrived, they then call ``wake()``. This clears the
+  /// that the task awaits has already arrived, they then call ``wake()``. Suspending clears the
   /// interruptions and ``isPostponed``. Retries and failures stay.
   public mutating func suspend(until date: Date, countedFrom origin: Date?) {
     state = .suspended
@@ -32,7 +32,8 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Whether the task has a date; a task that is suspended without one has none.
+  /// Whether the task becomes available on some date; a task that is suspended without a date does
+  /// not.
   var hasDueDate: Bool { availableDate < .distantFuture }
 
   /// Makes a suspended task wait, available at once.
@@ -46,7 +47,7 @@ extension TaskRecord {
     if isPostponed { isPostponed = false }
   }
 
-  /// Corrects dates that are later than `now`, because the clock that they were counted by was
+  /// Corrects dates that are later than `now`, because the clock by which they were counted was
   /// ahead.
   ///
   /// Stores call this on ``TaskChange/rebase(_:)``, for tasks in any state. If ``createdDate`` is
@@ -55,8 +56,9 @@ extension TaskRecord {
   /// is later than `now` becomes `now`, too.
   ///
   /// If ``countedFrom`` is later than `now`, it becomes `now`, and ``availableDate`` keeps its
-  /// distance from it. A suspended task wakes instead (``wake()``), and its handler chooses a date
-  /// again. A chosen date stays.
+  /// distance from it. If the task is suspended, it wakes instead (``wake()``), and its handler
+  /// chooses a date again. An ``availableDate`` that a caller has chosen stays.
+  ///
   /// - Returns: Whether ``availableDate`` changed. If so, a waiting task goes behind its equals.
   public mutating func rebase(to now: Date) -> Bool {
     let origin = countedFrom
@@ -79,7 +81,7 @@ extension TaskRecord {
     let old = definition.createdDate
     definition.createdDate = date
     if var extras = definition.extras.present {
-      // An earlier date was counted from another task's enqueueing, before this task took it over.
+      // A date before `old` was counted from the enqueueing of a task that this task has replaced.
       if let end = extras.uniqueUntil, end >= old {
         extras.uniqueUntil = end.moved(from: old, to: date)
       }
@@ -91,23 +93,25 @@ extension TaskRecord {
     shared = SharedDefinition(definition)
   }
 
-  /// Returns whether new tasks with the unique key are duplicates of this one on a date.
+  /// Returns whether a new task with the same unique key would be a duplicate of this task on a
+  /// date.
   func isDeduplicating(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
-  /// Whether the task had expired when a later task was added, which then got its unique key.
+  /// Whether a later task has this task's unique key, because this task had expired when the later
+  /// one was added.
   ///
   /// The task is never attempted again, whatever a clock says later.
   var isDisplaced: Bool {
     keyRole == nil && uniqueKey != nil && expiryDate != nil && !state.isFinished
   }
 
-  /// Whether later tasks with its order key wait for it, although it has ended.
+  /// Whether later tasks with the task's order key wait for the task, although it has ended.
   public var blocksOrder: Bool { mayBlockOrder && (state == .abandoned || state == .cancelled) }
 
-  /// Whether later tasks with its order key wait if it ends without success.
+  /// Whether later tasks with the task's order key wait for the task if it ends without success.
   var mayBlockOrder: Bool { blocksOrderOnFailure && orderKey != nil }
 
-  /// How the task ended; `nil` if it has not.
+  /// How the task ended; `nil` if it has not ended.
   var outcome: TaskOutcome? {
     switch state {
     case .waiting, .running, .suspended, .parked, .paused: nil
@@ -121,31 +125,31 @@ extension TaskRecord {
 extension Date {
   /// Returns the date that is as far from `now` as this date is from `origin`.
   fileprivate func moved(from origin: Date, to now: Date) -> Date {
-    // Equal dates stay equal. Others are rounded as when they are read from a file.
+    // Dates that are equal stay equal. Other dates are rounded as when they are read from a file.
     if self == origin { return now }
     let seconds = (now + timeIntervalSince(origin)).timeIntervalSince1970
-    // A date that is not finite can't be stored, so the date stays the same.
+    // A date that is not finite can't be stored, so in that case, the date does not move.
     return seconds.isFinite ? Date(timeIntervalSince1970: seconds) : self
   }
 }
 
-// A count may come from a file that anyone wrote. At the maximum, it stays the same: an overflow
-// would end the process.
+// A count may come from a file that any program wrote. A count that is the maximum does not grow:
+// an overflow would crash the process.
 extension TaskRecord {
-  /// The number of failed attempts, once the current one has failed.
-  var nextRetryCount: Int { Self.next(retryCount) }
+  /// The number of failed attempts if the current attempt fails, too.
+  var nextRetryCount: Int { Self.addingOne(to: retryCount) }
 
-  /// Counts that a process ended while it performed the task.
-  mutating func countInterruption() { interruptionCount = Self.next(interruptionCount) }
+  /// Counts one more process that ended while it performed the task.
+  mutating func countInterruption() { interruptionCount = Self.addingOne(to: interruptionCount) }
 
-  private static func next(_ count: Int) -> Int { count < .max ? count + 1 : count }
+  private static func addingOne(to count: Int) -> Int { count < .max ? count + 1 : count }
 }
 
 extension TaskRecord {
   /// The maximum number of failures that are stored besides the last one.
   private static var maxEarlierFailures: Int { 4 }
 
-  /// The last five failures of the task, the oldest first; empty if it has none.
+  /// The last five failures of the task, the oldest first; empty if the task has not failed.
   ///
   /// The text of the last failure is ``lastError``, and its date is ``failedDate``. The texts of
   /// the earlier ones are cut to 500 Unicode scalars. A payload that could not be decoded also
@@ -173,12 +177,12 @@ extension TaskRecord {
     failureState.value = noted
   }
 
-  /// Returns the latest of the failures before the last one, as many as are stored.
+  /// Returns the latest of some earlier failures: as many as a record stores.
   package static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
   }
 
-  /// The approximate number of bytes of the failures in a file.
+  /// The approximate number of bytes that the failures use in a file.
   var failureByteCount: Int {
     // Each text is stored with its date and separators.
     earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
@@ -189,7 +193,8 @@ extension TaskFailure {
   /// The maximum length of a text in Unicode scalars, which databases count as characters.
   private static var longestEarlierReason: Int { 500 }
 
-  /// Returns the failure with the shorter text that is stored once another failure is the last one.
+  /// Returns the failure with a shorter text, as it is stored when it is no longer the last
+  /// failure.
   package func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
@@ -206,7 +211,7 @@ extension TaskRecord: CustomStringConvertible {
   }
 }
 
-/// Changes by an update, by a new task, or by another store.
+/// Changes of a task by an update, by a new task with the same key, or by a holder that has failed.
 extension TaskRecord {
   /// Applies an update.
   ///
@@ -232,8 +237,8 @@ extension TaskRecord {
   /// itself moves the task in line. The task keeps its order key, its place in that order, and its
   /// dependencies.
   ///
-  /// - Returns: Whether the task goes behind its equals: its priority or its date changed, or it
-  ///   was parked or suspended.
+  /// - Returns: Whether the task goes behind its equals in line: its priority or its date changed,
+  ///   or the task was parked or suspended.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
     let before = (state, priority, availableDate)
     var definition = shared.value
@@ -270,7 +275,8 @@ extension TaskRecord {
     return (state, priority, availableDate) != before
   }
 
-  /// Replaces the holder of its key, whose attempt has failed.
+  /// Makes this task, a successor, the holder of its key, in place of a holder whose attempt has
+  /// failed.
   ///
   /// Stores call this for the successor on
   /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` of the holder. `holder`
@@ -317,10 +323,13 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Throws if this is not a new task, or has a value that fails the check.
+  /// Throws if this task can't be a new task, or if one of its values fails the check.
   func check(_ form: FormCheck) throws(TaskQueueError) {
     guard state != .running else {
-      throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
+      throw TaskQueueError(
+        .invalidArgument,
+        "the new task \(id) is running; give it another state, such as .waiting"
+      )
     }
     try form.check(text: name, "name")
     try form.check(createdDate, "createdDate")
@@ -347,12 +356,16 @@ extension TaskRecord {
   private func check(_ dependencies: TaskDependencies) throws(TaskQueueError) {
     try TaskQueueError.check(dependencies: dependencies.tasks, "after")
     guard !dependencies.tasks.contains(id), dependencies.follower != id else {
-      throw TaskQueueError(.invalidArgument, "the task \(id) waits for itself")
+      throw TaskQueueError(
+        .invalidArgument,
+        "the task \(id) waits for itself; remove its ID from its own dependencies"
+      )
     }
     guard dependencies.batch?.isPossible ?? true else {
       throw TaskQueueError(
         .invalidArgument,
-        "the progress of the batch that the task \(id) follows is impossible"
+        "the progress of the batch that the task \(id) follows is impossible; give counts that are "
+          + "not negative, and no more ended tasks than the batch has"
       )
     }
   }
@@ -368,13 +381,13 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Returns whether this new task is already stored, as `other`.
+  /// Returns whether this new task is already stored, as the task `other`.
   ///
-  /// Stores call this when they already have a task with the ID of a new one: a queue may repeat an
-  /// insertion if the response was lost. What never changes must be equal: the ID, the name, the
-  /// queue, the unique key, the order key and the payload. The date on which the task was made must
-  /// be equal to a microsecond; after a rebase it may be earlier. Everything else may have changed
-  /// since.
+  /// Stores call this when they already have a task with the ID of a new task: a queue may repeat
+  /// an insertion if the response was lost. What never changes must be equal: the ID, the name, the
+  /// queue, the unique key, the order key and the payload. The dates on which the two tasks were
+  /// made must be equal to a microsecond, but the stored date may be earlier, because of a rebase.
+  /// Everything else may have changed since.
   public func isStored(as other: TaskRecord) -> Bool {
     guard id == other.id, name.isExactly(other.name), queue.isExactly(other.queue),
       uniqueKey.map(ExactText.init) == other.uniqueKey.map(ExactText.init),

@@ -6,12 +6,12 @@ public import SystemFoundation
 public struct TaskRecord: Sendable, Identifiable {
   var shared: SharedDefinition
   var failureState: Boxed<FailureState>
-  // A flag after an optional uses space that the optional leaves free. So the order matters, here
-  // and below.
+  // The order of the properties matters, here and below: a flag that follows an optional uses space
+  // that the optional leaves free.
 
   /// The date from which the task may be performed; after a failure, the date of the retry.
   public var availableDate: Date
-  /// When the task ended; `nil` while it has not.
+  /// When the task ended; `nil` if it has not ended.
   public var finishedDate: Date?
   /// Where the task is in its life.
   public var state: TaskState
@@ -23,7 +23,7 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// Makes a record, as a store does from stored values.
   ///
-  /// If `isPostponed` is `nil`, it is true for a task that has retries.
+  /// If `isPostponed` is `nil`, a task that has retries counts as postponed.
   public init(
     id: TaskID,
     name: String,
@@ -135,40 +135,40 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// The task's identity.
   public var id: TaskID { shared.value.id }
-  /// The name under which its handler is registered.
+  /// The name under which the task's handler is registered.
   public var name: String { shared.value.name }
   /// The value that the task carries.
   public var payload: StoredPayload { shared.value.payload }
-  /// Its rank among the available tasks.
+  /// The task's rank among the available tasks.
   public var priority: TaskQueue.Priority { shared.value.priority }
-  /// When it was enqueued.
+  /// When the task was enqueued.
   public var createdDate: Date { shared.value.createdDate }
-  /// How many times it may be retried.
+  /// How many times the task may be retried.
   public var maxRetries: RetryLimit { shared.value.maxRetries }
   /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
   public var usesBackoff: Bool { shared.value.usesBackoff }
   /// The key that deduplicates tasks of the same name; `nil` if the task has none.
   ///
-  /// ``keyRole`` is the task's role for it.
+  /// ``keyRole`` is the task's role for this key.
   public var uniqueKey: String? { shared.value.uniqueKey }
-  /// The date until which a new task with the key is a duplicate of this one after its success.
+  /// The date until which, after the success of this task, a new task with its key is a duplicate.
   ///
-  /// If it is `nil`, a new task can be added as soon as this one has ended
+  /// If the date is `nil`, a new task can be added as soon as this task has ended
   /// (``TaskOptions/uniqueFor``).
   public var uniqueUntil: Date? { shared.value.extras.present?.uniqueUntil }
-  /// The date beyond which no replacement postpones the task; `nil` if there is none.
+  /// The date beyond which no replacement postpones the task; `nil` if there is no such date.
   public var latestDate: Date? { shared.value.extras.present?.latestDate }
   /// The key of the tasks that are performed one at a time, in the order of their insertion.
   ///
   /// It is `nil` for a task without order. Tasks with other names may have the same key.
   public var orderKey: String? { prerequisites?.orderKey }
-  /// Whether later tasks with the order key wait after this one has ended without success.
+  /// Whether later tasks with the order key wait after this task has ended without success.
   ///
-  /// They wait until it is restarted or removed.
+  /// They wait until this task is restarted or removed.
   public var blocksOrderOnFailure: Bool { prerequisites?.blocksOrderOnFailure ?? false }
   /// The conditions that must hold when an attempt starts.
   public var conditions: Set<TaskCondition> { prerequisites?.conditions ?? [] }
-  /// The tasks that this one waits for, and how they have ended.
+  /// The tasks that this task waits for, and how they have ended.
   ///
   /// A store updates this when those tasks change; <doc:WritingAStore> says how.
   public var dependencies: TaskDependencies {
@@ -179,7 +179,7 @@ public struct TaskRecord: Sendable, Identifiable {
       shared = SharedDefinition(definition)
     }
   }
-  /// The task's queue in a ``TaskQueueGroup``; empty if it belongs to none.
+  /// The task's queue in a ``TaskQueueGroup``; empty if the task belongs to no group.
   ///
   /// Claims, look-ups, unique keys and order keys ignore the tasks of other queues.
   public var queue: String { shared.value.extras.present?.queue ?? "" }
@@ -200,7 +200,7 @@ public struct TaskRecord: Sendable, Identifiable {
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may run; `nil` for no limit.
   public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
-  /// The date from which no attempt starts; `nil` if none.
+  /// The date from which no attempt starts; `nil` if there is no such date.
   public var expiryDate: Date? { shared.value.extras.present?.expiryDate }
 
   /// The number of failed attempts.
@@ -213,12 +213,12 @@ public struct TaskRecord: Sendable, Identifiable {
     get { failureState.present?.interruptionCount ?? 0 }
     set { failureState.value.interruptionCount = newValue }
   }
-  /// The text of the last error, cut to 4,096 bytes; `nil` if none.
+  /// The text of the last error, cut to 4,096 bytes; `nil` if there was no error.
   public var lastError: String? {
     get { failureState.present?.lastError }
     set { failureState.value.lastError = newValue }
   }
-  /// When the last attempt failed; `nil` if none has.
+  /// When the last attempt failed; `nil` if no attempt has failed.
   public var failedDate: Date? {
     get { failureState.present?.failedDate }
     set { failureState.value.failedDate = newValue }
@@ -226,7 +226,7 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Whether the last attempt set ``availableDate``: for a retry, or at the end of a snooze.
   ///
   /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``. It
-  /// clears it on ``TaskChange/restart(_:availableDate:forgets:)``,
+  /// clears this on ``TaskChange/restart(_:availableDate:forgets:)``,
   /// ``TaskChange/reschedule(_:availableDate:countedFrom:)`` and
   /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``. The next attempt does not change it,
   /// and neither does a clock that goes back.
@@ -236,7 +236,7 @@ public struct TaskRecord: Sendable, Identifiable {
   }
   /// The failures before the last one, the oldest first; stores store them unchanged.
   ///
-  /// There are at most four: the latest ones. ``failures`` includes the last one, too.
+  /// There are at most four: the latest ones. ``failures`` includes the last failure, too.
   public var earlierFailures: [TaskFailure] {
     get { failureState.present?.earlierFailures ?? [] }
     set { failureState.value.earlierFailures = Self.kept(newValue) }
@@ -264,7 +264,7 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// The dependencies; `nil` if there are none.
   ///
-  /// Reading them does not make an empty value.
+  /// Reading this property never creates an empty value.
   var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
   var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
@@ -284,17 +284,17 @@ public struct TaskRecord: Sendable, Identifiable {
 
 /// The parts of a record: what seldom changes, what few tasks have, and the history.
 ///
-/// A record only references them, so it is small.
+/// A record only references these parts, so the record is small.
 extension TaskRecord {
   /// The part of a task that seldom changes.
   ///
-  /// A restart may drop its expiry date, and an update may change it.
+  /// It changes when a restart removes the expiry date, or when an update changes options.
   struct Definition: Sendable {
     private(set) var id: TaskID
     let name: String
     var payload: StoredPayload
-    // Placed after the limit, the flag would need another word. Here it uses space that the payload
-    // leaves free.
+    // The flag is here because it uses space that the payload leaves free. If it followed the retry
+    // limit, it would need another word.
     private var isRetriedAlways: Bool
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
@@ -344,7 +344,7 @@ extension TaskRecord {
     }
   }
 
-  /// A definition that records share, so that moving one copies one reference.
+  /// A definition that records share, so that moving a record copies only a reference to it.
   final class SharedDefinition: Sendable {
     let value: Definition
 
@@ -406,15 +406,16 @@ extension TaskRecord {
 
 /// The origin of the available date.
 extension TaskRecord {
-  /// The date by the queue's clock from which ``availableDate`` was counted; `nil` if that date was
-  /// chosen.
+  /// The date by the queue's clock from which ``availableDate`` was counted; `nil` if a caller
+  /// chose ``availableDate``.
   ///
-  /// It is the date of the call that made the task available at once or after a delay, of the
-  /// failure that a retry follows, or of the snooze. If it turns out to be in the future, the clock
-  /// was ahead, and a rebase counts from the present date instead (``rebase(to:)``).
+  /// It is the date of the call that made the task available at once or after a delay, the date of
+  /// the failure that a retry follows, or the date of the snooze. If it turns out to be in the
+  /// future, the clock was ahead, and a rebase counts from the present date instead
+  /// (``rebase(to:)``).
   ///
-  /// An ``availableDate`` that equals ``createdDate`` is counted from it, so most tasks need no
-  /// further value. Set this after ``availableDate``.
+  /// If ``availableDate`` equals ``createdDate``, it counts from ``createdDate``, so most tasks
+  /// need no further value. Set this property after ``availableDate``.
   public var countedFrom: Date? {
     get { explicitOrigin ?? (availableDate == createdDate ? createdDate : nil) }
     set { if newValue != countedFrom { failureState.value.countedFrom = newValue } }
@@ -428,25 +429,26 @@ extension TaskRecord {
   /// The origin that a file stores for a chosen date, which has none.
   static let noOrigin = Date.distantPast
 
-  /// The value of ``countedFrom`` if the file has none.
+  /// The value of ``countedFrom`` if the file has no such value.
   ///
-  /// Earlier versions did not store it, and used this rule.
+  /// Earlier versions did not store ``countedFrom``, and used this rule.
   var usualOrigin: Date? {
     if state == .suspended { return nil }
     return availableDate <= createdDate ? createdDate : failedDate
   }
 
   /// Sets ``countedFrom`` from the value in the file.
-  mutating func setOrigin(_ stored: Date?) {
+  mutating func setOrigin(fromStored stored: Date?) {
     countedFrom = stored == Self.noOrigin ? nil : stored ?? usualOrigin
   }
 
-  /// Returns the origin of another available date, from the value in the file.
-  func origin(_ stored: Date?, of date: Date) -> Date? {
+  /// Returns what ``countedFrom`` would be if the task waited for another available date, given the
+  /// value in the file.
+  func origin(fromStored stored: Date?, ofAvailableDate date: Date) -> Date? {
     var record = self
     record.state = .waiting
     record.availableDate = date
-    record.setOrigin(stored)
+    record.setOrigin(fromStored: stored)
     return record.countedFrom
   }
 }

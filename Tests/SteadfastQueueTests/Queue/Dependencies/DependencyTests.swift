@@ -216,7 +216,7 @@ import Testing
     let many = TaskOptions(dependencies: Set((1...10_001).map(TaskID.numbered)))
     #expect(
       await queueError { try await queue.enqueue(Note("second"), options: many) }?.message
-        == "dependencies has 10001 tasks; give at most 10000, or enqueue a batch with a task that follows it"
+        == "dependencies has 10001 tasks; give at most 10000, or enqueue a batch with a follower"
     )
   }
 
