@@ -49,7 +49,7 @@ final class QueueCore: QueuePart {
       try checkCanOpen()
       try await store.open()
       if !dispatch.signals.hasReadPause.load(ordering: .acquiring) {
-        try await gate.readStoredPause(again: false)
+        try await gate.readStoredPause(evenIfKnown: false)
       }
       return self
     }
@@ -73,14 +73,14 @@ final class QueueCore: QueuePart {
     } catch {
       return handlers.refuse(error)
     }
-    dispatch.machine.withLock { $0.registered(names, areLimited: limit != nil) }
+    dispatch.machine.withLock { $0.registerHandlers(for: names, areLimited: limit != nil) }
     dispatch.signals.workers.signal()
   }
 
   /// Registers the handler for names that have no handler of their own.
   func registerFallback(_ handler: AnyHandler) {
     handlers.registerFallback(handler)
-    dispatch.machine.withLock { $0.registeredFallback() }
+    dispatch.machine.withLock { $0.registerFallback() }
     dispatch.signals.workers.signal()
   }
 }

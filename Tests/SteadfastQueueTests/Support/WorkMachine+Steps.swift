@@ -33,13 +33,13 @@ extension WorkMachine {
   }
 
   /// Ends the attempt of the first busy worker, and stores the end.
-  mutating func finished() {
-    finished(attempts.firstIndex { $0 != nil } ?? 0, isAttempt: true)
+  mutating func freeWorker() {
+    freeWorker(attempts.firstIndex { $0 != nil } ?? 0, countsAsAttempt: true)
   }
 
   /// Ends the attempt of the first busy worker.
-  mutating func finished(with settlement: Settlement) -> Bool {
-    finished(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, isAttempt: true)
+  mutating func freeWorker(with settlement: Settlement) -> Bool {
+    freeWorker(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, countsAsAttempt: true)
   }
 }
 

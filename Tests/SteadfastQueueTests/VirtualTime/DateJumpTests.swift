@@ -70,7 +70,7 @@ import Testing
   ) throws {
     var machine = WorkMachine(workers: 1)
     machine.begin(.pass(cutoff: .seconds(0)), names: [])
-    machine.dateWentBack(to: .seconds(step))
+    machine.moveCutoffBack(to: .seconds(step))
     #expect(machine.mode == .pass(cutoff: .seconds(cutoff)))
   }
 

@@ -36,7 +36,7 @@ struct RunBudget: Sendable {
   /// the deadline needed more time, perhaps much more. It counts as twice its time, or as the
   /// average if that is longer. With its own time alone, a name whose attempts begin late would
   /// always seem to fit.
-  mutating func note(_ time: Duration, of name: String, wasCutShort: Bool, at now: Duration) {
+  mutating func addRunTime(_ time: Duration, of name: String, wasCutShort: Bool, at now: Duration) {
     guard !wasCutShort || now >= deadline else { return }
     let time = wasCutShort ? max(time * 2, times.average(of: name) ?? .zero) : time
     times.add(time, of: name)

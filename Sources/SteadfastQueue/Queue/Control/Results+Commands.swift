@@ -13,24 +13,25 @@ extension Results {
   /// Carries out a command for all tasks that match a filter and exist now.
   ///
   /// - Returns: The number of tasks for which the command was carried out.
-  func ask(_ command: TaskCommand, of filter: TaskFilter) async throws -> Int {
+  func carryOut(_ command: TaskCommand, forAll filter: TaskFilter) async throws -> Int {
     var count = 0
     try await forEachPage(of: filter, after: nil) { page in
-      count += try await ask(command, of: page, matching: filter)
+      count += try await carryOut(command, forPage: page, matching: filter)
     }
     return count
   }
 
   /// Carries out a command for a page of tasks, and returns the number of tasks for which it was
   /// carried out.
-  private func ask(
+  private func carryOut(
     _ command: TaskCommand,
-    of page: some Sequence<TaskRecord>,
+    forPage page: some Sequence<TaskRecord>,
     matching filter: TaskFilter
   ) async throws -> Int {
     let now = now
     var records: [TaskRecord] = []
-    // These tasks have earlier commands, which come first. The other tasks don't wait for them.
+    // The tasks in `others` have earlier commands, which must be carried out first. The tasks in
+    // `records` don't wait for these commands.
     var others: [TaskRecord] = []
     for record in page where !command.isMet(by: record, now: now) {
       if owner(of: record)?.hasRequest(for: record.id) == true {
@@ -40,12 +41,14 @@ extension Results {
       }
     }
     var count = 0
-    let results = try await store(records.map { change(command, of: $0) }, for: records)
+    let changes = records.map { change(carryingOut: command, of: $0) }
+    let results = try await store(changes, for: records)
     for (record, result) in zip(records, results) {
       if case .duplicate = result { continue }
       if result.isDone { count += 1 } else { others.append(record) }
     }
-    for record in others where try await askAgain(command, of: record, matching: filter) {
+    for record in others
+    where try await carryOutInOwningQueue(command, for: record, matching: filter) {
       count += 1
     }
     return count
@@ -59,30 +62,30 @@ extension Results {
   /// has an earlier command.
   ///
   /// If the task belongs to another queue of the group, that queue carries out the command, because
-  /// it may be performing the task.
+  /// that queue may be performing the task.
   ///
   /// - Returns: Whether the task existed and matched the filter, and the command was carried out.
-  private func askAgain(
+  private func carryOutInOwningQueue(
     _ command: TaskCommand,
-    of listed: TaskRecord,
+    for listed: TaskRecord,
     matching filter: TaskFilter
   ) async throws -> Bool {
-    // The store has already applied the filter's queue, and a task never changes its queue.
+    // The listed task has already matched the filter's queue, and a task never changes its queue.
     var filter = filter
     filter.queue = nil
     guard let owner = owner(of: listed), let record = try await owner.storage.record(of: listed.id),
       filter.matches(record)
     else { return false }
-    return try await owner.askUnlessKeyInUse(command, of: record.id)
+    return try await owner.carryOutUnlessKeyInUse(command, for: record.id)
   }
 
-  /// Does what `ask(_:of:)` does, but skips a task if another task has its unique key.
-  private func askUnlessKeyInUse(
+  /// Does what `carryOut(_:for:)` does, but skips a task if another task has its unique key.
+  private func carryOutUnlessKeyInUse(
     _ command: TaskCommand,
-    of id: TaskID
+    for id: TaskID
   ) async throws -> Bool {
     do {
-      return try await ask(command, of: id)
+      return try await carryOut(command, for: id)
     } catch let error as TaskQueueError where error.code == .duplicate {
       return false
     }
@@ -94,23 +97,23 @@ extension Results {
   /// Carries out a command for a task, whether it is being performed, claimed ahead, or waiting in
   /// the store.
   ///
-  /// This waits until earlier commands for the task are carried out. If `isCarryingOut`, the
-  /// command was pending until now, and waits for no other command.
+  /// This waits until earlier commands for the task are carried out. If `wasPending`, `command` was
+  /// itself pending until now, and this call waits for no other command.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
   /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is
   ///   unavailable; what the store throws.
-  func ask(
+  func carryOut(
     _ command: TaskCommand,
-    of id: TaskID,
-    isCarryingOut: Bool = false
+    for id: TaskID,
+    wasPending: Bool = false
   ) async throws -> Bool {
     var fruitlessClaims = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<QueueStore.maxConflictRetries {
       let (answer, claims) = dispatch.machine.withLock { machine in
         (
-          machine.request(command, of: id, isCarryingOut: isCarryingOut),
+          machine.request(command, of: id, wasPending: wasPending),
           machine.claims.finishedCount
         )
       }
@@ -124,13 +127,13 @@ extension Results {
       case .refused:
         return false
       case .claimedAhead:
-        await putBackUnbegun { $0.id == id }
+        await releaseUnstarted { $0.id == id }
         continue
       case .afterAnother:
-        try await waitUntilObeyed(id)
+        try await waitForPendingCommand(of: id)
         continue
       case .insteadOf(let earlier):
-        return try await ask(command, of: id, insteadOf: earlier)
+        return try await carryOut(command, for: id, insteadOf: earlier)
       case .notHeld: break
       }
       guard let record = try await storage.record(of: id), command.applies(to: record.state)
@@ -138,15 +141,16 @@ extension Results {
         return false
       }
       if command.isMet(by: record, now: now) { return true }
-      let change = change(command, of: record)
-      let pending = isCarryingOut ? command : nil
-      let result = try await store([change], for: [record], carryingOut: pending)[0]
+      let change = change(carryingOut: command, of: record)
+      let pendingCommand = wasPending ? command : nil
+      let result = try await store([change], for: [record], carryingOut: pendingCommand)[0]
       if result.isDone { return true }
-      if case .duplicate(let other) = result { throw Self.keyInUse(record, by: other) }
+      if case .duplicate(let other) = result { throw Self.keyInUseError(of: record, by: other) }
       guard record.state == .running else { continue }
-      // If a claim in flight has claimed the task, the queue has it once that claim has returned.
+      // Perhaps a claim in flight has claimed the task. The machine leases the task once that claim
+      // has returned. If no claim was in flight during the look-up, this queue has not claimed it.
       if claims != nil, claims == dispatch.machine.withLock({ $0.claims.finishedCount }) {
-        // Another process performs it.
+        // Another process performs the task.
         if store.sharing != nil { return false }
         break
       }
@@ -156,10 +160,10 @@ extension Results {
       fruitlessClaims += 1
       try await waitForClaim()
     }
-    throw performedElsewhere(id)
+    throw performedElsewhereError(id)
   }
 
-  private func performedElsewhere(_ id: TaskID) -> TaskQueueError {
+  private func performedElsewhereError(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
       "the store (\(store)) reports that the task \(id) is being performed or changed, but not by "
@@ -170,8 +174,8 @@ extension Results {
 
   /// Waits until an attempt is interrupted, or ends by itself.
   ///
-  /// If a handler interrupts its own attempt, its Swift task is cancelled when this returns. If the
-  /// caller is cancelled while it waits, the wait ends.
+  /// If a handler interrupts its own attempt, the handler's Swift task is already cancelled when
+  /// this returns. If the caller is cancelled while it waits, the wait ends.
   private func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
     while !Task.isCancelled,
       dispatch.machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
@@ -184,29 +188,29 @@ extension Results {
     }
   }
 
-  /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
+  /// Stores changes to tasks that no queue has claimed, and reports the changes that were stored.
   ///
-  /// `others` are changes to schedules that are stored in the same step. If there are none, an
-  /// occurrence that ends is followed by the next one.
+  /// `others` are changes to schedules that are stored in the same step. If there are none, and one
+  /// of the changes ends an occurrence, the schedule's next occurrence is added.
   ///
-  /// If there is a `command`, the batch has one change, which carries out that pending command.
-  /// If the store fails, the machine records that the outcome is in doubt.
+  /// If there is a `command`, the batch has one change, which carries out that pending command. If
+  /// the store fails, the machine then records that the command may have been carried out.
   ///
   /// - Returns: The outcome of each change.
   func store(
     _ batch: [TaskChange],
     for records: [TaskRecord],
-    along others: [TaskChange] = [],
+    alongside others: [TaskChange] = [],
     carryingOut command: TaskCommand? = nil
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
-    if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    try await observers.changes.beginChanges(of: ids)
+    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    try await observers.changes.beginRequestedChanges(of: ids)
     var isFailed = false
     defer {
-      observers.changes.changesAreReported(of: ids)
-      if isFailed { markUncertain() }
+      observers.changes.markRequestedChangesReported(of: ids)
+      if isFailed { markOutcomesUncertain() }
     }
     let (results, isAnswerLost): ([ChangeOutcome], Bool)
     do {
@@ -214,10 +218,12 @@ extension Results {
       let answer =
         try await others.isEmpty
         ? occurrences.send(batch, ending: ends) : storage.send(batch + others)
-      let outcomes = try await resolvingDoubt(answer, batch)
+      let outcomes = try await reconciledOutcomes(in: answer, of: batch)
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
-      if let command { noteDoubt(command, Settlement(change: batch[0], record: records[0])) }
+      if let command {
+        recordDoubt(about: Settlement(change: batch[0], record: records[0]), of: command)
+      }
       isFailed = true
       throw error
     }
@@ -225,11 +231,11 @@ extension Results {
     var consequences: [(settlement: Settlement, meaning: Consequences)] = []
     for (index, record) in records.enumerated() where results[index].isDone {
       let settlement = Settlement(change: batch[index], record: record)
-      await wasStored(settlement)
+      await reportAfterEarlierChanges(settlement)
       settlements.append(settlement)
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
-    if !consequences.isEmpty { await tell(consequences) }
+    if !consequences.isEmpty { await reportConsequences(consequences) }
     if isAnswerLost { await findLostConsequences() }
     await notifyOwners(of: settlements)
     await prune(after: settlements)
@@ -238,15 +244,16 @@ extension Results {
 
   private func prune(after settlements: [Settlement]) async {
     let prunings = upkeep.prunings(after: settlements)
-    // The tasks are changed even if this fails. A run prunes later, too.
+    // If the pruning fails, the changes to the tasks are stored nevertheless, and the next run
+    // prunes.
     if !prunings.isEmpty { _ = try? await store.apply(prunings, durability: .relaxed) }
   }
 
-  /// Reports a stored change to a task, after the changes that were stored earlier.
-  func wasStored(_ settlement: Settlement) async {
+  /// Reports a stored change to a task, after the end of an attempt that was stored before it.
+  func reportAfterEarlierChanges(_ settlement: Settlement) async {
     await observers.changes.waitUncancelled(until: .endIsReported, of: settlement.record.id)
-    observers.events.announce(settlement.record.id)
-    wereStored(CollectionOfOne(settlement))
+    observers.events.postEnqueuedEvent(of: settlement.record.id)
+    reportStored(CollectionOfOne(settlement))
   }
 
   private func occurrenceEnds(
@@ -267,7 +274,7 @@ extension Results {
       else {
         continue
       }
-      // One command can remove the tasks that have ended, and cancel the others.
+      // The command to remove tasks has removed those that had ended, and cancelled the others.
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
@@ -276,8 +283,9 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes, with `done` for each change that is stale because it was sent twice.
-  private func resolvingDoubt(
+  /// Returns the outcomes of changes, with `done` instead of `stale` for each change that was sent
+  /// twice and stored the first time.
+  private func reconciledOutcomes(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     _ batch: [TaskChange]
   ) async throws -> [ChangeOutcome] {
@@ -286,13 +294,15 @@ extension Results {
     for (index, change) in batch.enumerated() where results[index] == .stale {
       guard let id = change.unclaimedID else { continue }
       let record = try await storage.record(of: id)
-      guard change.wasStored(leaving: record, isAlone: store.sharing == nil) else { continue }
+      guard change.wasStored(accordingTo: record, excludesOtherQueues: store.sharing == nil) else {
+        continue
+      }
       results[index] = .done
     }
     return results
   }
 
-  private static func keyInUse(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
+  private static func keyInUseError(of record: TaskRecord, by other: TaskID) -> TaskQueueError {
     TaskQueueError(
       .duplicate,
       "the task \(record.id) can't be retried: the task \(other) has its unique key "
@@ -301,8 +311,8 @@ extension Results {
   }
 
   /// Returns the change that carries out a command for a task that no queue has claimed.
-  func change(_ command: TaskCommand, of record: TaskRecord) -> TaskChange {
-    judge.change(command, of: record, .unclaimed(record.id), now: now)
+  func change(carryingOut command: TaskCommand, of record: TaskRecord) -> TaskChange {
+    judge.change(carryingOut: command, of: record, .unclaimed(record.id), now: now)
   }
 
   /// Waits for the claim in flight, if there is one.
@@ -333,27 +343,29 @@ extension TaskChange {
   fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }
 
-/// Carries out commands that were pending until the queue released their tasks.
+/// Carries out pending commands, whose tasks the queue leased until now.
 extension Results {
   /// Carries out commands that arrived while their tasks were being settled or released.
   ///
-  /// If the store fails, the command stays pending, and the next run carries it out. If the store
-  /// is temporarily unavailable and this Swift task can't wait, the finisher carries it out. At the
-  /// end, this signals `idleWatch`, even if there were no commands, because the queue may be idle.
+  /// If the store fails, a command stays pending, and the next run carries it out. If the store is
+  /// temporarily unavailable and this Swift task can't wait, the finisher carries the command out.
+  /// At the end, this notifies `idleWatch`, even if there were no commands, because the queue may
+  /// be idle.
   ///
   /// - Parameters:
-  ///   - requests: the commands.
-  ///   - isLast: whether the run ends, so that no finisher carries them out.
-  func carryOut(_ requests: [PendingCommand], isLast: Bool = false) async {
+  ///   - requests: the commands with their tasks.
+  ///   - isLast: whether the run ends, so that no finisher can carry the commands out.
+  func carryOutPending(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
-        _ = try await carryOut(request.command, of: request.id)
-        finishCommand(request.id)
+        _ = try await carryOutPending(request.command, for: request.id)
+        finishCommand(of: request.id)
       } catch let error as TaskQueueError where error.code == .duplicate {
-        // The task stays as it is, because another task has its unique key.
-        finishCommand(request.id)
+        // The task is not changed, because another task now has its unique key.
+        finishCommand(of: request.id)
       } catch {
-        // A cancelled caller does not wait for another call while the store is unavailable.
+        // A `CancellationError` means that this cancelled caller would have to wait for another
+        // call while the store is unavailable.
         let isUnavailable = error.isTransientFailure || error is CancellationError
         let isLeftToFinisher =
           !isLast && isUnavailable && Task.isCancelled
@@ -366,40 +378,40 @@ extension Results {
           let error = isBlocked ? BlockedByOtherCall() : error
           dispatch.fail(error, to: "carry out a command for a task", losing: true)
         }
-        // After an error of the queue itself, the next run could not carry it out, either.
-        finishCommand(request.id, requeuing: error is TaskQueueError ? nil : request.command)
+        // After an error of the queue itself, the next run could not carry the command out, either.
+        finishCommand(of: request.id, requeuing: error is TaskQueueError ? nil : request.command)
         if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
     }
-    dispatch.signals.idleWatch.step()
+    dispatch.signals.idleWatch.notifyOfStep()
   }
 
-  /// Carries out a command instead of an earlier one that no run is carrying out now.
+  /// Carries out a command instead of an earlier, pending command that no run is carrying out.
   ///
-  /// If the command is not carried out, the earlier one stays pending.
-  func ask(
+  /// If this fails, the earlier command stays pending.
+  func carryOut(
     _ command: TaskCommand,
-    of id: TaskID,
+    for id: TaskID,
     insteadOf earlier: TaskCommand
   ) async throws -> Bool {
     var isDone = false
     defer {
-      finishCommand(id, requeuing: isDone ? nil : earlier)
+      finishCommand(of: id, requeuing: isDone ? nil : earlier)
       // A run may have started.
       dispatch.signals.finisher.signal()
-      dispatch.signals.idleWatch.step()
+      dispatch.signals.idleWatch.notifyOfStep()
     }
-    isDone = try await carryOut(command, of: id)
+    isDone = try await carryOutPending(command, for: id)
     return isDone
   }
 
-  /// Waits until no pending command for a task is being carried out.
+  /// Waits while a pending command for a task is being carried out.
   ///
-  /// A command that is being carried out waits only for the store, never for a handler. So a
+  /// To carry out such a command, the queue waits only for the store, never for a handler. So a
   /// handler can call this.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
-  func waitUntilObeyed(_ id: TaskID) async throws {
+  func waitForPendingCommand(of id: TaskID) async throws {
     try await dispatch.signals.settlement.wait(
       until: { dispatch.machine.withLock { !$0.isCarryingOut(id) } },
       orUnavailable: dispatch.signals.availability
@@ -408,61 +420,64 @@ extension Results {
 
   /// Marks the command for a task as no longer being carried out.
   ///
-  /// If there is a `command`, requeues it for the next run.
-  private func finishCommand(_ id: TaskID, requeuing command: TaskCommand? = nil) {
+  /// If there is a `command`, that command becomes pending again.
+  private func finishCommand(of id: TaskID, requeuing command: TaskCommand? = nil) {
     dispatch.machine.withLock { machine in
-      if let command { machine.requeue(command, of: id) }
-      machine.commandEnded(id)
+      if let command { machine.restoreRequest(command, for: id) }
+      machine.endCommand(for: id)
     }
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Carries out a pending command that this call alone is carrying out.
+  /// Carries out a pending command. No other call may be carrying it out.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
-  private func carryOut(_ command: TaskCommand, of id: TaskID) async throws -> Bool {
-    if try await wasCarriedOut(command, of: id) { return true }
-    return try await ask(command, of: id, isCarryingOut: true)
+  private func carryOutPending(_ command: TaskCommand, for id: TaskID) async throws -> Bool {
+    if try await wasAlreadyCarriedOut(command, for: id) { return true }
+    return try await carryOut(command, for: id, wasPending: true)
   }
 
-  /// Reports an earlier command for a task if the store carried it out although it reported a
-  /// failure.
+  /// Returns whether the store has already carried out a command, although it reported a failure.
   ///
-  /// - Returns: Whether that command was carried out and is the same as `command`.
-  private func wasCarriedOut(
+  /// If the store has carried out an earlier command for the task in this way, this reports that
+  /// change, even if the command differs from `command`.
+  private func wasAlreadyCarriedOut(
     _ command: TaskCommand,
-    of id: TaskID
+    for id: TaskID
   ) async throws -> Bool {
     guard let doubt = dispatch.machine.withLock({ $0.doubt(about: id) }) else { return false }
-    try await observers.changes.beginChanges(of: [id])
-    defer { observers.changes.changesAreReported(of: [id]) }
+    try await observers.changes.beginRequestedChanges(of: [id])
+    defer { observers.changes.markRequestedChangesReported(of: [id]) }
     let record = try await storage.record(of: id)
     dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
     let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
-    // If the task had that state before the change, its record proves nothing.
-    guard change.wasStored(leaving: record, isAlone: isAlone),
-      !change.wasStored(leaving: doubt.settlement.record, isAlone: isAlone)
+    // If the task was in the change's final state already before the change, its record does not
+    // prove that the change was stored.
+    guard change.wasStored(accordingTo: record, excludesOtherQueues: isAlone),
+      !change.wasStored(accordingTo: doubt.settlement.record, excludesOtherQueues: isAlone)
     else { return false }
-    await wasStored(doubt.settlement)
+    await reportAfterEarlierChanges(doubt.settlement)
     await findLostConsequences()
     return doubt.command == command
   }
 
-  /// Records that the store failed to store a command's change, but may have stored it anyway.
-  func noteDoubt(_ command: TaskCommand, _ settlement: Settlement) {
+  /// Records that the store reported a failure for a command's change, but may have stored it.
+  func recordDoubt(about settlement: Settlement, of command: TaskCommand) {
     let doubt = PendingCommand.Doubt(command: command, settlement: settlement)
     dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }
 }
 
-/// The error of a command that waits for another call, which waits for the store.
+/// The error of a command that would have to wait for another call, which waits for the store.
 private struct BlockedByOtherCall: Error, CustomStringConvertible {
-  var description: String { "it is unavailable, and another call for the task waits for it" }
+  var description: String {
+    "the store is unavailable, and another call for the same task is waiting for the store"
+  }
 }
 
 /// Updates tasks that are not being performed.
 extension Results {
-  /// Updates a task, whose payload is replaced by one of the type `Payload`.
+  /// Updates a task, and replaces its payload by a payload of the type `Payload`.
   func update<Payload: TaskPayload>(
     _ id: TaskID,
     _ given: TaskUpdate,
@@ -497,8 +512,8 @@ extension Results {
       try check(record)
       try update.check(against: record)
       if record.state == .running {
-        guard !hasWaited else { throw Self.running(id) }
-        // Its attempt may have ended, and the end may not be stored yet.
+        guard !hasWaited else { throw Self.isRunningError(id) }
+        // The attempt may have ended, and its end may be about to be stored.
         hasWaited = true
         try await observers.changes.wait(until: .endIsReported, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
@@ -509,7 +524,7 @@ extension Results {
     return false
   }
 
-  private static func running(_ id: TaskID) -> TaskQueueError {
+  private static func isRunningError(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .isRunning,
       "the task \(id) is being performed; update it when it waits again, or pause it and update it "
@@ -519,13 +534,13 @@ extension Results {
 }
 
 extension TaskUpdate {
-  /// Throws if the task could never be performed afterwards.
+  /// Throws if the updated task would expire before it is available.
   fileprivate func check(against record: TaskRecord) throws(TaskQueueError) {
     guard let expiryDate, record.availableDate >= expiryDate else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)): "
-        + "the task could never be performed"
+      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)), "
+        + "so the task could never be performed; give a later expiryDate"
     )
   }
 }
@@ -558,15 +573,15 @@ extension Results {
     }
     let id = token.taskID
     try await observers.changes.beginCompletion(of: id)
-    defer { observers.changes.changesAreReported(of: [id]) }
+    defer { observers.changes.markRequestedChangesReported(of: [id]) }
     let name = MemoryName.outcome(token)
     let answer = try await storage.send([.complete(id, named: name, value: outcome)])
     if !answer.outcomes[0].isDone {
-      // The first try may have been stored.
+      // The completion may be stale only because the first try has stored it.
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
-    observers.events.announce(id)
+    observers.events.postEnqueuedEvent(of: id)
     observers.events.post(.completionArrived(id))
     dispatch.lookForWork()
     return true
@@ -582,7 +597,7 @@ extension Results {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
       if let withdrawn {
-        dispatch.machine.withLock { $0.requeue(withdrawn) }
+        dispatch.machine.withLock { $0.restoreRequest(withdrawn) }
         // A run may have started.
         dispatch.signals.finisher.signal()
       }
@@ -592,8 +607,8 @@ extension Results {
 
   /// Resumes a task.
   ///
-  /// If this withdraws a pending pause that the store may already have carried out, it sets
-  /// `request` to that pause.
+  /// If this withdraws a pending request to pause the task, and the store may already have paused
+  /// the task, this sets `request` to the withdrawn request.
   private func resume(
     _ id: TaskID,
     withdrawing request: inout PendingCommand?
@@ -603,7 +618,7 @@ extension Results {
       case .done: return true
       case .inDoubt(let withdrawn): request = withdrawn
       case .afterAnother:
-        try await waitUntilObeyed(id)
+        try await waitForPendingCommand(of: id)
         continue
       case .notAsked: break
       }
@@ -617,13 +632,13 @@ extension Results {
   /// Sets the date of a task.
   func reschedule(_ id: TaskID, to date: Date) async throws -> Bool {
     try TaskQueueError.check(storable: date, "the date to reschedule a task to")
-    return try await ask(.reschedule(to: date.storable), of: id)
+    return try await carryOut(.reschedule(to: date.storable), for: id)
   }
 
   /// Sets the date of the tasks that match a filter.
   func reschedule(matching filter: TaskFilter, to date: Date) async throws -> Int {
     try TaskQueueError.check(storable: date, "the date to reschedule tasks to")
     let filter = filter.narrowed(to: TaskState.unfinished)
-    return try await ask(.reschedule(to: date.storable), of: filter)
+    return try await carryOut(.reschedule(to: date.storable), forAll: filter)
   }
 }

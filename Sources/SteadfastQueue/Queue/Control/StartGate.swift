@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Decides which tasks may start: handles conditions, and pauses in memory and in the store.
+/// Decides which tasks may start: it handles conditions, pauses in memory, and pauses in the store.
 final class StartGate: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -17,7 +17,7 @@ final class StartGate: QueuePart {
 /// Pauses in memory.
 extension StartGate {
   func pause() async {
-    await holdBack { $0.setPaused(true) }
+    await releasePausedTasks { $0.setPaused(true) }
     await waitForLastAttempts()
   }
 
@@ -29,7 +29,7 @@ extension StartGate {
 
   func pause(name: String) async {
     handlers.pause(name)
-    await results.putBackUnbegun { $0.name == name }
+    await results.releaseUnstarted { $0.name == name }
   }
 
   func resume(name: String) {
@@ -39,13 +39,13 @@ extension StartGate {
   }
 
   /// Releases the claimed tasks that may not start because of a pause.
-  func holdBack(_ pause: (inout WorkMachine) -> Void = { _ in }) async {
+  func releasePausedTasks(_ pause: (inout WorkMachine) -> Void = { _ in }) async {
     let unstarted = dispatch.machine.withLock { machine in
       pause(&machine)
-      return machine.drainDeferred()
+      return machine.takeUnstartedDuringPause()
     }
-    await results.requeue(unstarted)
-    dispatch.signals.idleWatch.step()
+    await results.releaseUnstarted(unstarted)
+    dispatch.signals.idleWatch.notifyOfStep()
   }
 
   /// Waits for the attempts that still start although the queue is paused, or until cancelled.
@@ -63,7 +63,7 @@ extension StartGate {
 extension StartGate {
   func pause(_ durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.isWhole = true }
-    await holdBack()
+    await releasePausedTasks()
     await waitForLastAttempts()
   }
 
@@ -73,7 +73,7 @@ extension StartGate {
 
   func pause(name: String, _ durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.names.insert(name) }
-    await results.putBackUnbegun { $0.name == name }
+    await results.releaseUnstarted { $0.name == name }
   }
 
   func resume(name: String, _ durability: Durability) async throws {
@@ -82,15 +82,15 @@ extension StartGate {
 
   /// Reads the stored pause, and applies it to this queue.
   ///
-  /// - Parameter again: whether to read it even if this queue has already read it.
+  /// - Parameter evenIfKnown: whether to read it even if this queue has already read it.
   /// - Throws: What the store throws.
-  func readStoredPause(again: Bool = true) async throws {
+  func readStoredPause(evenIfKnown: Bool = true) async throws {
     let change = try await withPauseLock { () -> PauseChange? in
       // If several calls open the queue at the same time, only the first one reads the pause.
-      if !again, dispatch.signals.hasReadPause.load(ordering: .acquiring) { return nil }
-      return follow(try StoredPause(try await store.value(named: StoredPause.valueName)))
+      if !evenIfKnown, dispatch.signals.hasReadPause.load(ordering: .acquiring) { return nil }
+      return apply(try StoredPause(try await store.value(named: StoredPause.valueName)))
     }
-    if let change { await putBackTasks(pausedBy: change) }
+    if let change { await releaseTasks(pausedBy: change) }
   }
 
   /// Does what `readStoredPause()` does, but stops the run if the store fails.
@@ -115,9 +115,9 @@ extension StartGate {
         change(&changed)
         return try changed.bytes
       }
-      return follow(changed)
+      return apply(changed)
     }
-    await putBackTasks(pausedBy: pauseChange)
+    await releaseTasks(pausedBy: pauseChange)
   }
 
   /// Performs the body, which reads the stored pause, after all earlier callers have finished.
@@ -127,23 +127,24 @@ extension StartGate {
   private func withPauseLock<Result>(
     _ body: () async throws -> Result
   ) async throws -> Result {
-    try await dispatch.signals.pauseTurns.begin([StoredPause.valueName])
-    defer { dispatch.signals.pauseTurns.end([StoredPause.valueName]) }
+    try await dispatch.signals.pauseTurns.lock([StoredPause.valueName])
+    defer { dispatch.signals.pauseTurns.unlock([StoredPause.valueName]) }
     let result = try await body()
     dispatch.signals.hasReadPause.store(true, ordering: .releasing)
     return result
   }
 
-  /// Releases the claimed tasks that a new pause stops from starting.
+  /// Releases the claimed tasks that a new pause keeps from starting.
   ///
-  /// This runs after the next caller may use the stored pause, because it may take long.
-  private func putBackTasks(pausedBy change: PauseChange) async {
-    if change.isPaused { await holdBack() }
+  /// Because this may take long, the caller calls it after it has let other callers use the stored
+  /// pause again.
+  private func releaseTasks(pausedBy change: PauseChange) async {
+    if change.isPaused { await releasePausedTasks() }
     guard !change.pausedNames.isEmpty else { return }
-    await results.putBackUnbegun { change.pausedNames.contains($0.name) }
+    await results.releaseUnstarted { change.pausedNames.contains($0.name) }
   }
 
-  /// What a newly read stored pause changes for this queue.
+  /// The difference that a stored pause makes to this queue when it is read.
   private struct PauseChange {
     /// Whether the queue is newly paused.
     var isPaused: Bool
@@ -152,7 +153,7 @@ extension StartGate {
   }
 
   /// Applies the stored pause to this queue.
-  private func follow(_ pause: StoredPause) -> PauseChange {
+  private func apply(_ pause: StoredPause) -> PauseChange {
     let (paused, resumed) = handlers.setStoredPauses(pause.names)
     let isNew = dispatch.machine.withLock { machine in
       if !resumed.isEmpty { machine.workArrived() }
@@ -166,8 +167,8 @@ extension StartGate {
 
 /// The stored pause, which applies to all queues on a store.
 ///
-/// It is a value in the store: a JSON object, or no value if nothing is paused. The keys are always
-/// in the same order, so that equal pauses have equal bytes.
+/// The pause is stored as a value: a JSON object, or no value if nothing is paused. The keys of the
+/// object are always in the same order, so that equal pauses have equal bytes.
 struct StoredPause: Sendable, Equatable {
   /// The name of the value.
   static let valueName = "steadfast.pause"
@@ -191,8 +192,9 @@ struct StoredPause: Sendable, Equatable {
     } catch {
       throw TaskQueueError(
         .storeFailed,
-        "this version can't read the stored pause, which is the value '\(Self.valueName)' of the "
-          + "store; the queue keeps its current state",
+        "this version of the package can't read the stored pause, which is the value "
+          + "'\(Self.valueName)' of the store; the queue stays paused, or not, as before; use the "
+          + "version that stored the pause",
         underlying: error
       )
     }
@@ -231,9 +233,9 @@ extension StartGate {
 
   /// Sets whether a condition holds, as a caller or a monitor reports it.
   ///
-  /// - Returns: `false` if another monitor has replaced the reporting one; otherwise `true`.
+  /// - Returns: `false` if another monitor has replaced the one that reports; otherwise `true`.
   @discardableResult
-  func tell(
+  func setCondition(
     _ condition: TaskCondition,
     holds: Bool,
     by registration: ConditionState.Registration? = nil
@@ -249,10 +251,11 @@ extension StartGate {
       dispatch.signals.workers.signalAll()
       return true
     }
-    // Another caller may have reported the same, and may still wait for the claim.
-    await results.putBackUnbegun { $0.conditions.contains(condition) }
+    // Even if the condition is not new, release its tasks: an earlier caller that reported the same
+    // may still be waiting for the claim in flight.
+    await results.releaseUnstarted { $0.conditions.contains(condition) }
     guard isNew, registration?.interruptsTasks == true else { return true }
-    for worker in dispatch.machine.withLock({ $0.releaseAttempts(requiring: condition) }) {
+    for worker in dispatch.machine.withLock({ $0.interruptAttempts(requiring: condition) }) {
       dispatch.signals.interrupts[worker].signal()
     }
     return true
@@ -268,7 +271,7 @@ extension StartGate {
       while !Task.isCancelled {
         for registration in upkeep.state.withLock({ $0.conditions.registrations(after: last) }) {
           last = registration.number
-          group.addTask { await self.follow(registration) }
+          group.addTask { await self.followMonitor(of: registration) }
         }
         await dispatch.signals.monitors.wait()
       }
@@ -276,16 +279,18 @@ extension StartGate {
     }
   }
 
-  private func follow(_ registration: ConditionState.Registration) async {
+  private func followMonitor(of registration: ConditionState.Registration) async {
     for await holds in registration.monitor.values() {
-      guard await tell(registration.condition, holds: holds, by: registration) else { break }
+      guard await setCondition(registration.condition, holds: holds, by: registration) else {
+        break
+      }
       markReported(registration)
     }
     markReported(registration)
   }
 
   private func markReported(_ registration: ConditionState.Registration) {
-    upkeep.state.withLock { $0.conditions.hasTold(registration) }
+    upkeep.state.withLock { $0.conditions.markReported(registration) }
     dispatch.signals.conditionsTold.resumeAll(with: .success(()))
   }
 

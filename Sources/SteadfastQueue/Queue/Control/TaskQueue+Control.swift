@@ -17,7 +17,7 @@ extension TaskQueue {
   ///   call for the task waits for an unavailable store.
   @discardableResult
   public nonisolated func cancel(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.ask(.cancel, of: id)
+    try await core.opened.results.carryOut(.cancel, for: id)
   }
 
   /// Cancels the tasks that match a filter, as ``cancel(_:)`` does, and returns how many.
@@ -34,7 +34,10 @@ extension TaskQueue {
   ///   then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {
-    try await core.opened.results.ask(.cancel, of: filter.narrowed(to: TaskState.unfinished))
+    try await core.opened.results.carryOut(
+      .cancel,
+      forAll: filter.narrowed(to: TaskState.unfinished)
+    )
   }
 
   /// Cancels all tasks that have not ended, and returns how many.
@@ -59,7 +62,7 @@ extension TaskQueue {
   ///   call for the task waits for an unavailable store.
   @discardableResult
   public nonisolated func pause(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.ask(.pause, of: id)
+    try await core.opened.results.carryOut(.pause, for: id)
   }
 
   /// Resumes a paused task: it waits again, with the same date and the same number of retries.
@@ -93,7 +96,7 @@ extension TaskQueue {
     _ id: TaskID,
     forgetting: Bool = false
   ) async throws -> Bool {
-    try await core.opened.results.ask(.restart(forgets: forgetting), of: id)
+    try await core.opened.results.carryOut(.restart(forgets: forgetting), for: id)
   }
 
   /// Retries the tasks that match a filter, as ``retry(_:forgetting:)`` does, and returns how many.
@@ -108,7 +111,7 @@ extension TaskQueue {
     matching filter: TaskFilter,
     forgetting: Bool = false
   ) async throws -> Int {
-    try await core.opened.results.ask(.restart(forgets: forgetting), of: filter)
+    try await core.opened.results.carryOut(.restart(forgets: forgetting), forAll: filter)
   }
 
   /// Sets the earliest date at which a task may be performed.
@@ -150,7 +153,7 @@ extension TaskQueue {
   /// - Throws: the same errors as ``cancel(_:)``.
   @discardableResult
   public nonisolated func performNow(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.ask(.reschedule(to: nil), of: id)
+    try await core.opened.results.carryOut(.reschedule(to: nil), for: id)
   }
 
   /// Makes the tasks that match a filter available now, and returns how many were not available
@@ -164,9 +167,9 @@ extension TaskQueue {
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may be available by then.
   @discardableResult
   public nonisolated func performNow(matching filter: TaskFilter) async throws -> Int {
-    try await core.opened.results.ask(
+    try await core.opened.results.carryOut(
       .reschedule(to: nil),
-      of: filter.narrowed(to: TaskState.unfinished)
+      forAll: filter.narrowed(to: TaskState.unfinished)
     )
   }
 
@@ -180,7 +183,7 @@ extension TaskQueue {
   ///   call for the task waits for an unavailable store.
   @discardableResult
   public nonisolated func remove(_ id: TaskID) async throws -> Bool {
-    try await core.opened.results.ask(.remove, of: id)
+    try await core.opened.results.carryOut(.remove, for: id)
   }
 
   /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns how many.
@@ -188,7 +191,7 @@ extension TaskQueue {
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been removed by then.
   @discardableResult
   public nonisolated func remove(matching filter: TaskFilter) async throws -> Int {
-    try await core.opened.results.ask(.remove, of: filter)
+    try await core.opened.results.carryOut(.remove, forAll: filter)
   }
 }
 

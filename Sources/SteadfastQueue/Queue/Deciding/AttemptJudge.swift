@@ -108,7 +108,7 @@ struct AttemptJudge: Sendable {
   }
 
   /// Returns the task with its retries reset, as they are after an attempt that made progress.
-  func renewed(_ record: TaskRecord) -> TaskRecord {
+  func recordWithRenewedRetries(_ record: TaskRecord) -> TaskRecord {
     guard progressRenewsRetries, record.retryCount > 0 else { return record }
     var record = record
     record.retryCount = 0
@@ -145,7 +145,7 @@ struct AttemptJudge: Sendable {
   }
 
   /// Returns the verdict on a task with no retries left that its handler wants to restart.
-  func restart(
+  func verdictForRestart(
     of record: TaskRecord,
     after failure: TaskFailure,
     at moment: Moment,
@@ -231,7 +231,7 @@ struct AttemptJudge: Sendable {
       case .release: .release(lease)
       case .park(let failure): .park(lease, failure: failure)
       case .carryOut(let command):
-        change(command, of: task.record, .claimed(lease), now: now)
+        change(carryingOut: command, of: task.record, .claimed(lease), now: now)
       }
     return Settlement(
       change: change,
@@ -255,7 +255,7 @@ struct AttemptJudge: Sendable {
   /// Removing a task that has not ended cancels it without retaining it. Only the removal of a task
   /// that has already ended is not reported.
   func change(
-    _ command: TaskCommand,
+    carryingOut command: TaskCommand,
     of record: TaskRecord,
     _ target: TaskTarget,
     now: Date

@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// The state of a queue's claims, of which at most one is in flight.
 ///
-/// If tasks become available too late for the claim in flight, another claim follows it.
+/// If tasks become available too late for the claim in flight, the queue makes another claim.
 struct ClaimState: Sendable {
   /// A claim that found nothing to perform.
   struct Look: Sendable {
@@ -17,7 +17,7 @@ struct ClaimState: Sendable {
   private(set) var count = 0
   /// Whether the store may have more tasks than the last claim returned.
   private(set) var storeHasMore = false
-  /// The last claim, if it found nothing and no change is known since.
+  /// The last claim, if it found nothing and the queue knows of no change since then.
   private(set) var emptyLook: Look?
   /// Whether a task may have become available too late for the claim in flight.
   private var hasNews = false
@@ -29,7 +29,7 @@ struct ClaimState: Sendable {
 
   /// The number of claims; `nil` while one is in flight.
   ///
-  /// As long as it stays the same, the queue claims no further task.
+  /// While this number stays the same, the queue claims no further task.
   var finishedCount: Int? { isInFlight ? nil : count }
 
   mutating func begin() {
@@ -40,8 +40,8 @@ struct ClaimState: Sendable {
 
   /// Records that a worker found nothing to do while the claim is in flight.
   ///
-  /// The worker may have been woken for a task that arrived too late for the claim.
-  mutating func workerWaits() { hasNews = true }
+  /// That worker may have been woken for a task that arrived too late for the claim.
+  mutating func noteWaitingWorker() { hasNews = true }
 
   /// Ends the claim in flight.
   ///
@@ -75,8 +75,8 @@ struct ClaimState: Sendable {
     hasNews = isInFlight
   }
 
-  /// Marks the result of the last claim, or of the one in flight, as possibly outdated.
-  mutating func forgetLook() {
+  /// Marks the result of the last claim, or of the claim in flight, as possibly outdated.
+  mutating func markLookOutdated() {
     emptyLook = nil
     isStale = isInFlight
   }
@@ -84,9 +84,9 @@ struct ClaimState: Sendable {
 
 /// Decides how many tasks a queue prefetches: claims beyond those for idle workers.
 ///
-/// While a prefetched task waits for a worker, no other process performs it, and it stays ahead of
-/// new tasks with a higher priority. So the queue prefetches only as many tasks as it performs in
-/// ``longestExpectedWait``, judging by its last attempts.
+/// While a prefetched task waits for a worker, no other process can perform the task, and the task
+/// starts before new tasks with a higher priority. So the queue prefetches only as many tasks as it
+/// performs in ``longestExpectedWait``, judging by the duration of its last attempts.
 struct Prefetch: Sendable {
   /// How long prefetched tasks may be expected to wait for a worker.
   static let longestExpectedWait = Duration.milliseconds(10)
@@ -100,23 +100,23 @@ struct Prefetch: Sendable {
   /// Whether the last claim returned a task whose attempt was interrupted.
   ///
   /// Such a task may end the process again, and every claimed task then counts as interrupted. So
-  /// no task is prefetched beside it.
+  /// no task is prefetched while the interrupted task is claimed.
   private(set) var isCareful = false
 
   init(batch: Int) { self.batch = batch }
 
   /// Records how long an attempt took.
-  mutating func note(_ duration: Duration) {
+  mutating func addDuration(_ duration: Duration) {
     guard batch > 0 else { return }
     guard let average else { return self.average = duration }
     self.average = average + (duration - average) / 8
   }
 
-  /// Records that prefetched tasks have waited too long.
-  mutating func waitedTooLong() { average = Self.longestExpectedWait * 2 }
+  /// Records that prefetched tasks have waited too long, so that fewer are prefetched.
+  mutating func noteLongWait() { average = Self.longestExpectedWait * 2 }
 
-  /// Checks whether a claim returned an interrupted task.
-  mutating func claimed(_ tasks: [ClaimedTask]) {
+  /// Checks whether the tasks that a claim returned include an interrupted one.
+  mutating func checkForInterrupted(in tasks: [ClaimedTask]) {
     guard batch > 0, !tasks.isEmpty else { return }
     isCareful = tasks.contains { $0.record.interruptionCount > 0 }
   }

@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// The change that settles a task, and the task's record before the change.
 ///
-/// It is a class because it is large to copy, and read in many places.
+/// It is a class because a settlement is large to copy, and is read in many places.
 final class Settlement: Sendable {
   let change: TaskChange
   let record: TaskRecord
@@ -66,8 +66,8 @@ final class Settlement: Sendable {
 
   /// Whether other reports about the task may arrive at the same time.
   ///
-  /// Either the task stays in the store, where more can happen to it; or a completion, which needs
-  /// a token in the task's memory, may arrive first.
+  /// They may if the task stays in the store, where more can happen to it. They also may if the
+  /// task's memory can contain a token, because a completion with that token may arrive first.
   var mayMeetOthers: Bool {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
@@ -115,11 +115,11 @@ final class Settlement: Sendable {
 
 /// The settlements that are not stored yet.
 ///
-/// They are stored as one batch. So no settlement sets a value: if the value's comparison failed,
-/// the settlements of other attempts would not be stored either.
+/// They are stored as one batch. So no settlement may set a value: if the store refused the value,
+/// it would not store the settlements of other attempts either.
 struct PendingResults: Sendable {
   private let capacity: Int
-  /// The settlements that were added since the last ``take()``.
+  /// The settlements that were added since the last ``takeWaiting()``.
   private var waiting: [Settlement] = []
   /// The settlements that are being stored.
   private var settling: [Settlement] = []
@@ -147,7 +147,7 @@ struct PendingResults: Sendable {
 
   /// Returns whether there is capacity for another settlement.
   ///
-  /// If not, the worker waits.
+  /// If not, this records that the calling worker waits for capacity.
   mutating func hasCapacity() -> Bool {
     guard waiting.count >= capacity else { return true }
     isHeldBack = true
@@ -156,7 +156,7 @@ struct PendingResults: Sendable {
 
   /// Returns whether there is nothing left to store.
   ///
-  /// If not, the worker waits.
+  /// If not, this records that the calling worker waits until everything is stored.
   mutating func isSettled() -> Bool {
     if !isEmpty { isHeldBack = true }
     return isEmpty
@@ -174,17 +174,17 @@ struct PendingResults: Sendable {
   ///
   /// - Returns: The settlements; `nil` if there are none, or if another caller is still storing
   ///   some. That caller then stores the rest.
-  mutating func take() -> [Settlement]? {
+  mutating func takeWaiting() -> [Settlement]? {
     guard settling.isEmpty, !waiting.isEmpty else { return nil }
     settling = waiting
     waiting.removeAll(keepingCapacity: true)
     return settling
   }
 
-  /// Ends the storing of settlements: they are stored, or back in the outbox.
+  /// Ends the storing of settlements, which are now stored or back in the outbox.
   ///
   /// - Returns: The settlements that are stored, and whether a worker waited for capacity.
-  mutating func settled() -> (settlements: [Settlement], wakesWorkers: Bool) {
+  mutating func finishStoring() -> (settlements: [Settlement], wakesWorkers: Bool) {
     defer {
       settling = []
       isHeldBack = false
@@ -193,8 +193,8 @@ struct PendingResults: Sendable {
   }
 
   /// Puts settlements that could not be stored back into the outbox.
-  mutating func requeue(_ settlements: [Settlement]) {
-    // Another caller may still be storing its settlements.
+  mutating func putBack(_ settlements: [Settlement]) {
+    // The other settlements that are being stored may be those of another caller.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
     waiting = settlements.map(\.inDoubt) + waiting

@@ -7,7 +7,7 @@ enum TaskCommand: Sendable, Equatable {
   case restart(forgets: Bool)
   /// Perform the task from this date on, or from now on if the date is past or `nil`.
   ///
-  /// It is refused for a task that is being performed.
+  /// The command is refused for a task that is being performed.
   case reschedule(to: Date?)
   /// Release the task, for example because its pause was withdrawn.
   case release
@@ -39,7 +39,7 @@ extension TaskCommand {
   }
 
   /// Returns whether an earlier command makes this one pointless.
-  func yields(to asked: TaskCommand) -> Bool {
+  func isPointless(after asked: TaskCommand) -> Bool {
     switch (self, asked) {
     case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
     case (.reschedule, _): asked.cutsShort
@@ -48,17 +48,17 @@ extension TaskCommand {
   }
 }
 
-/// A request that is carried out when the queue no longer leases its task.
+/// A command for a task that is carried out when the queue no longer leases the task.
 struct PendingCommand: Sendable {
-  /// A change that may be stored although the store failed.
+  /// A change that may be stored although the store reported a failure.
   struct Doubt: Sendable {
-    /// The command that the change was to carry out.
+    /// The command for which the change was made.
     let command: TaskCommand
     let settlement: Settlement
   }
 
   let id: TaskID
   let command: TaskCommand
-  /// The doubt that remains of this request, or of a request that it replaced.
+  /// A change for this request, or for a request that this one replaced, that may be stored.
   var doubt: Doubt?
 }

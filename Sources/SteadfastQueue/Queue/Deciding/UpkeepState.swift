@@ -69,7 +69,7 @@ final class LatestDate: Sendable {
 
   var value: Date { Date(timeIntervalSinceReferenceDate: latest.load(ordering: .relaxed)) }
 
-  func note(_ date: Date) {
+  func update(with date: Date) {
     let seconds = date.timeIntervalSinceReferenceDate
     guard seconds > latest.load(ordering: .relaxed) + Self.resolution else { return }
     latest.store(seconds, ordering: .relaxed)
@@ -198,7 +198,7 @@ struct ConditionState: Sendable {
   var awaitsMonitors: Bool { !awaited.isEmpty }
 
   /// Records that a monitor has reported its condition, or has ended.
-  mutating func hasTold(_ registration: Registration) { awaited.remove(registration.number) }
+  mutating func markReported(_ registration: Registration) { awaited.remove(registration.number) }
 
   // MARK: Reports
 
@@ -208,13 +208,13 @@ struct ConditionState: Sendable {
   }
 
   /// Returns whether one of the conditions is unknown, and has not been reported.
-  func isToReport(_ conditions: Set<TaskCondition>) -> Bool {
+  func hasUnreported(in conditions: Set<TaskCondition>) -> Bool {
     !unknown(in: conditions).isSubset(of: reported)
   }
 
   /// Returns, in order, the conditions that have not been reported before, and marks them as
   /// reported.
-  mutating func toReport(of conditions: Set<TaskCondition>) -> [TaskCondition] {
+  mutating func takeUnreported(of conditions: Set<TaskCondition>) -> [TaskCondition] {
     conditions.sorted().filter { reported.insert($0).inserted }
   }
 }
@@ -240,17 +240,17 @@ struct MissingHandlerWarning: Sendable {
   }
 
   /// Makes a look due for a waiting task of this name, which has no handler.
-  mutating func waits(_ name: String) {
-    if !saidNames.contains(name) { lookIsDue() }
+  mutating func makeLookDue(forName name: String) {
+    if !saidNames.contains(name) { makeLookDue() }
   }
 
   /// Makes a look due, because a task waits for something that was not reported.
-  mutating func lookIsDue() { isDue = true }
+  mutating func makeLookDue() { isDue = true }
 
   /// Returns whether to look now, after a worker found nothing to do.
   ///
   /// The look then counts as made.
-  mutating func takeDue() -> Bool {
+  mutating func takeDueLook() -> Bool {
     defer { isDue = false }
     return isDue
   }
@@ -258,7 +258,7 @@ struct MissingHandlerWarning: Sendable {
   /// Marks names of tasks that wait for handlers as reported.
   ///
   /// - Returns: The names that have not been reported before.
-  mutating func namesToSay(of names: [String]) -> [String] {
+  mutating func takeUnreportedNames(of names: [String]) -> [String] {
     names.filter { saidNames.insert($0).inserted }
   }
 }

@@ -19,15 +19,17 @@ struct Attempt: Sendable, Equatable {
 ///
 /// ``requests`` contains only tasks that this queue leases but does not perform: tasks that have
 /// not started, that are being released, or whose end is being stored. The code that ends the lease
-/// of such a task carries out the request, and later requests wait for that. If the store fails
-/// then, the request stays, and its task is added to ``failedCommands``.
+/// of such a task carries out the task's request, and later requests for the task wait meanwhile.
+/// If the store fails to carry out the request, the request stays, and its task is added to
+/// ``failedCommands``.
 extension WorkMachine {
   /// What happens to a request.
   enum RequestAnswer: Equatable {
     /// The request cuts this attempt of this worker short.
     case interrupt(worker: Int, AttemptNumber)
-    /// The request is carried out instead of the next attempt, or when the task is released or its
-    /// end is stored. It replaces an earlier request that could not be carried out.
+    /// The queue keeps the request, and carries it out instead of the next attempt, or when the
+    /// task is released or its end is stored. The request replaces an earlier one that could not be
+    /// carried out.
     case kept
     /// The request fails: the task is being performed, or an earlier request makes this one
     /// pointless.
@@ -37,8 +39,8 @@ extension WorkMachine {
     case claimedAhead
     /// The request must wait: an earlier request for the task is being carried out.
     case afterAnother
-    /// The caller carries out the request instead of this earlier one, because there is no run;
-    /// ``commandEnded(_:)`` follows.
+    /// The caller carries out its request instead of this earlier one, because no run does. It then
+    /// calls ``endCommand(for:)``.
     case insteadOf(TaskCommand)
     /// The queue does not lease the task.
     case notHeld
@@ -46,28 +48,28 @@ extension WorkMachine {
 
   /// Accepts a request for a task, and returns what happens to it.
   ///
-  /// If `isCarryingOut`, the request was deferred until now, and is being carried out.
+  /// If `wasPending`, the request was pending until now, and its caller is carrying it out.
   mutating func request(
     _ command: TaskCommand,
     of id: TaskID,
-    isCarryingOut: Bool = false
+    wasPending: Bool = false
   ) -> RequestAnswer {
-    if !isCarryingOut, self.isCarryingOut(id) { return .afterAnother }
+    if !wasPending, isCarryingOut(id) { return .afterAnother }
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard command.cutsShort else { return .refused }
-      // A request that was put back during the attempt counts as an earlier one, too.
+      // A request that failed and was restored during the attempt counts as an earlier one, too.
       let earlier = [attempt.command, requests[id]?.command].compactMap(\.self)
-      if earlier.contains(where: command.yields(to:)) { return .refused }
+      if earlier.contains(where: command.isPointless(after:)) { return .refused }
       requests[id] = nil
       attempts[worker]?.command = command
       return .interrupt(worker: worker, attempt.number)
     }
     let isReady = ready.contains { $0.record.id == id }
     if isReady && isAhead { return .claimedAhead }
-    let isHeld = isReady || isUnsettled(id) || isReturning(id)
-    guard isHeld || isUnobeyed(id) else { return .notHeld }
-    if let asked = requests[id]?.command, command.yields(to: asked) { return .refused }
+    let isHeld = isReady || isUnsettled(id) || isBeingReleased(id)
+    guard isHeld || hasFailedCommand(for: id) else { return .notHeld }
+    if let asked = requests[id]?.command, command.isPointless(after: asked) { return .refused }
     // There may be no further run.
     if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
       return .insteadOf(earlier.command)
@@ -76,10 +78,10 @@ extension WorkMachine {
     return .kept
   }
 
-  /// Interrupts all attempts whose tasks require a condition.
+  /// Marks all attempts whose tasks require a condition as to be interrupted.
   ///
-  /// - Returns: Their workers.
-  mutating func releaseAttempts(requiring condition: TaskCondition) -> [Int] {
+  /// - Returns: The workers of these attempts.
+  mutating func interruptAttempts(requiring condition: TaskCondition) -> [Int] {
     attempts.indices.filter { worker in
       guard let attempt = attempts[worker],
         requiredConditions[attempt.number]?.contains(condition) == true,
@@ -127,12 +129,12 @@ extension WorkMachine {
     return .done
   }
 
-  /// Restores a request that could not be carried out, unless a later one replaces it.
+  /// Restores a request that could not be carried out, unless a later request replaces it.
   ///
-  /// A doubt about its change remains.
-  mutating func requeue(_ command: TaskCommand, of id: TaskID) {
+  /// If it is in doubt whether the store has carried out the request, the doubt remains.
+  mutating func restoreRequest(_ command: TaskCommand, for id: TaskID) {
     let doubt = doubt(about: id)
-    if let later = requests[id]?.command, !later.yields(to: command) {
+    if let later = requests[id]?.command, !later.isPointless(after: command) {
       requests[id]?.doubt = doubt
       return
     }
@@ -140,10 +142,11 @@ extension WorkMachine {
     failedCommands.append(id)
   }
 
-  /// Restores a request that was withdrawn for one that failed, unless a later one replaces it.
+  /// Restores a withdrawn request, because the request for which it was withdrawn has failed.
   ///
-  /// A doubt about its change remains.
-  mutating func requeue(_ request: PendingCommand) {
+  /// If a later request for the task exists, that one stays instead. If it is in doubt whether the
+  /// store has carried out the withdrawn request, the doubt remains.
+  mutating func restoreRequest(_ request: PendingCommand) {
     guard requests[request.id] == nil else {
       if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
       return
@@ -152,7 +155,7 @@ extension WorkMachine {
     failedCommands.append(request.id)
   }
 
-  private func isUnobeyed(_ id: TaskID) -> Bool {
+  private func hasFailedCommand(for id: TaskID) -> Bool {
     requests[id] != nil && failedCommands.contains(id)
   }
 
@@ -166,34 +169,34 @@ extension WorkMachine {
   ///   - duration: how long the handler took, if it was called.
   /// - Returns: The command for the task, if one arrived during the attempt.
   mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
-    if let duration { ahead.note(duration) }
+    if let duration { ahead.addDuration(duration) }
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.command
   }
 
   /// Returns whether the attempt of a worker is to be cut short.
-  func isInterrupted(_ worker: Int) -> Bool {
+  func mustInterrupt(_ worker: Int) -> Bool {
     guard let attempt = attempts[worker], !attempt.isOver else { return false }
     return cutsShort || attempt.command != nil
   }
 
   /// Records that the Swift task of a worker was cancelled.
-  mutating func wasInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
+  mutating func markInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
 
-  /// Returns whether an attempt is still to be cut short.
+  /// Returns whether an attempt goes on although it is to be cut short.
   func isWaitingForInterruption(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker], attempt.number == number else { return false }
     return !attempt.isOver && !attempt.isCutShort
   }
 
-  /// Returns whether a worker performs this attempt, and was not asked to cut it short.
+  /// Returns whether a worker performs this attempt, and no command is to cut the attempt short.
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver && attempt.command == nil
   }
 
   /// Returns whether a worker's handler performs this attempt.
-  func holds(_ number: AttemptNumber, _ worker: Int) -> Bool {
+  func isHandlerRunning(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver
   }
@@ -208,7 +211,8 @@ extension WorkMachine {
 
   /// The leases of all claimed tasks whose end is not stored yet.
   ///
-  /// Each task has only one, even if it was claimed again before its last end was reported.
+  /// Each task has only one lease here, even if the task was claimed again before the end of its
+  /// previous attempt was reported.
   var leases: [Lease] {
     let all =
       attempts.compactMap { $0?.lease } + ready.map(\.lease)
@@ -217,14 +221,14 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Drops the lease of a task that another queue has claimed.
+  /// Drops the lease of a task that another queue has claimed since.
   ///
-  /// Any change that ends the attempt is stale by then.
+  /// If this queue performs the task, the store refuses the end of that attempt as stale.
   ///
   /// - Returns: The worker whose attempt is to be cut short, if there is one.
-  mutating func lose(_ lease: Lease) -> Int? {
+  mutating func dropLease(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
-      concurrencyLimits.leave(task.record.name)
+      concurrencyLimits.removeLeased(named: task.record.name)
       requests[task.record.id] = nil
     }
     ready.removeAll { $0.lease == lease }
@@ -242,16 +246,16 @@ extension Settlement {
 
 /// Ending leases: settlements to store, and claimed tasks that have not started.
 extension WorkMachine {
-  /// Ends a worker's attempt, whose settlement is still to be stored.
+  /// Makes a worker idle, and adds the settlement of its attempt to the outbox, to be stored.
   ///
   /// - Returns: Whether to wake the finisher.
-  mutating func finished(
+  mutating func freeWorker(
     _ worker: Int,
     with settlement: Settlement,
-    isAttempt: Bool
+    countsAsAttempt: Bool
   ) -> Bool {
     let wakesFinisher = outbox.add(settlement)
-    finished(worker, isAttempt: isAttempt)
+    freeWorker(worker, countsAsAttempt: countsAsAttempt)
     return wakesFinisher
   }
 
@@ -259,23 +263,25 @@ extension WorkMachine {
   ///
   /// - Returns: The settlements; `nil` if there are none, if the store has failed, or if another
   ///   caller is still storing some. That caller then stores the rest.
-  mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.take() : nil }
+  mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.takeWaiting() : nil }
 
-  /// Ends the storing of settlements: they are stored, or back in the outbox.
+  /// Ends the storing of settlements, which are now stored or back in the outbox.
   ///
-  /// - Returns: Whether a worker waited for capacity, and the requests for the tasks that arrived
-  ///   during the storing.
-  mutating func settled() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
-    let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` reports new
-    // work.
-    if mode == .untilStopped { claims.forgetLook() }
+  /// - Returns: Whether a worker waited for capacity, and the requests that arrived for the tasks
+  ///   while their settlements were being stored.
+  mutating func finishStoring() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
+    let (settlements, wakesWorkers) = outbox.finishStoring()
+    // A retry may be due at once. In a pass, it is not due before the next pass, and
+    // `reportStored(_:)` reports other new work.
+    if mode == .untilStopped { claims.markLookOutdated() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     return (wakesWorkers, settlements.compactMap { takeRequest(of: $0.record.id) })
   }
 
   /// Puts settlements that could not be stored back into the outbox.
-  mutating func requeue(_ settlements: [Settlement]) { outbox.requeue(settlements) }
+  mutating func returnToOutbox(_ settlements: [Settlement]) {
+    outbox.putBack(settlements)
+  }
 
   // MARK: Claimed tasks that were not begun
 
@@ -288,10 +294,10 @@ extension WorkMachine {
   }
 
   /// Removes and returns the claimed tasks that a pause keeps from starting.
-  mutating func drainDeferred() -> [ClaimedTask] {
+  mutating func takeUnstartedDuringPause() -> [ClaimedTask] {
     guard isPaused, !guaranteesProgress, !ready.isEmpty else { return [] }
     guaranteesProgress = true
-    return drainUnstarted()
+    return takeUnstarted()
   }
 
   /// Whether an attempt may begin although the queue is paused.
@@ -302,15 +308,15 @@ extension WorkMachine {
 
   /// Removes and returns the claimed tasks that match `isMeant` and have not started.
   ///
-  /// After their release, ``wereReturned(_:)`` must follow. Until then they count as leased by the
-  /// queue, so that requests for them are not lost.
-  mutating func drainUnstarted(
+  /// The caller releases the tasks, and then calls ``finishRelease(of:)``. Until that call, the
+  /// tasks count as leased by the queue, so that requests for them are not lost.
+  mutating func takeUnstarted(
     where isMeant: (TaskRecord) -> Bool = { _ in true }
   ) -> [ClaimedTask] {
     let taken = ready.filter { isMeant($0.record) }
     ready.removeAll { isMeant($0.record) }
     for task in taken {
-      concurrencyLimits.leave(task.record.name)
+      concurrencyLimits.removeLeased(named: task.record.name)
       returning.insert(task.lease)
     }
     return taken.reversed()
@@ -320,35 +326,36 @@ extension WorkMachine {
   var isAhead: Bool { ready.count > idle }
 
   /// Removes and returns the tasks that were prefetched together with an interrupted task.
-  mutating func drainExcess() -> [ClaimedTask] {
+  mutating func takeExcessPrefetched() -> [ClaimedTask] {
     guard isAhead && ahead.isCareful else { return [] }
     // The next task is the last element.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
-    return drainUnstarted { tooMany.contains($0.id) }
+    return takeUnstarted { tooMany.contains($0.id) }
   }
 
-  /// Removes and returns the tasks of this claim that no worker has started, because attempts take
-  /// longer than before.
-  mutating func drainExpired(ofClaim number: Int) -> [ClaimedTask] {
+  /// Removes and returns the prefetched tasks of this claim that no worker has started in time.
+  ///
+  /// Attempts take longer than expected, so the queue then prefetches fewer tasks.
+  mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
     guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
-    ahead.waitedTooLong()
-    return drainUnstarted()
+    ahead.noteLongWait()
+    return takeUnstarted()
   }
 
   /// Ends the release of tasks that had not started.
   ///
-  /// They were released, or wait in the outbox because the store has failed.
+  /// The tasks are released now, or wait in the outbox because the store has failed.
   ///
-  /// - Returns: The requests for the released tasks that arrived during the release.
-  mutating func wereReturned(_ tasks: [ClaimedTask]) -> [PendingCommand] {
+  /// - Returns: The requests that arrived for released tasks during the release.
+  mutating func finishRelease(of tasks: [ClaimedTask]) -> [PendingCommand] {
     for task in tasks { returning.remove(task.lease) }
-    claims.forgetLook()
+    claims.markLookOutdated()
     guard !requests.isEmpty else { return [] }
     return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeRequest(of: $0.record.id) }
   }
 
   /// Returns whether a task is being released.
-  func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
+  func isBeingReleased(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
 
   /// Whether the finisher can wait for a store that is temporarily unavailable.
   var finisherCanWait: Bool { mode != nil && !wasCancelled && !cutsShort }
@@ -357,12 +364,14 @@ extension WorkMachine {
 
   /// Returns whether the request for a task stays when a run ends.
   ///
-  /// By then, only tasks in the outbox, and tasks that a pause is releasing, are still leased.
-  func outlastsRun(_ id: TaskID) -> Bool {
-    outbox.isWaiting(id) || isReturning(id) || failedCommands.contains(id)
+  /// At the end of a run, only tasks in the outbox, and tasks that a pause is releasing, are still
+  /// leased.
+  func requestOutlastsRun(for id: TaskID) -> Bool {
+    outbox.isWaiting(id) || isBeingReleased(id) || failedCommands.contains(id)
   }
 
-  /// Removes and returns the requests that could not be carried out; ``commandEnded(_:)`` follows.
+  /// Removes and returns the requests that could not be carried out, so that the caller retries
+  /// them, and then calls ``endCommand(for:)`` for each.
   ///
   /// - Returns: The requests; none if the store has failed.
   mutating func takeFailedCommands() -> [PendingCommand] {
@@ -372,20 +381,21 @@ extension WorkMachine {
     return ids.compactMap { takeRequest(of: $0) }
   }
 
-  /// Removes and returns the request for a task that the queue no longer leases, to carry it out;
-  /// ``commandEnded(_:)`` follows.
+  /// Removes and returns the request for a task that the queue no longer leases.
+  ///
+  /// The caller carries out the request, and then calls ``endCommand(for:)``.
   mutating func takeRequest(of id: TaskID) -> PendingCommand? {
     guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
     commandsUnderWay.append(request)
     return request
   }
 
-  /// Ends the execution of the request for a task: it is done, or was put back.
-  mutating func commandEnded(_ id: TaskID) {
+  /// Records that the request for a task is no longer being carried out: it is done or restored.
+  mutating func endCommand(for id: TaskID) {
     if let index = commandsUnderWay.firstIndex(where: { $0.id == id }) {
       commandsUnderWay.remove(at: index)
     }
-    claims.forgetLook()
+    claims.markLookOutdated()
   }
 
   /// Returns whether a task has a request that is not done yet.
@@ -394,7 +404,8 @@ extension WorkMachine {
   /// Returns whether a request for a task is being carried out.
   func isCarryingOut(_ id: TaskID) -> Bool { commandsUnderWay.contains { $0.id == id } }
 
-  /// Returns the doubt of the request for a task that is being carried out.
+  /// Returns the doubt whether the store has already made the change for a request that is being
+  /// carried out; `nil` if there is no doubt.
   func doubt(about id: TaskID) -> PendingCommand.Doubt? {
     commandsUnderWay.first { $0.id == id }?.doubt
   }

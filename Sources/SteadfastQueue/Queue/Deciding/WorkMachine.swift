@@ -2,10 +2,10 @@ import SystemFoundation
 
 /// Decides what a running queue does next: a value without a clock, a lock or suspension.
 ///
-/// Workers ask it for steps. At most one claim is in flight. A claim asks for as many tasks as
-/// there are idle workers: for several while the store is slow, and for a single one while it is
-/// fast. If the store supports it, a claim prefetches some more (``Prefetch``). The end of an
-/// attempt waits in the outbox until it is stored.
+/// Workers ask the machine for steps. At most one claim is in flight. A claim asks for as many
+/// tasks as there are idle workers: for several while the store is slow, and for a single one while
+/// the store is fast. If the store supports it, a claim prefetches some more (``Prefetch``). The
+/// end of an attempt waits in the outbox until the store has stored it.
 struct WorkMachine: Sendable {
   private(set) var mode: Mode?
   /// Whether the queue is paused, by a caller or by its store.
@@ -24,8 +24,8 @@ struct WorkMachine: Sendable {
   private(set) var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
-  /// If so, the tasks of the next claim, for idle workers only, start even during another pause. So
-  /// a queue that is often paused still makes progress.
+  /// If so, the next claim asks only for as many tasks as there are idle workers, and these tasks
+  /// start even during another pause. So a queue that is often paused still makes progress.
   var guaranteesProgress = false
   var ready: [ClaimedTask] = []  // the next one last
   /// When the claim of `ready` expires unless it is extended, by the queue's stopwatch; `nil` for
@@ -39,7 +39,7 @@ struct WorkMachine: Sendable {
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   var ahead = Prefetch(batch: 0)
-  /// The requests that are being carried out, for tasks that the queue no longer leases.
+  /// The requests that are being carried out. The queue no longer leases their tasks.
   var commandsUnderWay: [PendingCommand] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
@@ -48,7 +48,7 @@ struct WorkMachine: Sendable {
   /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
-  /// The conditions of tasks that are being performed, if they have any.
+  /// The conditions that the attempts under way require; an attempt without any has no entry.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// The requests for tasks that the queue leases, but no worker performs.
   var requests: [TaskID: PendingCommand] = [:]
@@ -84,7 +84,7 @@ struct WorkMachine: Sendable {
     }
   }
 
-  /// Begins a run that can begin, with handlers registered for these names.
+  /// Begins a run, after ``checkCanBegin()``, while handlers are registered for these names.
   mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
     ahead = Prefetch(batch: claimBatch)
@@ -104,13 +104,14 @@ struct WorkMachine: Sendable {
     mode = nil
     // Only the run's time was up, not the queue's.
     if !isShutDown { cutsShort = false }
-    requests = requests.filter { id, _ in outlastsRun(id) }
+    requests = requests.filter { id, _ in requestOutlastsRun(for: id) }
   }
 
   /// Returns the cutoff of a pass that begins now.
   ///
   /// The cutoff is later than that of the last pass even if the clock stands still, so that
-  /// immediate retries are performed. If the clock was set back by more than a second, it is `now`.
+  /// immediate retries are performed. If the clock was set back by more than a second, the cutoff
+  /// is `now`.
   mutating func nextCutoff(now: Date) -> Date {
     let cutoff = now < lastCutoff - 1 ? now : max(now, lastCutoff.nextStorable)
     lastCutoff = cutoff
@@ -119,8 +120,8 @@ struct WorkMachine: Sendable {
 
   /// Moves the cutoff of a pass back when the clock was set back by more than a second.
   ///
-  /// The pass then doesn't perform tasks that are available only by the old date.
-  mutating func dateWentBack(to now: Date) {
+  /// The pass then doesn't perform tasks that were available only by the clock's wrong date.
+  mutating func moveCutoffBack(to now: Date) {
     guard case .pass(let cutoff) = mode, now < cutoff - 1 else { return }
     mode = .pass(cutoff: now)
     lastCutoff = now
@@ -142,7 +143,7 @@ struct WorkMachine: Sendable {
     cutsShort = true
   }
 
-  /// Cuts attempts short and ends the run, because its time is up.
+  /// Cuts attempts short and ends the run, because the time of the run is up.
   mutating func endPass() {
     isStopping = true
     cutsShort = true
@@ -155,7 +156,7 @@ struct WorkMachine: Sendable {
 
   /// Sets whether a stored pause applies to every queue on the store.
   ///
-  /// - Returns: Whether that is a change.
+  /// - Returns: Whether the stored pause began or ended with this call.
   mutating func setPausedByStore(_ isPaused: Bool) -> Bool {
     defer { isPausedByStore = isPaused }
     self.isPaused = isPaused || isPausedByCaller
@@ -164,8 +165,8 @@ struct WorkMachine: Sendable {
 
   /// Stops all workers, because the store failed.
   ///
-  /// Settlements stay in the outbox for a later run. A claim in flight still counts until it has
-  /// returned, because it may have leased tasks.
+  /// Settlements stay in the outbox for a later run. A claim stays in flight until it has returned,
+  /// because it may have leased tasks.
   mutating func fail(_ error: TaskQueueError) {
     isStopping = true
     failure = failure ?? error
@@ -197,18 +198,19 @@ struct WorkMachine: Sendable {
       return .stop
     }
     guard outbox.hasCapacity() else { return .wait }
-    // The claim has expired: the process was suspended, or the store's answer was slow.
+    // The claim of the ready tasks has expired: the process was suspended, or the store was slow to
+    // answer.
     if let readyUntil, !ready.isEmpty, time() >= readyUntil {
       idle -= 1
-      return .requeue(drainUnstarted())
+      return .requeue(takeUnstarted())
     }
     if let task = takeReady() { return begin(task, for: worker, wakesAnother: wasWoken) }
     if claims.isInFlight {
-      claims.workerWaits()
+      claims.noteWaitingWorker()
       return .wait
     }
     if isExhausted {
-      // An end that is not stored yet may make another task available.
+      // Storing the end of an attempt may make another task available.
       guard performing == 0, outbox.isSettled() else { return .wait }
       isStopping = true
       return .stop
@@ -244,25 +246,25 @@ struct WorkMachine: Sendable {
     if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
   }
 
-  /// Ends a worker's release of tasks whose claim had expired.
-  mutating func hasPutBack() { idle += 1 }
+  /// Makes a worker idle that has released tasks whose claim had expired (``Step/requeue(_:)``).
+  mutating func endReleaseByWorker() { idle += 1 }
 
-  /// Applies the result of a claim.
+  /// Accepts the result of a claim.
   ///
   /// - Parameters:
   ///   - claim: The claim.
   ///   - now: The date now.
   ///   - end: When the claim expires, by the queue's stopwatch; `nil` if it does not.
   /// - Returns: Whether there is a next step at once.
-  mutating func claimed(_ claim: Claim, now: Date, until end: Duration? = nil) -> Bool {
+  mutating func receive(_ claim: Claim, now: Date, until end: Duration? = nil) -> Bool {
     // A store that returns no tasks has none, whatever date it returns.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
     readyUntil = end
-    ahead.claimed(ready)
+    ahead.checkForInterrupted(in: ready)
     if ready.count > 1 { ready.reverse() }
-    concurrencyLimits.enter(claim.tasks)
+    concurrencyLimits.addLeased(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
       isExhausted = true
       return true
@@ -276,19 +278,19 @@ struct WorkMachine: Sendable {
     claims.workArrived()
   }
 
-  /// Ends a worker's attempt, whose settlement is stored already.
+  /// Makes a worker idle after its attempt, whose settlement is stored or in the outbox.
   ///
-  /// - Returns: The request for the task that arrived while the settlement was being stored.
+  /// - Returns: The request that arrived for the task while the settlement was being stored.
   @discardableResult
-  mutating func finished(_ worker: Int, isAttempt: Bool) -> PendingCommand? {
+  mutating func freeWorker(_ worker: Int, countsAsAttempt: Bool) -> PendingCommand? {
     guard let attempt = attempts[worker].take() else {
       preconditionFailure("worker \(worker) has ended an attempt that it had not begun")
     }
-    attemptCount += isAttempt ? 1 : 0
+    attemptCount += countsAsAttempt ? 1 : 0
     idle += 1
     if !requiredConditions.isEmpty { requiredConditions[attempt.number] = nil }
-    concurrencyLimits.leave(attempt.name)
-    // The task's name may be below its limit again.
+    concurrencyLimits.removeLeased(named: attempt.name)
+    // The number of leased tasks with this name may be below the name's limit again.
     workArrived()
     // If the store failed, the settlement is in the outbox, and the request waits with it.
     guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
@@ -310,7 +312,7 @@ extension WorkMachine {
     /// Carry out a command for the task, instead of performing it.
     case carryOut(TaskCommand, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
-    /// Release these tasks, whose claim has expired; ``hasPutBack()`` follows.
+    /// Release these tasks, whose claim has expired, and then call ``endReleaseByWorker()``.
     case requeue([ClaimedTask])
     case wait
     case stop
@@ -319,7 +321,7 @@ extension WorkMachine {
   /// Names whose parked tasks may be performed now.
   struct ParkedNames: Sendable, Equatable {
     var names: Set<String> = []
-    /// Whether names that have no handler of their own are meant, too.
+    /// Whether the tasks of names without a handler of their own may be performed, too.
     var others = false
 
     var isEmpty: Bool { names.isEmpty && !others }
@@ -329,7 +331,7 @@ extension WorkMachine {
 /// Handlers that are registered, and the parked tasks that they make available.
 extension WorkMachine {
   /// Registers names that have a handler now: their tasks may be performed.
-  mutating func registered(_ names: [String], areLimited: Bool = false) {
+  mutating func registerHandlers(for names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
     workArrived()
     guard areLimited else { return }
@@ -342,7 +344,7 @@ extension WorkMachine {
   }
 
   /// Registers a fallback handler, for all names without a handler of their own.
-  mutating func registeredFallback() {
+  mutating func registerFallback() {
     toUnpark.others = true
     workArrived()
   }
@@ -392,8 +394,8 @@ extension WorkMachine {
 
   /// Returns whether the queue is idle.
   ///
-  /// Only claims after `claim` count. A claim of a pass counts only if the pass's cutoff is not
-  /// before `date`.
+  /// That the store has no available task must be known from a claim after `claim`. If that claim
+  /// belongs to a pass, the pass's cutoff must not be before `date`.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
@@ -457,7 +459,7 @@ struct ConcurrencyLimits: Sendable {
   }
 
   /// Counts tasks that were claimed.
-  mutating func enter(_ tasks: [ClaimedTask]) {
+  mutating func addLeased(_ tasks: [ClaimedTask]) {
     guard !names.isEmpty else { return }
     for task in tasks where names.contains(task.record.name) {
       leasedCounts[task.record.name, default: 0] += 1
@@ -466,7 +468,7 @@ struct ConcurrencyLimits: Sendable {
   }
 
   /// Counts a task of this name that is no longer leased.
-  mutating func leave(_ name: String) {
+  mutating func removeLeased(named name: String) {
     guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
     leasedCounts[name] = count > 1 ? count - 1 : nil
     changedNames.insert(name)

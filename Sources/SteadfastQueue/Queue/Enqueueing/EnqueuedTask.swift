@@ -38,7 +38,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Throws: what the store throws.
   @discardableResult
   public func cancel() async throws -> Bool {
-    try await queue.opened.results.ask(.cancel, of: id)
+    try await queue.opened.results.carryOut(.cancel, for: id)
   }
 
   /// Sets the earliest date at which the task may be performed, as
@@ -58,7 +58,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Throws: as ``TaskQueue/performNow(_:)``.
   @discardableResult
   public func performNow() async throws -> Bool {
-    try await queue.opened.results.ask(.reschedule(to: nil), of: id)
+    try await queue.opened.results.carryOut(.reschedule(to: nil), for: id)
   }
 
   /// Waits until the task has succeeded, and returns what its handler returned.
@@ -160,7 +160,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       // Perhaps the queue ended it at a caller's request, and has yet to report that.
       try await queue.observers.changes.wait(until: .allIsReported, of: id)
       if let outcome = handle.outcome { return outcome }
-      throw Results.unknown(id)
+      throw Results.unknownTaskError(id)
     }
     // A running queue reports a success shortly after storing it, and then includes the value.
     if record.outcome == .succeeded,

@@ -129,7 +129,7 @@ extension Enqueuer {
 
   private func storable(_ payload: StoredPayload) throws -> StoredPayload {
     if RealWork.encodesPayloads { return try payload.withoutValue() }
-    // Most stores keep bytes, and would have to convert each record otherwise.
+    // Most stores keep the payload's bytes. Encode them here, so that no record must be converted.
     return store.appliesAtOnce ? payload : try payload.encoded()
   }
 
@@ -167,8 +167,8 @@ extension Enqueuer {
 
   /// Returns whether the caller should now yield its thread to other Swift tasks.
   ///
-  /// A store in memory never suspends its callers. A few callers that add one task after another
-  /// would occupy all of Swift's threads, and no worker could perform the tasks that they add.
+  /// A store in memory never suspends its callers. Without yielding, a few callers that add one
+  /// task after another would occupy all of Swift's threads, and no worker could perform the tasks.
   private func isTimeToYield(after records: some Collection<TaskRecord>) -> Bool {
     // Decide by the random IDs: callers on several threads would contend for a counter.
     store.appliesAtOnce
@@ -186,8 +186,8 @@ extension Enqueuer {
     // Make the handle before any worker can perform the task, so that no outcome is missed.
     var task = newTask(record)
     let isStored = try await store(CollectionOfOne(record), policy) { results in
-      if case .replaced(let twin) = results[0] { await observers.absorbedNewTask(twin) }
-      if let twin = inserted(record, results[0], now) { task = twin }
+      if case .replaced(let twin) = results[0] { await observers.reportMerge(into: twin) }
+      if let twin = reportInsertion(of: record, results[0], now) { task = twin }
     }
     return isStored ? task : nil
   }
@@ -200,34 +200,34 @@ extension Enqueuer {
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [AdmittedTask]? {
-    // Of several tasks with the same key, only one is stored. It is returned for all of them.
+    // Of several new tasks with the same key, only one is stored, and is returned for all of them.
     let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
     var tasks = kept.map(newTask)
     let areStored = try await store(kept, policy) { results in
       for index in kept.indices {
         // Only a replacement waits. The other outcomes need no asynchronous call.
-        if case .replaced(let twin) = results[index] { await observers.absorbedNewTask(twin) }
-        if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
+        if case .replaced(let twin) = results[index] { await observers.reportMerge(into: twin) }
+        if let twin = reportInsertion(of: kept[index], results[index], now) { tasks[index] = twin }
       }
     }
     guard areStored else { return nil }
-    return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+    return kept.count == records.count ? tasks : tasks.expanded(to: records, from: kept)
   }
 
-  /// Stores new tasks, and calls `tell` to report the outcomes.
+  /// Stores new tasks, and calls `report` with the outcomes.
   ///
   /// - Returns: `true` if they are stored; `false` if the store already has a task with one of
   ///   their IDs.
   private func store(
     _ records: some Collection<TaskRecord>,
     _ policy: UniquePolicy,
-    tell: ([ChangeOutcome]) async -> Void
+    report: ([ChangeOutcome]) async -> Void
   ) async throws -> Bool {
     // Reserve the keys until the outcomes are reported.
     let keys = policy == .replace ? Set(records.compactMap(\.uniqueKey)) : []
-    if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    observers.willEnqueue(records)
+    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    observers.prepareEnqueuedEvents(of: records)
     let results: [ChangeOutcome]
     do {
       if policy == .replace {
@@ -239,15 +239,15 @@ extension Enqueuer {
         throw UnusableAnswer(results: results, to: records.count)
       }
     } catch {
-      observers.didNotEnqueue(records)
+      observers.withdrawEnqueuedEvents(of: records)
       // During the call, a claim may have skipped the task that was about to be replaced.
       dispatch.lookForWork()
       throw error
     }
     if !results.allSatisfy(\.isPlainInsertion) {
-      guard try wereInserted(records, results, policy) else { return false }
+      guard try checkInsertion(of: records, results, policy) else { return false }
     }
-    await tell(results)
+    await report(results)
     return true
   }
 
@@ -278,15 +278,16 @@ extension Enqueuer {
   /// Reports what happened to a new task.
   ///
   /// - Returns: The existing task with the same unique key, if it is used instead of the new one.
-  private func inserted(
-    _ record: TaskRecord,
+  private func reportInsertion(
+    of record: TaskRecord,
     _ result: ChangeOutcome,
     _ now: Date
   ) -> AdmittedTask? {
     switch result {
     case .duplicate(let twin), .replaced(let twin):
-      observers.didNotEnqueue(CollectionOfOne(record))
-      // The store chose the date, which may be earlier than before. A claim returns that date.
+      observers.withdrawEnqueuedEvents(of: CollectionOfOne(record))
+      // The replaced task may have an earlier date now, which only the store knows. The next claim
+      // returns that date.
       if case .replaced = result { dispatch.lookForWork() }
       return AdmittedTask(handle: observers.outcomes.handle(of: twin), isNew: false)
     case .stale, .superseded, .doneWithConsequences, .unmetDependency, .valueDiffers:
@@ -294,7 +295,7 @@ extension Enqueuer {
     case .done, .identityTaken, .batchRefused:
       break
     }
-    observers.events.announce(record.id)
+    observers.events.postEnqueuedEvent(of: record.id)
     upkeep.reportIfUnhandled(record)
     dispatch.becomesAvailable(at: record.availableDate, after: now)
     return nil
@@ -339,7 +340,7 @@ extension Enqueuer {
     if policy == .reject, kept.count < records.count {
       throw TaskQueueError(
         .duplicate,
-        "two of the new tasks have the same unique key; give each task its own"
+        "two of the new tasks have the same unique key; give each task its own key"
       )
     }
     return kept
@@ -358,10 +359,10 @@ private struct NamedKey: Hashable {
 }
 
 extension [AdmittedTask] {
-  /// Returns a task for each record, although only `kept` were stored.
+  /// Returns a task for each record, although only the records in `kept` were stored.
   ///
   /// A record that was not stored gets the stored task with the same unique key.
-  func standing(for records: [TaskRecord], _ kept: [TaskRecord]) -> [AdmittedTask] {
+  func expanded(to records: [TaskRecord], from kept: [TaskRecord]) -> [AdmittedTask] {
     var ofKey: [NamedKey: AdmittedTask] = [:]
     var ofID: [TaskID: AdmittedTask] = [:]
     for (record, task) in zip(kept, self) {
@@ -379,26 +380,27 @@ extension Enqueuer {
   /// Returns `true` if the store added the tasks, and `false` if it already has a task with one of
   /// their IDs.
   ///
-  /// - Throws: The reason why the store refused them.
-  func wereInserted(
-    _ records: some Collection<TaskRecord>,
+  /// - Throws: The reason why the store refused the tasks.
+  func checkInsertion(
+    of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome],
     _ policy: UniquePolicy
   ) throws -> Bool {
     guard !results.contains(.identityTaken) else {
-      observers.didNotEnqueue(records)
+      observers.withdrawEnqueuedEvents(of: records)
       return false
     }
-    if let error = unmetDependency(of: records, results) ?? rejection(of: records, results, policy)
+    if let error = dependencyError(of: records, results)
+      ?? duplicateError(of: records, results, policy)
     {
-      observers.didNotEnqueue(records)
+      observers.withdrawEnqueuedEvents(of: records)
       throw error
     }
     return true
   }
 
   /// Returns the error for the first task that was rejected, if there is one.
-  private func rejection(
+  private func duplicateError(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome],
     _ policy: UniquePolicy
@@ -408,15 +410,15 @@ extension Enqueuer {
       guard case .duplicate(let twin) = result else { continue }
       return TaskQueueError(
         .duplicate,
-        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin); use that "
-          + "one, which task(_:) returns, or give the new one another key or another onDuplicate"
+        "the task \(twin) already has the unique key '\(record.uniqueKey ?? "")'; get that task "
+          + "with task(_:), or give the new task another key or another onDuplicate"
       )
     }
     return nil
   }
 
   /// Returns the error for the first task that would wait forever for another one, if there is one.
-  private func unmetDependency(
+  private func dependencyError(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome]
   ) -> TaskQueueError? {
@@ -425,8 +427,8 @@ extension Enqueuer {
       return TaskQueueError(
         .unmetDependency,
         "the new task '\(record.name)' would wait forever for the task \(id), which is not in the "
-          + "store, or has ended without success; name tasks that have not ended, or enqueue both "
-          + "in one call"
+          + "store, or has ended without success; depend on tasks that have not ended, or enqueue "
+          + "the new task and its dependencies in one call"
       )
     }
     return nil
@@ -462,9 +464,9 @@ extension QueueCore {
     if let key = follower.storedUniqueKey {
       throw TaskQueueError(
         .invalidArgument,
-        "the task that follows the batch has the unique key '\(key)': "
-          + "if another task had the key, that task would be used, and it would not follow the "
-          + "batch; remove the unique key"
+        "the batch's follower has the unique key '\(key)', but a "
+          + "follower can't have one: another task with the same key would be kept instead of the "
+          + "follower, and would not wait for the batch; remove the unique key"
       )
     }
     let members = payloads.map { TaskDraft($0, nil, options) }
@@ -494,8 +496,8 @@ extension QueueCore {
     guard !mayWait else {
       throw TaskQueueError(
         .invalidArgument,
-        "a task that is added to a batch has 'dependencies', 'orderKey' or a unique key: it could "
-          + "wait for the task that follows the batch, which would wait for it in turn"
+        "a task added to a batch can't have dependencies, an orderKey or a unique key: the task "
+          + "and the batch's follower could wait for each other forever; remove them"
       )
     }
     return try await enqueue { drafts in

@@ -18,7 +18,7 @@ struct GroupStore: StoreWrapper {
       // A queue of the group may complete what a task of another queue awaits.
       if case .complete = change, outcome == .done { members.lookForWork(except: queue) }
       guard let consequences = outcome.consequences else { continue }
-      await members.tell(consequences, of: change, from: queue)
+      await members.notifyOthers(of: consequences, causedBy: change, from: queue)
     }
     return outcomes
   }
@@ -164,7 +164,11 @@ final class GroupMembers: Sendable {
   }
 
   /// Notifies the other queues of the consequences of a change for tasks that wait.
-  func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
+  func notifyOthers(
+    of consequences: Consequences,
+    causedBy change: TaskChange,
+    from name: String
+  ) async {
     for other in queues(except: name) {
       await other.results.applyRemoteEffects(consequences, of: change)
     }

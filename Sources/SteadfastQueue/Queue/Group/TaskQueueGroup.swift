@@ -311,7 +311,7 @@ extension TaskQueueGroup {
   /// - Throws: The errors of ``TaskQueue/runAvailable()``.
   @discardableResult
   public func runAvailable() async throws -> Int {
-    try await pass { try await $0.runAvailable() }
+    try await runPass { try await $0.runAvailable() }
   }
 
   /// Performs the available tasks of all queues that are expected to end in time.
@@ -329,10 +329,10 @@ extension TaskQueueGroup {
   public func run(within budget: Duration) async throws -> Int {
     let time = QueueTime(clock)
     let deadline = time.deadline(after: budget)
-    return try await pass { try await $0.run(within: deadline - time.stopwatch()) }
+    return try await runPass { try await $0.run(within: deadline - time.stopwatch()) }
   }
 
-  private func pass(
+  private func runPass(
     _ body: @escaping @Sendable (TaskQueue) async throws -> Int
   ) async throws -> Int {
     let queues = try state.withLock { state throws(TaskQueueError) in

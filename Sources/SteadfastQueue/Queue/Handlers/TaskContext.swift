@@ -85,7 +85,7 @@ public struct TaskContext: Sendable {
   /// stored. Reports after the handler has ended, or after its Swift task was cancelled, are
   /// ignored.
   public func report(progress fraction: Double) {
-    queue.report(fraction, of: record, by: worker, number)
+    queue.reportProgress(fraction, of: record, by: worker, number)
   }
 }
 
@@ -205,14 +205,14 @@ extension TaskContext {
   /// Adds a task to the batch of this one, so that the batch's follower waits for it, too.
   ///
   /// The task is stored when the call returns, even if the attempt then fails. The next attempt
-  /// adds it again. The batch's follower can't have started by then, because it also waits for the
-  /// task that makes this call.
+  /// adds the task again. The batch's follower can't start before the call, because it also waits
+  /// for the task whose handler makes the call.
   ///
   /// - Parameters:
   ///   - payload: the payload that is passed to the handler. It must have no unique key.
   ///   - options: the options of the task, without ``TaskOptions/dependencies`` and
-  ///     ``TaskOptions/orderKey``. With these, the task could wait for the batch's follower, which
-  ///     would wait for it in turn.
+  ///     ``TaskOptions/orderKey``. With these, the task and the batch's follower could wait for
+  ///     each other forever.
   /// - Returns: the task.
   /// - Throws: a ``TaskQueueError`` if this task belongs to no batch, or if an option is invalid;
   ///   what the store throws.

@@ -104,7 +104,7 @@ extension TaskQueue {
   /// queue object. If the calling Swift task is cancelled, the condition is set nevertheless, but a
   /// task that was already claimed may still start.
   public func setCondition(_ condition: TaskCondition, holds: Bool) async {
-    await core.gate.tell(condition, holds: holds)
+    await core.gate.setCondition(condition, holds: holds)
   }
 
   /// Registers the monitor that reports, while the queue runs, whether a condition holds.
@@ -140,6 +140,6 @@ extension TaskQueue {
   ///
   /// The reason is `nil` for a task that waits for a future date, for other tasks, or for a worker.
   package nonisolated func obstacle(to record: TaskRecord) -> String? {
-    core.upkeep.obstacle(to: record)
+    core.upkeep.reasonNotToPerform(record)
   }
 }

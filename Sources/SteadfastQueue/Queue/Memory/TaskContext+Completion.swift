@@ -100,18 +100,18 @@ extension TaskContext {
     _ body: (TaskToken) async throws -> Void
   ) async throws -> TaskCompletion<Value> {
     let stored = MemoryName.completion(name)
-    try await begin(name, stored)
+    try await beginUse(of: name, storedAs: stored)
     let open: OpenCompletion
-    if let bytes = remembered(stored) {
-      open = try await counted(try decoded(bytes, name), name, stored)
+    if let bytes = storedBytes(under: stored) {
+      open = try await recalculatingDeadline(of: try decoded(bytes, name), name, stored)
     } else {
       try Task.checkCancellation()
       open = try await openNew(name, stored, within: timeLimit)
     }
     guard let token = TaskToken(taskID: id, secret: open.secret) else {
-      throw park(UndecodableMemory(name: name, type: "TaskToken"))
+      throw parkAtEnd(after: UndecodableMemory(name: name, type: "TaskToken"))
     }
-    if !hasCome(MemoryName.outcome(token)) {
+    if !hasArrived(MemoryName.outcome(token)) {
       try await using(stored) { try await handOut(token, name, body) }
     }
     return TaskCompletion(
@@ -123,7 +123,7 @@ extension TaskContext {
   }
 
   /// Returns whether the outcome of a completion is known.
-  func hasCome(_ outcome: String) -> Bool { remembered(outcome)?.isEmpty == false }
+  func hasArrived(_ outcome: String) -> Bool { storedBytes(under: outcome)?.isEmpty == false }
 
   /// Performs the body once, like a step.
   private func handOut(
@@ -132,7 +132,7 @@ extension TaskContext {
     _ body: (TaskToken) async throws -> Void
   ) async throws {
     let stored = MemoryName.handedOut(name)
-    guard remembered(stored) == nil else { return }
+    guard storedBytes(under: stored) == nil else { return }
     try Task.checkCancellation()
     try await inStep { try await body(token) }
     try await remember([(stored, try encoded(Done(), name))])
@@ -147,19 +147,19 @@ extension TaskContext {
     let end = timeLimit.map { WaitEnd(after: $0, from: queue.now) }
     let open = OpenCompletion(secret: token.secretText, deadline: end)
     let bytes = try encoded(open, name)
-    try check(bytes, under: name, stored)
+    try checkSize(of: bytes, name: name, storedAs: stored)
     try await remember([(stored, bytes), (MemoryName.outcome(token), [])])
     return open
   }
 
   /// Recalculates the deadline if the clock was ahead when the completion was opened.
-  private func counted(
-    _ known: OpenCompletion,
+  private func recalculatingDeadline(
+    of known: OpenCompletion,
     _ name: String,
     _ stored: String
   ) async throws -> OpenCompletion {
     var open = known
-    open.deadline = known.deadline?.counted(at: queue.now)
+    open.deadline = known.deadline?.recalculated(at: queue.now)
     if open.deadline != known.deadline {
       try Task.checkCancellation()
       try await remember([(stored, try encoded(open, name))])
@@ -195,14 +195,14 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
       try context.checkIsNotSuspended()
       let outcome = MemoryName.outcome(token)
       // It may have arrived since the memory was read.
-      if !context.hasCome(outcome) { try await reread(outcome) }
-      if !context.hasCome(outcome) {
+      if !context.hasArrived(outcome) { try await refreshMemory(of: outcome) }
+      if !context.hasArrived(outcome) {
         guard let deadline, deadline <= context.queue.now else {
           throw context.suspend(until: end, awaiting: [outcome])
         }
         try await timeOut(outcome)
       }
-      let bytes = context.remembered(outcome) ?? []
+      let bytes = context.storedBytes(under: outcome) ?? []
       let brought: CompletionOutcome.Brought<Value> = try context.decoded(
         bytes,
         name,
@@ -215,9 +215,9 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
     }
   }
 
-  private func reread(_ outcome: String) async throws {
-    let memory = try await context.load()
-    context.memory.with(context.number) { $0.reread(outcome, in: memory) }
+  private func refreshMemory(of outcome: String) async throws {
+    let memory = try await context.loadMemory()
+    context.memory.with(context.number) { $0.refresh(outcome, from: memory) }
   }
 
   /// Completes the wait as timed out, unless another completion arrives first.
@@ -228,9 +228,9 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
     } catch let error as CancellationError {
       throw error
     } catch {
-      throw context.release(error, "store a task's memory")
+      throw context.releaseAtEnd(after: error, operation: "store a task's memory")
     }
-    try await reread(outcome)
+    try await refreshMemory(of: outcome)
   }
 }
 

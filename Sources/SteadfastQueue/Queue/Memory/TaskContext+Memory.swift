@@ -21,7 +21,7 @@ extension TaskContext {
   ///
   /// `name` is the name in the handler, and `stored` the name in the task's memory. If
   /// `isRepeatable`, the attempt may use the name more than once, as it does for a checkpoint.
-  func begin(_ name: String, _ stored: String, isRepeatable: Bool = false) async throws {
+  func beginUse(of name: String, storedAs stored: String, isRepeatable: Bool = false) async throws {
     try checkIsUnderWay(name)
     if let mark = Self.mark, mark.memory == ObjectIdentifier(memory), mark.number == number {
       throw StepError(
@@ -39,7 +39,7 @@ extension TaskContext {
           + "bytes of UTF-8, without a NUL"
       )
     }
-    if !isRepeatable, !memory.with(number, { $0.use(stored) }) {
+    if !isRepeatable, !memory.with(number, { $0.beginUse(of: stored) }) {
       throw StepError(
         .nameUsedTwice,
         name,
@@ -47,7 +47,7 @@ extension TaskContext {
           + "item that it is for as 'for:'"
       )
     }
-    try await read()
+    try await loadOnce()
     try checkIsNotSuspended()
   }
 
@@ -56,14 +56,16 @@ extension TaskContext {
     do {
       return try await body()
     } catch {
-      memory.with(number) { $0.giveBack(stored) }
+      memory.with(number) { $0.endUse(of: stored) }
       throw error
     }
   }
 
   /// Throws if the attempt is over.
   private func checkIsUnderWay(_ name: String) throws {
-    guard !queue.dispatch.machine.withLock({ $0.holds(number, worker) }) else { return }
+    guard !queue.dispatch.machine.withLock({ $0.isHandlerRunning(number, of: worker) }) else {
+      return
+    }
     throw StepError(
       .attemptIsOver,
       name,
@@ -84,27 +86,27 @@ extension TaskContext {
   }
 
   /// Loads the task's memory, unless the attempt has already loaded it.
-  private func read() async throws {
+  private func loadOnce() async throws {
     guard memory.with(number, { $0.stored == nil }) else { return }
     // An empty memory need not be read from the store.
-    guard record.memorySize > 0 else { return memory.with(number) { $0.read(TaskMemory()) } }
-    let stored = try await load()
-    memory.with(number) { $0.read(stored) }
+    guard record.memorySize > 0 else { return memory.with(number) { $0.setLoaded(TaskMemory()) } }
+    let stored = try await loadMemory()
+    memory.with(number) { $0.setLoaded(stored) }
   }
 
   /// Returns the task's memory from the store.
-  func load() async throws -> TaskMemory {
+  func loadMemory() async throws -> TaskMemory {
     do {
       return try await queue.store.memory(of: id)
     } catch let error as TaskQueueError where error.code == .unopenedPayload {
-      throw park(error)
+      throw parkAtEnd(after: error)
     } catch {
-      throw release(error, "read a task's memory")
+      throw releaseAtEnd(after: error, operation: "read a task's memory")
     }
   }
 
   /// Returns the bytes under a name in the task's memory.
-  func remembered(_ name: String) -> [UInt8]? { memory.with(number) { $0[name] } }
+  func storedBytes(under name: String) -> [UInt8]? { memory.with(number) { $0[name] } }
 
   /// Adds values to the task's memory, and returns when they are stored.
   ///
@@ -119,20 +121,20 @@ extension TaskContext {
     do {
       outcomes = try await queue.storage.persistInAttempt(changes, durability)
     } catch {
-      throw release(error, "store a task's memory")
+      throw releaseAtEnd(after: error, operation: "store a task's memory")
     }
     guard outcomes.allSatisfy(\.isDone) else {
       // Another queue has claimed the task. The results of this attempt are no longer stored.
-      queue.dispatch.lost(lease)
+      queue.dispatch.handleLostLease(lease)
       throw CancellationError()
     }
     memory.with(number) { memory in
-      for (name, bytes) in values { memory.remembered(bytes, name) }
+      for (name, bytes) in values { memory.recordStored(bytes, under: name) }
     }
   }
 
   /// Throws if a value is too large for the task's memory.
-  func check(_ bytes: [UInt8], under name: String, _ stored: String) throws {
+  func checkSize(of bytes: [UInt8], name: String, storedAs stored: String) throws {
     guard bytes.count <= TaskQueueError.maxValueSize else {
       throw StepError(
         .tooLarge,
@@ -184,18 +186,18 @@ extension TaskContext {
     do {
       return try MemoryCoding.decode(Value.self, from: bytes)
     } catch {
-      throw park(UndecodableMemory(name: name, type: "\(type)"))
+      throw parkAtEnd(after: UndecodableMemory(name: name, type: "\(type)"))
     }
   }
 
   /// Makes the queue park the task when the attempt ends.
-  func park(_ error: any Error) -> any Error {
+  func parkAtEnd(after error: any Error) -> any Error {
     memory.with(number) { $0.decide(.parked(reason: "\(error)")) }
     return error
   }
 
   /// Makes the queue release the task when the attempt ends, because its store has failed.
-  func release(_ error: any Error, _ operation: String) -> any Error {
+  func releaseAtEnd(after error: any Error, operation: String) -> any Error {
     queue.dispatch.fail(error, to: operation)
     memory.with(number) { $0.decide(.released) }
     return CancellationError()
@@ -273,21 +275,21 @@ struct AttemptMemory: Sendable {
   subscript(name: String) -> [UInt8]? { stored?[name] }
 
   /// Sets the memory that the store has returned, unless newer contents are known.
-  mutating func read(_ memory: TaskMemory) { if stored == nil { stored = memory } }
+  mutating func setLoaded(_ memory: TaskMemory) { if stored == nil { stored = memory } }
 
   /// Updates one name, whose value is stored by callers that complete a wait.
-  mutating func reread(_ name: String, in memory: TaskMemory) { stored?[name] = memory[name] }
+  mutating func refresh(_ name: String, from memory: TaskMemory) { stored?[name] = memory[name] }
 
   /// Begins the use of a name.
   ///
   /// - Returns: `false` if the attempt has already used it.
-  mutating func use(_ name: String) -> Bool { used.insert(ExactText(name)).inserted }
+  mutating func beginUse(of name: String) -> Bool { used.insert(ExactText(name)).inserted }
 
   /// Ends the use of a name under which nothing was stored.
-  mutating func giveBack(_ name: String) { used.remove(ExactText(name)) }
+  mutating func endUse(of name: String) { used.remove(ExactText(name)) }
 
   /// Records that a value was stored under a name.
-  mutating func remembered(_ value: [UInt8], _ name: String) {
+  mutating func recordStored(_ value: [UInt8], under name: String) {
     // For a checkpoint, a later one than the stored one may already be known.
     if name != MemoryName.checkpoint { stored?[name] = value }
     hasProgressed = true

@@ -48,9 +48,9 @@ extension TaskContext {
   ) async throws -> Value {
     let step = TaskStep(item.map { "\(name)[\($0)]" } ?? name, of: id)
     let stored = MemoryName.step(step.name)
-    try await begin(step.name, stored)
+    try await beginUse(of: step.name, storedAs: stored)
     return try await using(stored) {
-      if let bytes = remembered(stored) { return try decoded(bytes, step.name) }
+      if let bytes = storedBytes(under: stored) { return try decoded(bytes, step.name) }
       return try await perform(step, stored, repetition, body, ifInterrupted)
     }
   }
@@ -64,19 +64,19 @@ extension TaskContext {
   ) async throws -> Value {
     try Task.checkCancellation()
     let value: Value
-    if repetition == .never, remembered(MemoryName.intent(step.name)) != nil {
+    if repetition == .never, storedBytes(under: MemoryName.intent(step.name)) != nil {
       guard let ifInterrupted else { throw StepInterrupted(step: step) }
       value = try await inStep { try await ifInterrupted(step) }
     } else {
       if repetition == .never {
         let intent = MemoryName.intent(step.name)
-        try check(MemoryName.begun, under: step.name, intent)
+        try checkSize(of: MemoryName.begun, name: step.name, storedAs: intent)
         try await remember([(intent, MemoryName.begun)])
       }
       value = try await inStep { try await body(step) }
     }
     let bytes = try encoded(value, step.name)
-    try check(bytes, under: step.name, stored)
+    try checkSize(of: bytes, name: step.name, storedAs: stored)
     try await remember([(stored, bytes)])
     return value
   }
@@ -308,8 +308,8 @@ extension TaskContext {
   public func checkpoint<Value: Codable & Sendable>(
     _ type: Value.Type = Value.self
   ) async throws -> Value? {
-    try await begin("checkpoint", MemoryName.checkpoint, isRepeatable: true)
-    return try remembered(MemoryName.checkpoint).map { try decoded($0, "checkpoint") }
+    try await beginUse(of: "checkpoint", storedAs: MemoryName.checkpoint, isRepeatable: true)
+    return try storedBytes(under: MemoryName.checkpoint).map { try decoded($0, "checkpoint") }
   }
 
   /// Saves the task's progress as a checkpoint, which replaces the previous one.
@@ -337,9 +337,9 @@ extension TaskContext {
     durability: Durability = .relaxed
   ) async throws {
     let name = MemoryName.checkpoint
-    try await begin("checkpoint", name, isRepeatable: true)
+    try await beginUse(of: "checkpoint", storedAs: name, isRepeatable: true)
     let bytes = try encoded(value, "checkpoint")
-    try check(bytes, under: "checkpoint", name)
+    try checkSize(of: bytes, name: "checkpoint", storedAs: name)
     memory.with(number) { $0.save(bytes) }
     try await writeCheckpoint(durability, isDue: durability == .durable || Task.isCancelled)
     try Task.checkCancellation()
@@ -411,14 +411,14 @@ extension TaskContext {
 
   private func sleep(_ name: String, until first: (_ now: Date) -> WaitEnd) async throws {
     let stored = MemoryName.sleep(name)
-    try await begin(name, stored)
-    let known: WaitEnd? = try remembered(stored).map { try decoded($0, name) }
+    try await beginUse(of: name, storedAs: stored)
+    let known: WaitEnd? = try storedBytes(under: stored).map { try decoded($0, name) }
     let now = queue.now
-    let end = known?.counted(at: now) ?? first(now)
+    let end = known?.recalculated(at: now) ?? first(now)
     if end != known {
       try Task.checkCancellation()
       let bytes = try encoded(end, name)
-      try check(bytes, under: name, stored)
+      try checkSize(of: bytes, name: name, storedAs: stored)
       try await remember([(stored, bytes)])
     }
     guard end.date > queue.now else { return }
@@ -444,7 +444,7 @@ struct WaitEnd: Codable, Equatable, Sendable {
 
   /// Returns the end of the same wait, recalculated from `now` if it was calculated from a later
   /// date, because the clock was ahead then.
-  func counted(at now: Date) -> WaitEnd {
+  func recalculated(at now: Date) -> WaitEnd {
     guard let countedFrom, countedFrom > now else { return self }
     return WaitEnd(after: .seconds(date.timeIntervalSince(countedFrom)), from: now)
   }

@@ -2,9 +2,9 @@ import Synchronization
 
 /// Posts events to every observer.
 ///
-/// Enqueueing a task races with performing or changing it. The first side to learn that a task is
-/// stored posts its `.enqueued` event (``announce(_:)``). ``InFlightChanges`` keeps the other
-/// events in order.
+/// The call that enqueues a task, and a worker or another caller that finds the task in the store,
+/// run at the same time. Whichever first learns that the task is stored posts its `.enqueued` event
+/// (``postEnqueuedEvent(of:)``). ``InFlightChanges`` keeps the other events in order.
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }
 
@@ -56,7 +56,7 @@ final class EventHub: Sendable {
 
   /// Posts an event to every observer.
   ///
-  /// It costs one atomic read while there is no observer.
+  /// While there is no observer, the call costs one atomic read.
   func post(_ event: @autoclosure () -> TaskEvent) {
     guard isObserved else { return }
     let observers = subscriptions.withLock { $0.observers }
@@ -81,27 +81,27 @@ final class EventHub: Sendable {
     withExtendedLifetime(forgotten) {}
   }
 
-  func willEnqueue(_ record: TaskRecord) {
+  func prepareEnqueuedEvent(of record: TaskRecord) {
     guard isObserved else { return }
-    // Check again inside of the lock: after the last observer has left, nothing would discard the
-    // task.
+    // Check again inside of the lock: once the last observer has left, nothing discards the record.
     announcements.withLock { if isObserved { $0[record.id] = record } }
   }
 
-  func didNotEnqueue(_ record: TaskRecord) {
+  func withdrawEnqueuedEvent(of record: TaskRecord) {
     guard isObserved else { return }
     announcements.withLock { _ = $0.removeValue(forKey: record.id) }
   }
 
   /// Posts the `.enqueued` event of a task, unless it was posted before.
   ///
-  /// A second caller returns only after the first has added the event to every observer's buffer.
-  func announce(_ id: TaskID) {
+  /// If two callers post it at the same time, the second returns only after the first has added the
+  /// event to every observer's buffer.
+  func postEnqueuedEvent(of id: TaskID) {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in
       guard let record = announcements.removeValue(forKey: id) else { return [] }
       let observers = subscriptions.withLock { $0.observers }
-      for observer in observers { observer.leave(.enqueued(record)) }
+      for observer in observers { observer.buffer(.enqueued(record)) }
       return observers
     }
     for observer in observers { observer.wake() }
@@ -121,12 +121,12 @@ final class EventSubscription: Sendable {
   init(capacity: Int) { state = Mutex(State(buffer: EventBuffer(capacity: capacity))) }
 
   func post(_ event: TaskEvent) {
-    leave(event)
+    buffer(event)
     wake()
   }
 
   /// Adds an event without waking the observer; a call of ``wake()`` must follow.
-  func leave(_ event: TaskEvent) {
+  func buffer(_ event: TaskEvent) {
     state.withLock { if !$0.hasEnded { $0.buffer.append(event) } }
   }
 
@@ -142,7 +142,7 @@ final class EventSubscription: Sendable {
       let (event, hasEnded) = state.withLock { ($0.buffer.popFirst(), $0.hasEnded) }
       if let event { return event }
       if hasEnded { return nil }
-      // If this is cancelled, the loop ends.
+      // Cancellation ends the loop.
       try? await waiters.wait {
         state.withLock { $0.hasEnded || !$0.buffer.isEmpty } ? .success(()) : nil
       }
@@ -155,7 +155,7 @@ final class EventSubscription: Sendable {
 
 /// The latest events for a slow observer, and the number of events that were dropped.
 ///
-/// The buffer keeps no event that was dropped or delivered.
+/// The buffer does not keep events in memory once they are dropped or delivered.
 struct EventBuffer: Sendable {
   private var events = FIFOQueue<TaskEvent>()
   private var missedCount = 0

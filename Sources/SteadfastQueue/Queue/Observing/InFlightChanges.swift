@@ -2,11 +2,11 @@ import Synchronization
 
 /// Tracks the tasks with a change that is being stored, or is stored and not reported yet.
 ///
-/// A change is reported when observers and waiting callers have been notified of it. A caller may
-/// learn the state of a task from the store before an earlier change of that task has been
-/// reported. Such a caller waits here, so that the changes of one task are reported in the order in
-/// which they were stored. While no such change is under way, this costs one atomic read for each
-/// attempt.
+/// A change counts as reported when observers and waiting callers have been notified of it. A
+/// caller may learn the state of a task from the store before an earlier change of that task has
+/// been reported. Such a caller waits here, so that the changes of one task are reported in the
+/// order in which they were stored. While no change is under way, this costs one atomic read for
+/// each attempt.
 final class InFlightChanges: Sendable {
   private struct Entry {
     /// The kind of the requested change.
@@ -28,7 +28,9 @@ final class InFlightChanges: Sendable {
 
   init(_ availability: StoreAvailability) {
     self.availability = availability
-    availability.listen { [weak reported] in reported?.resumeAll(with: .success(())) }
+    availability.notifyWhenUnavailable { [weak reported] in
+      reported?.resumeAll(with: .success(()))
+    }
   }
 
   /// The number of tasks with a change under way.
@@ -45,9 +47,10 @@ final class InFlightChanges: Sendable {
   /// Waits until no completion of these tasks is under way, then marks the ends of their attempts
   /// as under way.
   ///
-  /// An attempt may end because of a completion, and it would be unknown which of the two was
-  /// stored first. If the caller is cancelled, it stops waiting once the store is unavailable.
-  func beginEnds(of ids: [TaskID]) async {
+  /// An attempt may end because of a completion. If both were under way, it would be unknown
+  /// whether the end or the completion was stored first. A cancelled caller stops waiting once the
+  /// store is unavailable.
+  func beginAttemptEnds(of ids: [TaskID]) async {
     do {
       try await begin(ids, when: { $0.request != .completion }) { $0.ends += 1 }
     } catch {
@@ -55,7 +58,7 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  func endsAreReported(of ids: [TaskID]) {
+  func markAttemptEndsReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.ends -= 1
@@ -67,19 +70,19 @@ final class InFlightChanges: Sendable {
 
   // MARK: Requested changes
 
-  /// Waits until no other requested change of these tasks is under way, then starts one.
+  /// Waits until no other requested change of these tasks is under way, then starts a new one.
   ///
-  /// Of two changes at the same time, it would be unknown which one was stored first. The change
-  /// under way may take as long as the store is unavailable.
+  /// If two changes were under way, it would be unknown which of them was stored first. A change
+  /// stays under way as long as the store is unavailable.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled before, and the store is unavailable.
-  ///   Then ``changesAreReported(of:)`` must not be called.
-  func beginChanges(of ids: [TaskID]) async throws {
+  ///   Then ``markRequestedChangesReported(of:)`` must not be called.
+  func beginRequestedChanges(of ids: [TaskID]) async throws {
     try await begin(ids, when: { $0.request == .none }) { $0.request = .other }
   }
 
-  /// Starts a completion as ``beginChanges(of:)`` starts a change, but also waits for the end of an
-  /// attempt.
+  /// Starts a completion as ``beginRequestedChanges(of:)`` starts a change, but also waits until no
+  /// end of an attempt at the task is under way.
   func beginCompletion(of id: TaskID) async throws {
     try await begin([id], when: { $0.request == .none && $0.ends == 0 }) {
       $0.request = .completion
@@ -106,7 +109,7 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  func changesAreReported(of ids: [TaskID]) {
+  func markRequestedChangesReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.request = .none
@@ -120,16 +123,16 @@ final class InFlightChanges: Sendable {
 
   /// The changes under way that a caller waits for.
   enum Wait {
-    /// Wait until the end of the attempt before a change is reported.
+    /// Wait until the end of the attempt before the caller's change is reported.
     ///
-    /// An attempt after the change does not start until the change is reported.
+    /// The caller need not wait for later attempts: they start only once its change is reported.
     case endIsReported
     /// Wait until every change is reported.
     case allIsReported
   }
 
-  /// Waits for changes of a task, even if cancelled: the caller's change is stored, and must be
-  /// reported after them.
+  /// Waits for changes of a task, even if cancelled: the caller's own change is stored, and must be
+  /// reported after those changes.
   func waitUncancelled(until wait: Wait, of id: TaskID) async {
     guard areUnderWay else { return }
     while !isOver(wait, of: id) {

@@ -3,7 +3,8 @@ import Synchronization
 /// Stores the outcomes of enqueued tasks, for callers that ask for them.
 ///
 /// The registry stores what is known about a task as long as an ``EnqueuedTask`` refers to it. Most
-/// callers drop theirs at once. Such a task costs an entry, and a handle that counts the reference.
+/// callers drop the returned ``EnqueuedTask`` at once. Until then, the task costs an entry, and a
+/// handle that counts the reference.
 /// The tasks are spread over several shards, so that callers that enqueue on different threads
 /// seldom contend for a lock: on two threads, this and small entries raised 863,000 enqueues a
 /// second to 1,310,000.
@@ -22,8 +23,8 @@ final class OutcomeRegistry: Sendable {
 
   /// Stores the outcome of a task, and resumes the callers that wait for it.
   ///
-  /// A look-up in the store returns the outcome without the value. A value that is known already
-  /// stays.
+  /// An outcome that was looked up in the store has no value. If a value of the same outcome is
+  /// already known, the value stays.
   ///
   /// - Returns: `false`, with no effect, if the task's ``version(of:)`` differs from the given one.
   @discardableResult
@@ -31,42 +32,42 @@ final class OutcomeRegistry: Sendable {
     _ id: TaskID,
     _ outcome: TaskOutcome,
     value: (any Sendable)? = nil,
-    ifStill version: Int? = nil
+    ifVersionIs version: Int? = nil
   ) -> Bool {
     let old = shard(of: id).change(id) { known in
-      guard known.isStill(version) else { return }
+      guard known.hasVersion(version) else { return }
       known.version += 1
       if value != nil || known.outcome != outcome { known.value = value }
       known.outcome = outcome
       switch outcome {
-      case .succeeded: known.progress = known.progress.next(1)
+      case .succeeded: known.progress = known.progress.reporting(1)
       case .abandoned: known.progress = known.progress.undone
       case .cancelled: break
       }
     }
-    guard old?.isStill(version) != false else { return false }
+    guard old?.hasVersion(version) != false else { return false }
     old?.waiters?.resumeAll(with: .success(outcome))
     old?.progressWaiters?.resumeAll(with: .success(()))
     for id in old?.links.present?.superseded ?? [] { resolve(id, outcome, value: value) }
     return true
   }
 
-  func report(_ fraction: Double, of id: TaskID) {
-    let old = shard(of: id).change(id) { $0.progress = $0.progress.next(fraction) }
+  func reportProgress(_ fraction: Double, of id: TaskID) {
+    let old = shard(of: id).change(id) { $0.progress = $0.progress.reporting(fraction) }
     old?.progressWaiters?.resumeAll(with: .success(()))
-    for id in old?.links.present?.superseded ?? [] { report(fraction, of: id) }
+    for id in old?.links.present?.superseded ?? [] { reportProgress(fraction, of: id) }
   }
 
   /// Links a superseded task to its successor, whose outcome becomes the outcome of both.
   ///
-  /// The tasks that the task itself has superseded get the same successor. So the state of a task
-  /// in between is freed when no caller refers to it.
+  /// The tasks that the superseded task had itself superseded get the same successor. So the state
+  /// of the task in between is freed when no caller refers to that task.
   ///
-  /// - Returns: Whether the successor's outcome is not known yet. If it has ended already, it may
-  ///   never be reported.
+  /// - Returns: Whether the successor's outcome is not known yet. If the successor has already
+  ///   ended, the caller must look the outcome up, because no end may be reported any more.
   func link(_ id: TaskID, to successor: TaskID) -> Bool {
     let handle = handle(of: successor)
-    // No caller asks for the outcome of a task without a handle.
+    // A task without a handle needs no link: no caller asks for its outcome.
     let old = shard(of: id).change(id) { known in
       known.links.value.successor = handle
       known.links.value.superseded = []
@@ -81,20 +82,20 @@ final class OutcomeRegistry: Sendable {
     return false
   }
 
-  /// Forgets how a task ended, if it had ended, because it was restarted.
+  /// Forgets the outcome of a task that was restarted, if the outcome is known.
   ///
   /// - Returns: `false`, with no effect, if the task's ``version(of:)`` differs from the given one.
   @discardableResult
-  func reopen(_ id: TaskID, ifStill version: Int? = nil) -> Bool {
+  func reopen(_ id: TaskID, ifVersionIs version: Int? = nil) -> Bool {
     let old = shard(of: id).change(id) { known in
-      guard known.isStill(version) else { return }
+      guard known.hasVersion(version) else { return }
       known.version += 1
       guard known.outcome != nil else { return }
       known.outcome = nil
       known.value = nil
       known.progress = known.progress.undone
     }
-    guard old?.isStill(version) != false else { return false }
+    guard old?.hasVersion(version) != false else { return false }
     old?.progressWaiters?.resumeAll(with: .success(()))
     return true
   }
@@ -130,17 +131,17 @@ final class OutcomeRegistry: Sendable {
   /// Fails the waits for the outcome of a task, and of the tasks that it has superseded, and ends
   /// the waits for their progress.
   ///
-  /// It has no effect if the task's ``version(of:)`` differs from the given one.
-  func fail(_ id: TaskID, _ error: any Error, ifStill version: Int? = nil) {
+  /// The call has no effect if the task's ``version(of:)`` differs from the given one.
+  func failWaiters(of id: TaskID, with error: any Error, ifVersionIs version: Int? = nil) {
     let old = shard(of: id).change(id) { _ in }
-    guard old?.isStill(version) != false else { return }
+    guard old?.hasVersion(version) != false else { return }
     old?.waiters?.resumeAll(with: .failure(error))
     old?.progressWaiters?.resumeAll(with: .failure(error))
-    for id in old?.links.present?.superseded ?? [] { fail(id, error) }
+    for id in old?.links.present?.superseded ?? [] { failWaiters(of: id, with: error) }
   }
 
   /// Fails all waits for an outcome, and wakes all waits for progress.
-  func failWaiters(_ error: any Error) {
+  func failAllWaiters(with error: any Error) {
     // In virtual time, the callers are resumed in the same order each time.
     for (_, known) in shards.flatMap(\.all).sorted(by: { $0.id < $1.id }) {
       known.waiters?.resumeAll(with: .failure(error))
@@ -168,8 +169,10 @@ extension OutcomeRegistry {
         && progressWaiters == nil && links.isEmpty
     }
 
-    /// Whether nothing was reported since a look-up with this version began; `nil` is any version.
-    func isStill(_ version: Int?) -> Bool { version == nil || version == self.version }
+    /// Whether this is still the version, or `version` is `nil`.
+    ///
+    /// If not, the task has ended or was restarted since a look-up read the version.
+    func hasVersion(_ version: Int?) -> Bool { version == nil || version == self.version }
   }
 
   /// Links between tasks that share an outcome.
@@ -229,14 +232,15 @@ extension OutcomeRegistry {
 
     // MARK: For handles
 
-    func letGo(of slot: Int) {
+    func releaseHandle(at slot: Int) {
       let last = entries.withLock { entries -> Entry? in
         entries[slot].holders -= 1
         guard entries[slot].holders == 0 else { return nil }
         defer { entries.remove(slot) }
         return entries[slot]
       }
-      // Free the handler's return value outside of the lock: it may reference another task.
+      // Free the handler's return value outside of the lock: the value may contain a reference to
+      // another task, whose handle would lock the shard again.
       withExtendedLifetime(last) {}
     }
 
@@ -282,12 +286,12 @@ final class OutcomeHandle: Sendable {
     var fraction = 0.0
     var number = 0
 
-    func next(_ fraction: Double) -> Progress {
+    func reporting(_ fraction: Double) -> Progress {
       Progress(fraction: fraction, number: number + 1)
     }
 
     /// The progress after the work is undone: 0.
-    var undone: Progress { fraction > 0 ? next(0) : self }
+    var undone: Progress { fraction > 0 ? reporting(0) : self }
   }
 
   let id: TaskID
@@ -301,7 +305,7 @@ final class OutcomeHandle: Sendable {
     self.part = part
   }
 
-  deinit { part.letGo(of: slot) }
+  deinit { part.releaseHandle(at: slot) }
 
   var outcome: TaskOutcome? { part.outcome(at: slot) }
   /// Whether another task has superseded this one, and determines the outcome of both.

@@ -195,14 +195,14 @@ public struct QueueStatistics: Sendable, Hashable {
 
     init(since date: Date) { statistics = QueueStatistics(since: date) }
 
-    mutating func began(after waiting: Duration) {
+    mutating func countAttempt(afterWaiting waiting: Duration) {
       statistics.attempts += 1
       statistics.waitTime.add(waiting)
     }
 
-    mutating func ended(after time: Duration) { statistics.runTime.add(time) }
+    mutating func addRunTime(_ time: Duration) { statistics.runTime.add(time) }
 
-    mutating func stored(_ change: TaskChange) {
+    mutating func count(_ change: TaskChange) {
       switch change {
       case .succeed: statistics.succeeded += 1
       case .retry(_, _, _, let failure?, _):

@@ -49,8 +49,8 @@ extension Claimer {
         dispatch.latestDate.reset(to: date)
         try await storage.bestEffort { try await rebase(to: date, isFirst: isFirst) }
       }
-      if !parked.isEmpty { try await storage.bestEffort { try await unpark(parked) } }
-      if isInDoubt { try await storage.bestEffort { try await results.reconcile() } }
+      if !parked.isEmpty { try await storage.bestEffort { try await unparkTasks(named: parked) } }
+      if isInDoubt { try await storage.bestEffort { try await results.reconcileOutcomes() } }
       try await extendLateLeases()
       let (now, room) = dispatch.machine.withLock { machine in
         (
@@ -66,8 +66,8 @@ extension Claimer {
         conditions: conditions,
         leaseDuration: dispatch.leaseDuration
       )
-      // Read the stopwatch before the store starts the lease, so that the lease never seems longer
-      // than it is.
+      // Read the stopwatch before the store starts the leases, so that the queue never believes
+      // that a lease lasts longer than it does.
       var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
       let claim =
         if let rateLimiting {
@@ -86,27 +86,29 @@ extension Claimer {
       }
       var (isAhead, tooMany) = (false, [ClaimedTask]())
       let step = dispatch.nextStep(of: worker) { machine in
-        let goesOn = machine.claimed(claim, now: now, until: end)
-        tooMany = machine.drainExcess()
+        let goesOn = machine.receive(claim, now: now, until: end)
+        tooMany = machine.takeExcessPrefetched()
         isAhead = machine.isAhead
         return goesOn
       }
-      dispatch.signals.claimHasEnded()
+      dispatch.signals.notifyOfClaimEnd()
       if isAhead { dispatch.signals.claimsAhead.signal() }
-      if !tooMany.isEmpty { await results.requeue(tooMany) }
+      if !tooMany.isEmpty { await results.releaseUnstarted(tooMany) }
       switch step {
       case .perform, .carryOut, .claim, .requeue: return step
       case .wait, .stop:
-        if claim.tasks.isEmpty { await storage.bestEffort { await upkeep.foundNothing() } }
+        if claim.tasks.isEmpty {
+          await storage.bestEffort { await upkeep.reportUnhandledTasksIfDue() }
+        }
       }
       // A pause may prevent the claimed tasks from starting.
-      let unstarted = dispatch.machine.withLock { $0.drainDeferred() }
+      let unstarted = dispatch.machine.withLock { $0.takeUnstartedDuringPause() }
       guard !unstarted.isEmpty else { return step }
-      await results.requeue(unstarted)
+      await results.releaseUnstarted(unstarted)
     } catch {
       dispatch.fail(error, to: "hand out tasks")
       dispatch.machine.withLock { $0.claims.fail() }
-      dispatch.signals.claimHasEnded()
+      dispatch.signals.notifyOfClaimEnd()
     }
     return dispatch.nextStep(of: worker)
   }
@@ -119,14 +121,14 @@ extension Claimer {
   }
 
   /// Releases prefetched tasks that no worker starts soon, until cancelled.
-  func watchClaimsAhead() async {
+  func releaseUnstartedPrefetched() async {
     while !Task.isCancelled {
       await dispatch.signals.claimsAhead.wait()
       let claim = dispatch.machine.withLock { $0.claims.count }
       // Cancellation ends the loop. The remaining tasks are released after the workers have ended.
       try? await time.clock.wait(for: Prefetch.longestWait)
       guard !Task.isCancelled else { return }
-      await results.requeue(dispatch.machine.withLock { $0.drainExpired(ofClaim: claim) })
+      await results.releaseUnstarted(dispatch.machine.withLock { $0.takeOverdue(ofClaim: claim) })
       // A pause may be waiting for the last of these tasks to start.
       dispatch.signals.pauseProgress.resumeAll(with: .success(()))
     }
@@ -134,34 +136,36 @@ extension Claimer {
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.
   ///
-  /// Otherwise, a delayed task would wait until the clock reaches the task's old date.
+  /// Otherwise, a task with a delay would wait until the corrected clock reaches the date that was
+  /// calculated with the wrong clock.
   private func rebase(to now: Date, isFirst: Bool) async throws {
-    dispatch.machine.withLock { $0.dateWentBack(to: now) }
+    dispatch.machine.withLock { $0.moveCutoffBack(to: now) }
     let hasOneClock = store.hasOneClock
     rateLimiting?.withLimits { $0.rebase(to: now.microseconds, hasOneClock: hasOneClock) }
-    // If there are several clocks, this one may merely be slow.
+    // If the store is used with several clocks, this process's clock may merely be behind.
     guard hasOneClock else { return }
-    // After the store is opened, no claim has used the old date yet, and an empty store has nothing
-    // to rebase.
+    // The first claim can't know whether the clock was set back. If the store is empty, there is
+    // nothing to rebase.
     do {
       if isFirst, try await !store.contains(TaskFilter()) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
-      // Schedules may have advanced to the old date. The start of a run checks them anyway.
+      // Schedules may have advanced because of the clock's wrong date. Before the first claim, the
+      // run has already checked the schedules.
       if !isFirst { try await schedules.restoreSchedules() }
     } catch {
-      // The next run asks the store once more.
+      // The next claim counts as the first one again, and rebases the tasks.
       upkeep.state.withLock { $0.dates.forget() }
       throw error
     }
   }
 
-  private func unpark(_ parked: WorkMachine.ParkedNames) async throws {
+  private func unparkTasks(named parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
-    // Only old files contain names with a NUL. Stores refuse to unpark such a name, which must not
-    // stop the queue.
+    // Only old files contain names with a NUL. Stores refuse to unpark such a name, and the error
+    // would stop the queue. So leave these names out.
     let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
       TaskChange.unpark(name: $0)
     }
@@ -192,7 +196,8 @@ extension Claimer {
 
   /// Claims tasks that may start now.
   ///
-  /// Sets `begin` to the stopwatch's time when they were last claimed or extended.
+  /// Sets `begin` to the stopwatch's time at which the tasks were claimed or their claims last
+  /// extended.
   func claim(
     _ request: ClaimRequest,
     within limiting: RateLimiting,
@@ -204,8 +209,8 @@ extension Claimer {
       let (limited, usedUpLimits) = limiting.withLimits {
         ($0.requestWithinLimits(request, at: now), $0.usedUpLimits(at: now))
       }
-      report(usedUpLimits, limiting)
-      // No task may start before the date that the timer is set for.
+      reportUsedUp(usedUpLimits, limiting)
+      // No task may start before the limits have capacity again; the timer is set for that date.
       guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
       begin = time.stopwatch()
       var claim = try await store.claim(limited)
@@ -218,8 +223,8 @@ extension Claimer {
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         dispatch.fail(error, to: "count the starts of tasks", losing: true)
-        // The run releases these tasks when it ends.
-        dispatch.machine.withLock { $0.hold(tasks) }
+        // At its end, the run releases these tasks.
+        dispatch.machine.withLock { $0.keepUntilRunEnds(tasks) }
         throw error
       }
       if !claim.tasks.isEmpty { return claim }
@@ -230,7 +235,9 @@ extension Claimer {
     return Claim(tasks: [], nextDate: nil)
   }
 
-  /// Returns the occurrences that later ones replace: they get no attempt, so no start counts.
+  /// Returns the claimed occurrences that later occurrences replace.
+  ///
+  /// These get no attempt, so they don't count towards a rate limit.
   private func replacedOccurrences(
     among tasks: [ClaimedTask]
   ) async throws -> Set<TaskID> {
@@ -290,13 +297,13 @@ extension Claimer {
           ) {
             // The released tasks, and others behind them, start when the limits have capacity
             // again.
-            report(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
+            reportUsedUp(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
             if isLate { begin = time }
             return begun
           }
         } catch {
-          // The changes may have been stored. If so, the starts count although no task has started,
-          // and the denied tasks are no longer claimed, so they must not start.
+          // The store may have stored the changes. If so, the starts count although no task has
+          // started, and the denied tasks are no longer claimed. So deny these tasks again.
           denied = admission.denials
           try await storage.waitToRepeat(after: error, &retries)
         }
@@ -340,7 +347,7 @@ extension Claimer {
     limiting.withLimits { $0.recordWrites(of: admission, decidedAt: now, at: date) }
     for (index, date) in admission.postponed {
       let date = Date(microseconds: date)
-      await observers.catchUp(with: tasks[index].record.id)
+      await observers.waitForEarlierReports(of: tasks[index].record.id)
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
       dispatch.becomesAvailable(at: date)
     }
@@ -348,14 +355,15 @@ extension Claimer {
     return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
   }
 
-  /// Sets the timer for limits that are used up, and reports new ones to observers.
+  /// Sets the timer for limits that are used up, and reports those limits to observers that were
+  /// not reported before.
   ///
-  /// The limits were used up at the date of the decision. If one has capacity again by now, the
-  /// timer fires at once.
-  private func report(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+  /// The limits were used up at the date of the decision. If one of them has capacity again by now,
+  /// the timer rings at once.
+  private func reportUsedUp(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
     guard !usedUpLimits.isEmpty else { return }
     for limit in usedUpLimits { dispatch.signals.timer.set(Date(microseconds: limit.until)) }
-    let new = limiting.notTold(usedUpLimits)
+    let new = limiting.takeUnreported(usedUpLimits)
     guard observers.events.isObserved, !new.isEmpty else { return }
     let scopes = limiting.withLimits { $0.scopes }
     for limit in new {
@@ -368,7 +376,7 @@ extension Claimer {
     }
   }
 
-  /// Pauses the rate limits of a task whose attempt reported that it hit one.
+  /// Pauses the rate limits of a task whose handler has thrown ``TaskSnoozed`` for them.
   func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
     guard let rateLimiting, case .threw(let error) = end,
       let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
@@ -392,8 +400,8 @@ extension Claimer {
 
 extension WorkMachine {
   /// Adds claimed tasks that must not start, because the run is about to end.
-  mutating func hold(_ tasks: [ClaimedTask]) {
-    concurrencyLimits.enter(tasks)
+  mutating func keepUntilRunEnds(_ tasks: [ClaimedTask]) {
+    concurrencyLimits.addLeased(tasks)
     ready = tasks.reversed() + ready
   }
 }
@@ -434,7 +442,7 @@ final class RateLimiting: Sendable {
   var usedUpCount: Int { reported.withLock { $0.count } }
 
   /// Returns the limits that were not passed to an earlier call with the same date.
-  func notTold(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
+  func takeUnreported(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
     guard !usedUpLimits.isEmpty else { return [] }
     return reported.withLock { reported in
       let new = usedUpLimits.filter { limit in
@@ -461,7 +469,7 @@ extension Claimer {
   /// Extends leases until the body returns.
   ///
   /// It continues in a cancelled run: the handlers may take long to end, and no other queue may
-  /// take over their tasks before that.
+  /// take over their tasks before they have ended.
   func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
     let executor = time.deadlineExecutor ?? RealWork.taskExecutor
     let extending = Task(executorPreference: executor) {
@@ -488,9 +496,9 @@ extension Claimer {
 
   /// Extends the queue's current leases.
   ///
-  /// After a transient error, it extends the leases that are current by then. While one task is
-  /// locked, every call that extends its lease may fail, but leases of later claims must not
-  /// expire.
+  /// After a transient error, the retry extends the leases that are current at that time. While one
+  /// task is locked in the store, each call that extends this task's lease may fail, but the leases
+  /// of later claims must not expire meanwhile.
   func extendPresentLeases(for duration: Duration) async throws {
     // Measure from the first try: a lease that was not extended in time has expired.
     let start = time.stopwatch()
@@ -500,12 +508,14 @@ extension Claimer {
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
         let results = try await extensions.isEmpty ? [] : storage.persistOnce(extensions, .relaxed)
-        // If a lease expired, the outcome of its task is uncertain until stored: another queue may
-        // have ended the task.
+        // If a lease may have expired, don't change `leasesExtended`: another queue may have ended
+        // the task. So ends of attempts count as uncertain until a later call extends all leases.
         if !results.contains(.stale) || !dispatch.leasesMayHaveRunOut(by: start) {
           dispatch.machine.withLock { $0.leasesExtended = start }
         }
-        for (lease, result) in zip(leases, results) where result == .stale { dispatch.lost(lease) }
+        for (lease, result) in zip(leases, results) where result == .stale {
+          dispatch.handleLostLease(lease)
+        }
         return
       } catch {
         try await storage.waitToRepeat(after: error, &retries)
@@ -530,7 +540,7 @@ extension Claimer {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
-      await lookAtStore()
+      await checkStoreForChanges()
     }
   }
 
@@ -538,14 +548,14 @@ extension Claimer {
   ///
   /// In a store that is not shared, no other queue adds tasks, but another program may
   /// (``insertStatement(for:uniqueKey:options:)``).
-  func follow(_ hints: AsyncStream<Void>) async {
+  func followHints(_ hints: AsyncStream<Void>) async {
     for await _ in hints {
-      if store.sharing == nil { dispatch.lookForWork() } else { await lookAtStore() }
+      if store.sharing == nil { dispatch.lookForWork() } else { await checkStoreForChanges() }
     }
   }
 
   /// Checks the store for changes by other queues.
-  private func lookAtStore() async {
+  private func checkStoreForChanges() async {
     // Do this first, so that no task starts that another queue has paused.
     await gate.followStoredPause()
     dispatch.lookForWork()

@@ -4,7 +4,8 @@ import SystemFoundation
 
 /// Decides what a queue performs next.
 ///
-/// It owns the state machine, and wakes the workers and the callers that wait for its steps.
+/// The dispatcher owns the state machine, and wakes the workers and callers that wait for a step of
+/// the machine.
 final class Dispatcher: Sendable {
   let name: String
   let time: QueueTime
@@ -33,7 +34,7 @@ final class Dispatcher: Sendable {
 
   var now: Date {
     let now = time.now
-    latestDate.note(now)
+    latestDate.update(with: now)
     return now
   }
 }
@@ -56,7 +57,7 @@ extension Dispatcher {
         goesOn ? machine.next(for: worker, wasWoken: wasWoken, at: time.stopwatch) : .wait
       return (step, machine.isPaused)
     }
-    if isPaused { signals.pausedWorkerHasStepped() }
+    if isPaused { signals.notifyOfStepWhilePaused() }
     return step
   }
 
@@ -68,10 +69,10 @@ extension Dispatcher {
     after duration: Duration? = nil
   ) -> (TaskCommand?, Bool) {
     let end = machine.withLock { machine in
-      let isCutShort = machine.isInterrupted(worker)
+      let isCutShort = machine.mustInterrupt(worker)
       return (machine.endAttempt(of: worker, after: duration), isCutShort)
     }
-    // The attempt may have ended before it could be cut short.
+    // If the attempt has ended before it could be cut short, callers still wait for that.
     if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
     return end
   }
@@ -90,7 +91,7 @@ extension Dispatcher {
 
   /// Makes a worker look for available tasks.
   func lookForWork() {
-    // Only a pass must be notified: any other run looks for tasks until it is stopped.
+    // Only in a pass must the machine be told: any other run looks for tasks until it is stopped.
     if signals.isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
@@ -99,8 +100,8 @@ extension Dispatcher {
 
   /// Stops the run, because the store has failed.
   ///
-  /// A run that is about to end ignores a store that is temporarily unavailable, unless that loses
-  /// something (`losing`).
+  /// A run that is about to end ignores that the store is temporarily unavailable, unless something
+  /// is lost (`losing`).
   func fail(_ error: any Error, to operation: String, losing: Bool = false) {
     if !losing {
       // The wait for an unavailable store was cancelled.
@@ -129,7 +130,7 @@ extension Dispatcher {
   /// Informs the code that waits for the store about a stop.
   func updateRetryPolicy() {
     guard let retryPolicy = storage.retryingStore?.retryPolicy else { return }
-    retryPolicy.note {
+    retryPolicy.updateStop {
       machine.withLock {
         StoreRetryPolicy.Stop(
           isStopping: $0.isStopping && $0.mode != nil,
@@ -171,9 +172,9 @@ extension Dispatcher {
   /// Handles a lease whose task another queue has taken over.
   ///
   /// The attempt in this queue is cut short, and its end is not stored.
-  func lost(_ lease: Lease) {
-    let worker = machine.withLock { $0.lose(lease) }
-    // A pause may have waited for this task only.
+  func handleLostLease(_ lease: Lease) {
+    let worker = machine.withLock { $0.dropLease(lease) }
+    // A caller of `pause()` may have waited only for this task to start.
     signals.pauseProgress.resumeAll(with: .success(()))
     if let worker { signals.interrupts[worker].signal() }
   }

@@ -19,13 +19,14 @@ extension QueueCore {
     guard let handler = handlers[record.name] else {
       // The store returned a task that the claim did not ask for.
       dispatch.fail(UnrequestedTask(name: record.name), to: "hand out tasks")
-      return await leaveOut(task, worker, .release(task.lease))
+      return await settleWithoutAttempt(task, worker, .release(task.lease))
     }
     let begin = now
     if record.id.isOccurrence {
-      switch await occurrences.start(record, at: begin) {
+      switch await occurrences.decideStart(of: record, at: begin) {
       case .perform(let occurrence): context.setOccurrence(occurrence)
-      case .leaveOut(let change): return await leaveOut(task, worker, change(task.lease))
+      case .leaveOut(let change):
+        return await settleWithoutAttempt(task, worker, change(task.lease))
       }
     }
     let ruling = record.interruptionCount > 0 ? ruling(on: record) : .attempt
@@ -37,7 +38,7 @@ extension QueueCore {
         availableDate: moment.date(after: delay),
         countedFrom: moment.now
       )
-      return await leaveOut(task, worker, change)
+      return await settleWithoutAttempt(task, worker, change)
     }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (command, isCutShort) = dispatch.endAttempt(of: worker)
@@ -46,12 +47,12 @@ extension QueueCore {
       return isCutShort
     }
     let waited = begin.duration(since: record.availableDate)
-    observers.attemptBegan(record, after: waited)
+    observers.reportStart(of: record, afterWaiting: waited)
     let start = time.stopwatch()
-    let end = await attempt(record, handler, context)
+    let end = await callHandler(handler, record, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
-    observers.attemptEnded(after: timing.ran)
-    upkeep.noteRunTime(timing.ran, of: record.name)
+    observers.recordRunTime(timing.ran)
+    upkeep.recordRunTime(timing.ran, of: record.name)
     if rateLimiting != nil { await claimer.pauseLimits(of: record, after: end) }
     let usedMemory = memory.isInUse
     if usedMemory { await storeLastCheckpoint(context, after: end) }
@@ -86,7 +87,7 @@ extension QueueCore {
     if case .returned = end { return .succeed }
     var generator = generators.makeGenerator()
     return judge.verdict(
-      on: memory?.hasProgressed == true ? judge.renewed(record) : record,
+      on: memory?.hasProgressed == true ? judge.recordWithRenewedRetries(record) : record,
       after: end,
       command: command,
       at: moment,
@@ -106,7 +107,7 @@ extension QueueCore {
   /// If there is a command for the task, carries it out instead of a release.
   ///
   /// - Returns: Whether the attempt was to be cut short.
-  private func leaveOut(
+  private func settleWithoutAttempt(
     _ task: ClaimedTask,
     _ worker: Int,
     _ change: TaskChange
@@ -116,7 +117,7 @@ extension QueueCore {
     if case .release = change, let command, command != .release {
       settlement = judge.settlement(.carryOut(command), of: task, now: now)
     }
-    await results.finish(settlement, worker, isAttempt: false)
+    await results.finishWork(of: worker, with: settlement, countsAsAttempt: false)
     return isCutShort
   }
 
@@ -125,16 +126,16 @@ extension QueueCore {
     let cutoff = dispatch.machine.withLock { machine in
       // Perhaps no claim has noticed yet that the clock was set back. A date after the old cutoff
       // would be late by the same amount.
-      machine.dateWentBack(to: now)
+      machine.moveCutoffBack(to: now)
       return machine.cutoff
     }
     return AttemptJudge.Moment(now: now, cutoff: cutoff)
   }
 
   /// Calls the handler, within the task's time limit if it has one.
-  private func attempt(
-    _ record: TaskRecord,
+  private func callHandler(
     _ handler: AnyHandler,
+    _ record: TaskRecord,
     _ context: TaskContext
   ) async -> AttemptEnd {
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
@@ -176,7 +177,7 @@ extension QueueCore {
   ) async {
     var verdict = verdict
     if let hooks = handler.hooks {
-      verdict = await ask(hooks, about: verdict, task.record, end, context)
+      verdict = await verdictAfterAsking(hooks, about: verdict, task.record, end, context)
     }
     var value: (any Sendable)?
     if case .returned(let returned)? = end { value = returned }
@@ -193,10 +194,10 @@ extension QueueCore {
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willEnd(task.record, context, outcome)
     }
-    await results.finish(settlement, worker, isAttempt: timing != nil)
+    await results.finishWork(of: worker, with: settlement, countsAsAttempt: timing != nil)
   }
 
-  private func ask(
+  private func verdictAfterAsking(
     _ hooks: AnyHandler.Hooks,
     about verdict: Verdict,
     _ record: TaskRecord,
@@ -209,7 +210,7 @@ extension QueueCore {
       await hooks.shouldRestart(record, context, error)
     {
       var generator = generators.makeGenerator()
-      verdict = judge.restart(of: record, after: failure, at: moment, using: &generator)
+      verdict = judge.verdictForRestart(of: record, after: failure, at: moment, using: &generator)
     }
     guard case .retry(let date, let retryCount, let failure, isByBackoff: true) = verdict else {
       return verdict
@@ -224,7 +225,7 @@ extension QueueCore {
   }
 
   /// Records the progress that a handler reports.
-  func report(
+  func reportProgress(
     _ fraction: Double,
     of record: TaskRecord,
     by worker: Int,
@@ -233,7 +234,7 @@ extension QueueCore {
     guard !fraction.isNaN, !Task.isCancelled,
       dispatch.machine.withLock({ $0.isUnderWay(number, of: worker) })
     else { return }
-    observers.progressed(record, to: min(max(fraction, 0), 1))
+    observers.reportProgress(min(max(fraction, 0), 1), of: record)
   }
 }
 

@@ -19,17 +19,16 @@ extension QueueCore {
     // A run with a budget has already opened the store, within that budget.
     if budget == nil {
       try checkCanRun()
-      try await opening { try await store.open() }
+      try await openingStore { try await store.open() }
     }
     let use = store.useIfKnown
-    guard try begins(mode, use, claimBatch: budget == nil ? claimer.claimBatch : 0) else {
-      return 0
-    }
+    let claimBatch = budget == nil ? claimer.claimBatch : 0
+    guard try beginUnlessShutDown(mode, use, claimBatch: claimBatch) else { return 0 }
     if let budget { upkeep.state.withLock { $0.budget = budget } }
     dispatch.updateRetryPolicy()
     await keepingToLimits(budget) {
       await beginRun()
-      await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await work(mode) }
+      await RealWork.reportingWait({ _ in self.whyRunGoesOn }) { await runWorkers(mode) }
       if budget != nil { await keepRunTimes() }
     }
     let (failure, wasCancelled, hasEnded, attemptCount) = dispatch.machine.withLock { machine in
@@ -39,7 +38,7 @@ extension QueueCore {
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     dispatch.updateRetryPolicy()
-    dispatch.signals.runHasEnded()
+    dispatch.signals.notifyOfRunEnd()
     if hasEnded { end() }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
@@ -56,7 +55,7 @@ extension QueueCore {
   }
 
   /// Begins a run, unless the queue was shut down while the store was opened.
-  private func begins(
+  private func beginUnlessShutDown(
     _ mode: WorkMachine.Mode,
     _ use: (any StoreUse)?,
     claimBatch: Int
@@ -75,7 +74,7 @@ extension QueueCore {
   /// Opens the store for a run, by calling the body.
   ///
   /// - Returns: The body's result; `nil` if the queue was shut down, and the store not opened.
-  func opening<Result>(_ body: () async throws -> Result?) async throws -> Result? {
+  func openingStore<Result>(_ body: () async throws -> Result?) async throws -> Result? {
     do {
       return try await body()
     } catch {
@@ -126,25 +125,25 @@ extension QueueCore {
       if dispatch.isEnding { return }
       try await schedules.restoreSchedules()
       if dispatch.isEnding { return }
-      try await upkeep.tellUnhandledAtBeginning()
+      try await upkeep.reportUnhandledTasksAtBeginning()
     } catch {
       dispatch.fail(error, to: "maintain its tasks")
     }
   }
 
-  private func work(_ mode: WorkMachine.Mode) async {
+  private func runWorkers(_ mode: WorkMachine.Mode) async {
     let retryPolicy = storage.retryingStore?.retryPolicy
     retryPolicy?.beginRun()
     await withTaskCancellationHandler {
-      guard let sharing = store.sharing else { return await workAndServe(mode) }
+      guard let sharing = store.sharing else { return await runWorkersAndServices(mode) }
       dispatch.machine.withLock { $0.leasesExtended = time.stopwatch() }
-      await claimer.extendingLeases(sharing) { await workAndServe(mode) }
+      await claimer.extendingLeases(sharing) { await runWorkersAndServices(mode) }
     } onCancel: {
       retryPolicy?.runWasCancelled()
     }
   }
 
-  private func workAndServe(_ mode: WorkMachine.Mode) async {
+  private func runWorkersAndServices(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
       if mode == .untilStopped {
         services.addTask {
@@ -153,22 +152,24 @@ extension QueueCore {
           }
         }
       }
-      if !store.appliesAtOnce { services.addTask { await self.results.finishLoop() } }
-      if claimer.claimBatch > 0 { services.addTask { await self.claimer.watchClaimsAhead() } }
+      if !store.appliesAtOnce { services.addTask { await self.results.runFinisher() } }
+      if claimer.claimBatch > 0 {
+        services.addTask { await self.claimer.releaseUnstartedPrefetched() }
+      }
       if let sharing = store.sharing {
         services.addTask { await self.claimer.lookForOthersTasks(sharing) }
       }
-      if let hints = store.hints { services.addTask { await self.claimer.follow(hints) } }
+      if let hints = store.hints { services.addTask { await self.claimer.followHints(hints) } }
       services.addTask { await self.gate.followMonitors() }
       await gate.waitForMonitors()
       // No worker throws: a child that throws would cancel its siblings' handlers.
       await withDiscardingTaskGroup { workers in
         for worker in dispatch.signals.interrupts.indices {
-          workers.addTask { await self.work(worker) }
+          workers.addTask { await self.runWorker(worker) }
         }
       }
-      await results.flushDeferred()
-      await results.requeue(dispatch.machine.withLock { $0.drainUnstarted() }, isLast: true)
+      await results.storeRemainingResults()
+      await results.releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted() }, isLast: true)
       services.cancelAll()
     }
   }
@@ -180,7 +181,7 @@ extension QueueCore {
   ///
   /// A Swift task that was cancelled stays cancelled. So when an attempt is cut short, its child
   /// task ends with it, and a new child task replaces it.
-  private func work(_ worker: Int) async {
+  private func runWorker(_ worker: Int) async {
     let memory = WorkerMemory()
     var goesOn = true
     while goesOn {
@@ -198,7 +199,7 @@ extension QueueCore {
           for await result in group {
             end = end ?? result
             group.cancelAll()
-            if result == nil { wasInterrupted(worker) }
+            if result == nil { reportInterruption(of: worker) }
           }
           return end == .interrupted
         }
@@ -214,13 +215,13 @@ extension QueueCore {
   private func waitForInterrupt(of worker: Int) async {
     while !Task.isCancelled {
       await dispatch.signals.interrupts[worker].wait()
-      if dispatch.machine.withLock({ $0.isInterrupted(worker) }) { return }
+      if dispatch.machine.withLock({ $0.mustInterrupt(worker) }) { return }
     }
   }
 
   /// Notifies waiting callers that the worker's attempt was cut short.
-  private func wasInterrupted(_ worker: Int) {
-    dispatch.machine.withLock { $0.wasInterrupted(worker) }
+  private func reportInterruption(of worker: Int) {
+    dispatch.machine.withLock { $0.markInterrupted(worker) }
     dispatch.signals.interruption.resumeAll(with: .success(()))
   }
 
@@ -240,20 +241,20 @@ extension QueueCore {
         step = await claimer.claim(limit, unparking: names, by: worker)
         continue
       case .requeue(let tasks):
-        await results.requeue(tasks)
-        dispatch.machine.withLock { $0.hasPutBack() }
+        await results.releaseUnstarted(tasks)
+        dispatch.machine.withLock { $0.endReleaseByWorker() }
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
-        await observers.catchUp(withClaimed: task.record)
+        await observers.waitForEarlierReports(ofClaimed: task.record)
         if await perform(task, worker, number, memory) { return .interrupted }
         attempts += 1
         // With a store in memory, the loop may never suspend, but others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .carryOut(let command, let task, let wakesAnother):
         if wakesAnother { dispatch.signals.workers.signal() }
-        await observers.catchUp(withClaimed: task.record)
+        await observers.waitForEarlierReports(ofClaimed: task.record)
         let settlement = judge.settlement(.carryOut(command), of: task, now: now)
-        await results.finish(settlement, worker, isAttempt: false)
+        await results.finishWork(of: worker, with: settlement, countsAsAttempt: false)
       }
       step = dispatch.nextStep(of: worker)
     }
@@ -266,7 +267,7 @@ extension QueueCore {
   func run(within budget: Duration) async throws -> Int {
     let deadline = time.deadline(after: budget)
     try checkCanRun()
-    guard let times = try await opening({ try await runTimes(until: deadline) }),
+    guard let times = try await openingStore({ try await openAndReadRunTimes(until: deadline) }),
       time.stopwatch() < deadline
     else {
       return 0
@@ -275,7 +276,7 @@ extension QueueCore {
   }
 
   /// Opens the store, and reads how long attempts took; returns `nil` if the time is up first.
-  private func runTimes(until deadline: Duration) async throws -> RunTimes? {
+  private func openAndReadRunTimes(until deadline: Duration) async throws -> RunTimes? {
     do {
       return try await withTimeout(deadline - time.stopwatch(), clock: time.clock) {
         try await store.open()
@@ -358,7 +359,7 @@ extension QueueCore {
 
   /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
   func keepToShutDownLimit() async {
-    if await dispatch.signals.shutDownLimit.hasPassed(by: time) { dispatch.cutShort() }
+    if await dispatch.signals.shutDownLimit.waitUntilPassed(by: time) { dispatch.cutShort() }
   }
 
   /// Ends the queue: fails waiting callers, ends the events, and drops the handlers.
@@ -374,8 +375,8 @@ extension QueueCore {
   /// Fails waiting callers, once the fate of their tasks is known.
   private func failWaiters() {
     guard let error = dispatch.machine.withLock({ $0.reasonToFailWaiters }) else { return }
-    observers.outcomes.failWaiters(error)
-    dispatch.signals.idleWatch.step()
+    observers.outcomes.failAllWaiters(with: error)
+    dispatch.signals.idleWatch.notifyOfStep()
   }
 
   /// Destroys queues by calling the body, and then fails waiting callers with the matching error.
@@ -491,11 +492,11 @@ extension QueueCore {
     let record = isInMemory ? try? await storage.record(of: id) : nil
     let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"
     return
-      "the outcome of the task \(task) in the queue '\(name)'\(obstacle(to: id, record, clock))"
+      "the outcome of the task \(task) in the queue '\(name)'\(reasonNotEnded(id, record, clock))"
   }
 
-  private func obstacle(
-    to id: TaskID,
+  private func reasonNotEnded(
+    _ id: TaskID,
     _ record: TaskRecord?,
     _ clock: any WallClock
   ) -> String {

@@ -104,13 +104,13 @@ extension QueueStore {
   /// - Throws: The error, if it is not transient, or there is no time to wait.
   func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
     guard let retryPolicy = retryingStore?.retryPolicy,
-      await retryPolicy.waits(after: error, retries: retries, .other)
+      await retryPolicy.waitToRetry(after: error, retries: retries, .other)
     else { throw error }
     retries += 1
   }
 
-  /// Performs the body, and marks its calls of the store as optional: the queue can do without
-  /// them.
+  /// Performs the body, and marks the body's calls of the store as optional: a run that is about to
+  /// end does not retry them.
   func bestEffort<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard retryingStore != nil else { return try await body() }
     return try await StoreRetryPolicy.$isBestEffort.withValue(true) { try await body() }
@@ -170,7 +170,7 @@ extension QueueStore {
       do {
         if try await replaceValue(named: name, old, by: new, durability) { return }
       } catch {
-        // The value may have been stored. The next read returns the current value in either case.
+        // The store may have stored the value. The next read returns the current value in any case.
         try await waitToRepeat(after: error, &retries)
       }
     }
@@ -179,7 +179,8 @@ extension QueueStore {
 
   /// Sets a value if it is the expected one.
   ///
-  /// The change is a batch of its own, because a failed comparison discards its whole batch.
+  /// The change is a batch of its own, because the store discards the whole batch if the value is
+  /// not the expected one.
   private func replaceValue(
     named name: String,
     _ expected: [UInt8]?,

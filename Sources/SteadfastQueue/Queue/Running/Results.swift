@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Stores the ends of attempts and the results of callers' requests, and then reports them.
+/// Stores the ends of attempts and the changes that callers request, and then reports them.
 final class Results: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -22,56 +22,59 @@ final class Results: QueuePart {
   }
 }
 
-/// Stores how attempts ended, and then reports it.
+/// Stores and reports how attempts ended.
 extension Results {
-  /// Stores how an attempt ended, or adds it to the outbox for the finisher.
+  /// Makes a worker idle, and stores its settlement, or leaves that to the finisher.
   ///
-  /// The finisher is the Swift task that runs `finishLoop()`.
-  func finish(_ settlement: Settlement, _ worker: Int, isAttempt: Bool) async {
+  /// The finisher is the Swift task that runs `runFinisher()`.
+  func finishWork(of worker: Int, with settlement: Settlement, countsAsAttempt: Bool) async {
     if store.appliesAtOnce {
-      await apply(CollectionOfOne(settlement))
-      let request = dispatch.machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
-      if let request { await carryOut([request]) }
+      await storeOrDefer(CollectionOfOne(settlement))
+      let request = dispatch.machine.withLock {
+        $0.freeWorker(worker, countsAsAttempt: countsAsAttempt)
+      }
+      if let request { await carryOutPending([request]) }
     } else if dispatch.machine.withLock({
-      $0.finished(worker, with: settlement, isAttempt: isAttempt)
+      $0.freeWorker(worker, with: settlement, countsAsAttempt: countsAsAttempt)
     }) {
-      // The finisher of a cancelled run has ended, and other handlers may take long to end.
+      // In a cancelled run, the finisher has ended, and other handlers may take long to end. So
+      // this Swift task stores the settlement itself.
       if Task.isCancelled { await settleAll() } else { dispatch.signals.finisher.signal() }
     }
   }
 
-  func finishLoop() async {
+  func runFinisher() async {
     while !Task.isCancelled {
       await settleAll()
       await dispatch.signals.finisher.wait()
     }
     await settleAll(isLast: true)
-    // The end of a cancelled run does not wait for other callers' requests.
+    // A cancelled run ends without waiting for other callers' requests.
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
   /// Stores all settlements in the outbox, and retries the requests that could not be carried out.
   ///
-  /// - Parameter isLast: whether the run ends, so that nothing else stores the rest.
+  /// - Parameter isLast: whether the run ends, so that no later call in the run stores the rest.
   func settleAll(isLast: Bool = false) async {
     let failedCommands = dispatch.machine.withLock { $0.takeFailedCommands() }
-    if !failedCommands.isEmpty { await carryOut(failedCommands, isLast: isLast) }
+    if !failedCommands.isEmpty { await carryOutPending(failedCommands, isLast: isLast) }
     while let settlements = dispatch.machine.withLock({ $0.takeOutbox() }) {
-      let isDeferred = await apply(settlements, isLast: isLast)
-      let (wakesWorkers, requests) = dispatch.machine.withLock { $0.settled() }
+      let isDeferred = await storeOrDefer(settlements, isLast: isLast)
+      let (wakesWorkers, requests) = dispatch.machine.withLock { $0.finishStoring() }
       if storage.retryingStore != nil { dispatch.signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { dispatch.signals.workers.signalAll() }
-      await carryOut(requests, isLast: isLast)
+      await carryOutPending(requests, isLast: isLast)
       if isDeferred { return dispatch.signals.finisher.signal() }
     }
   }
 
   /// When a run's workers have ended, stores the remaining settlements and carries out the
   /// remaining requests.
-  func flushDeferred() async {
+  func storeRemainingResults() async {
     await settleAll(isLast: true)
     guard storage.retryingStore != nil else { return }
-    // The finisher may be waiting for the store. It is cancelled after this.
+    // The finisher may be waiting for the store. The caller cancels it after this function.
     func isCarryingOut() -> Bool {
       !Task.isCancelled
         && dispatch.machine.withLock { $0.failure == nil && !$0.commandsUnderWay.isEmpty }
@@ -87,41 +90,44 @@ extension Results {
 
   /// Stores settlements.
   ///
-  /// - Returns: Whether to leave them to the finisher, because the store is temporarily unavailable
-  ///   and this Swift task can't wait.
+  /// - Returns: Whether the caller must leave the settlements to the finisher, because the store is
+  ///   temporarily unavailable and this Swift task can't wait.
   @discardableResult
-  private func apply(
+  private func storeOrDefer(
     _ settlements: some RandomAccessCollection<Settlement> & Sendable,
     isLast: Bool = false
   ) async -> Bool {
     var batch = settlements.map(\.change)
     batch += upkeep.prunings(after: settlements)
     let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
-    if !shared.isEmpty { await observers.changes.beginEnds(of: shared) }
-    defer { if !shared.isEmpty { observers.changes.endsAreReported(of: shared) } }
+    if !shared.isEmpty { await observers.changes.beginAttemptEnds(of: shared) }
+    defer { if !shared.isEmpty { observers.changes.markAttemptEndsReported(of: shared) } }
     do {
-      // Usually no occurrence ends. Then avoid one more asynchronous call.
+      // Usually no occurrence ends. In that case, avoid one more asynchronous call.
       let ends = OccurrenceEnd.all(in: settlements)
       let answer =
         try await ends.isEmpty ? storage.send(batch) : occurrences.send(batch, ending: ends)
       let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
-      let results = try await isInDoubt ? reconciled(answer, of: settlements) : answer.outcomes
-      // Usually all were stored. Then avoid making an array.
+      let results =
+        try await isInDoubt
+        ? reconciledOutcomes(in: answer, of: settlements) : answer.outcomes
+      // Usually all settlements were stored. In that case, avoid making an array.
       if zip(settlements, results).allSatisfy({ $1.isDone }) {
-        wereStored(settlements)
+        reportStored(settlements)
       } else {
-        wereStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
+        reportStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
       }
-      let meanings = consequences(of: settlements, results)
-      if !meanings.isEmpty { await tell(meanings) }
+      let consequences = consequences(of: settlements, outcomes: results)
+      if !consequences.isEmpty { await reportConsequences(consequences) }
       for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
-        await wasSuperseded(settlement, by: successor)
+        await reportSuperseded(settlement, by: successor)
       }
       if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
-      // In a run that continues, an attempt that is cut short has a cancelled Swift task.
+      // Although this Swift task is cancelled, the run may continue: perhaps only the attempt was
+      // cut short.
       let isDeferred = dispatch.machine.withLock { machine in
-        machine.requeue(Array(settlements))
+        machine.returnToOutbox(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
       if isDeferred { return true }
@@ -130,29 +136,30 @@ extension Results {
     return false
   }
 
-  private func wasSuperseded(_ settlement: Settlement, by successor: TaskID) async {
-    let isAwaited = observers.superseded(settlement, by: successor)
-    follow(settlement)
+  private func reportSuperseded(_ settlement: Settlement, by successor: TaskID) async {
+    let isAwaited = observers.reportSuperseded(settlement, by: successor)
+    findWork(after: settlement)
     // The successor may have ended before its callers were linked to it. If the store fails, the
     // next claim stops the queue.
-    if isAwaited { try? await tellWhatIsStored(of: [successor]) }
+    if isAwaited { try? await reportStoredOutcomes(of: [successor]) }
   }
 
   /// Returns the consequences of stored changes for other tasks.
   func consequences(
     of settlements: some Collection<Settlement>,
-    _ results: [ChangeOutcome]
+    outcomes results: [ChangeOutcome]
   ) -> [(settlement: Settlement, meaning: Consequences)] {
     zip(settlements, results).compactMap { settlement, result in
       result.consequences.map { (settlement: settlement, meaning: $0) }
     }
   }
 
-  /// Returns the outcomes, with `done` for each change that is stale because an earlier try stored
-  /// it.
+  /// Returns the outcomes of settlements, with `done` instead of `stale` for each change that an
+  /// earlier try has stored.
   ///
-  /// The store stored the change although it threw an error, or the change was sent again.
-  private func reconciled(
+  /// That happens if the store threw an error although it had stored the change, or if the change
+  /// was sent again.
+  private func reconciledOutcomes(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
@@ -164,21 +171,22 @@ extension Results {
     where answer.wasResent || settlement.isInDoubt {
       guard results[index] == .stale else { continue }
       let record = try await storage.record(of: settlement.record.id)
-      if settlement.change.wasStored(leaving: record, isAlone: isAlone) {
+      if settlement.change.wasStored(accordingTo: record, excludesOtherQueues: isAlone) {
         results[index] = .done
       } else if isAlone, record == nil {
-        if let successor = try await holder(ofKeyOf: settlement.record) {
+        if let successor = try await holderOfKey(of: settlement.record) {
           results[index] = .superseded(by: successor)
         } else {
-          observers.outcomes.fail(settlement.record.id, Results.unknown(settlement.record.id))
+          let id = settlement.record.id
+          observers.outcomes.failWaiters(of: id, with: Results.unknownTaskError(id))
         }
       }
     }
     return results
   }
 
-  /// Returns the holder of the unique key of a task that no longer exists.
-  private func holder(ofKeyOf record: TaskRecord) async throws -> TaskID? {
+  /// Returns the task that now holds the unique key of a task that no longer exists.
+  private func holderOfKey(of record: TaskRecord) async throws -> TaskID? {
     guard let key = record.uniqueKey else { return nil }
     let filter = TaskFilter(
       names: [record.name],
@@ -190,36 +198,36 @@ extension Results {
   }
 
   /// Releases tasks that were claimed but not begun.
-  func requeue(_ tasks: [ClaimedTask], isLast: Bool = false) async {
+  func releaseUnstarted(_ tasks: [ClaimedTask], isLast: Bool = false) async {
     guard !tasks.isEmpty else { return }
-    let isDeferred = await apply(
+    let isDeferred = await storeOrDefer(
       tasks.map {
         Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
       },
       isLast: isLast
     )
     if isDeferred { dispatch.signals.finisher.signal() }
-    let requests = dispatch.machine.withLock { $0.wereReturned(tasks) }
-    await carryOut(requests, isLast: isLast)
+    let requests = dispatch.machine.withLock { $0.finishRelease(of: tasks) }
+    await carryOutPending(requests, isLast: isLast)
   }
 
   /// Reports stored settlements, and looks for tasks that they made available.
-  func wereStored(_ settlements: some Collection<Settlement>) {
-    observers.tell(settlements)
-    for settlement in settlements { follow(settlement) }
+  func reportStored(_ settlements: some Collection<Settlement>) {
+    observers.report(settlements)
+    for settlement in settlements { findWork(after: settlement) }
   }
 
-  private func follow(_ settlement: Settlement) {
-    // Another task with the order key may be first in line now.
+  private func findWork(after settlement: Settlement) {
+    // Another task with the same order key may be first in line now.
     if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
       dispatch.becomesAvailable(at: date)
     case .restart(_, let date, _):
-      upkeep.noteUnhandled(settlement.record)
+      upkeep.scheduleNoticeIfUnhandled(settlement.record)
       dispatch.becomesAvailable(at: date)
     case .resume:
-      upkeep.noteUnhandled(settlement.record)
+      upkeep.scheduleNoticeIfUnhandled(settlement.record)
       dispatch.becomesAvailable(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
       // The awaited completion may have arrived already.
@@ -230,10 +238,10 @@ extension Results {
       // Another handler may have been registered before the task was parked.
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
-      dispatch.machine.withLock { $0.registered([name]) }
+      dispatch.machine.withLock { $0.registerHandlers(for: [name]) }
       dispatch.signals.workers.signal()
     case .succeed, .abandon, .cancel, .remove:
-      // The task may have had a successor, which may be available now.
+      // The successor with the same unique key, if there is one, may be available now.
       if settlement.record.uniqueKey != nil { dispatch.lookForWork() }
     case .pause, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: break
     }
@@ -244,17 +252,17 @@ extension Results {
 extension Results {
   /// Releases the claimed tasks that match `isMeant` and have not started.
   ///
-  /// The claim in flight may still return matching tasks. The call waits for that claim, and
-  /// releases those tasks, too. If cancelled, it doesn't wait.
-  func putBackUnbegun(where isMeant: @Sendable (TaskRecord) -> Bool) async {
-    await requeue(dispatch.machine.withLock { $0.drainUnstarted(where: isMeant) })
+  /// A claim in flight may still return matching tasks. So the call waits for that claim, and
+  /// releases its matching tasks, too. A cancelled caller doesn't wait.
+  func releaseUnstarted(where isMeant: @Sendable (TaskRecord) -> Bool) async {
+    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: isMeant) })
     if let claim = dispatch.machine.withLock({ $0.claims.inFlight }) {
       await waitForEnd(ofClaim: claim)
     }
-    await requeue(dispatch.machine.withLock { $0.drainUnstarted(where: isMeant) })
+    await releaseUnstarted(dispatch.machine.withLock { $0.takeUnstarted(where: isMeant) })
   }
 
-  /// Waits until this claim has ended, or until cancelled.
+  /// Waits until the claim with this number has ended, or until cancelled.
   private func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, dispatch.machine.withLock({ $0.claims.inFlight == claim }) {
       // Cancellation ends the loop.
@@ -268,29 +276,29 @@ extension Results {
 /// The consequences that changes to some tasks have for others.
 extension Results {
   /// Reports consequences of changes that were stored.
-  func tell(
+  func reportConsequences(
     _ consequences: some Sequence<(settlement: Settlement, meaning: Consequences)>
   ) async {
     var ids: [TaskID] = []
     for (settlement, meaning) in consequences {
-      tell(meaning, of: settlement)
+      reportConsequences(meaning, of: settlement)
       ids += meaning.tasks
-      // A task that waited for this one may be available now.
+      // A task that waited for the changed one may be available now.
       dispatch.lookForWork()
     }
-    // The tasks may have changed again before this report. If the store fails, the next claim stops
-    // the queue.
+    // The affected tasks may have changed again before this report. If the store fails here, the
+    // next claim stops the queue.
     if !ids.isEmpty { try? await correctOutcomes(of: ids) }
   }
 
-  /// Applies the consequences of a change by another queue on the store.
+  /// Applies the consequences of a change that another queue on the store has made.
   ///
   /// The affected tasks may belong to this queue or to others. The other queue posts the events.
   func applyRemoteEffects(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
-      // A restarted task may have ended again by now. Its outcome is corrected below.
+      // The restarted task may have ended again by now. `correctOutcomes(of:)` looks that up below.
       case .restart: break
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
@@ -301,59 +309,59 @@ extension Results {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
-  /// Finds the consequences of changes whose answer was lost: the store had already made them when
-  /// they were sent again.
+  /// Finds the consequences of changes whose answer was lost: the store had already made the
+  /// changes when they were sent again.
   ///
   /// Waiting tasks may be available now, also in other queues of a group. Tasks that callers wait
   /// for may have been cancelled by a cascade.
   func findLostConsequences() async {
-    for queue in ofGroup {
+    for queue in resultsOfGroup {
       queue.dispatch.lookForWork()
       // If the store fails, the next claim stops the queue.
-      try? await queue.tellWhatIsStored(of: queue.observers.outcomes.awaited)
+      try? await queue.reportStoredOutcomes(of: queue.observers.outcomes.awaited)
     }
   }
 
   /// The results of this queue, and of the others of its group.
-  var ofGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
+  var resultsOfGroup: [Results] { [self] + (storage.group?.otherQueues.map(\.results) ?? []) }
 
-  /// Handles a failed call whose changes may be stored all the same.
+  /// Handles a failed call of the store that may have stored its changes all the same.
   ///
   /// The next claim of each queue reports what was stored. The queues look for work, because a
-  /// claim may have skipped the tasks.
-  func markUncertain() {
-    for queue in ofGroup {
+  /// claim during the call may have skipped the tasks.
+  func markOutcomesUncertain() {
+    for queue in resultsOfGroup {
       queue.observers.mayHaveUnreportedOutcomes.store(true, ordering: .releasing)
       queue.upkeep.state.withLock { $0.isInDoubt = true }
       queue.dispatch.lookForWork()
     }
   }
 
-  /// Reports the stored outcomes to waiting callers, after a failed call whose changes may be
-  /// stored.
+  /// Reports the stored outcomes to waiting callers, after a failed call of the store that may have
+  /// stored its changes.
   ///
-  /// - Throws: Any error of the store; the next claim tries again.
-  func reconcile() async throws {
+  /// - Throws: Any error of the store; the next claim calls this again.
+  func reconcileOutcomes() async throws {
     upkeep.state.withLock { $0.isInDoubt = false }
     do {
-      try await tellWhatIsStored(of: observers.outcomes.awaited)
+      try await reportStoredOutcomes(of: observers.outcomes.awaited)
     } catch {
       upkeep.state.withLock { $0.isInDoubt = true }
       throw error
     }
   }
 
-  private func tell(_ meaning: Consequences, of settlement: Settlement) {
+  private func reportConsequences(_ meaning: Consequences, of settlement: Settlement) {
     let cause = settlement.record.id
     if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {
       observers.events.post(.batchProgressed(followedBy: follower, batch))
     }
     for id in meaning.tasks {
       switch settlement.change {
-      case .abandon, .cancel: observers.cancelledByDependency(id, because: cause)
+      case .abandon, .cancel: observers.reportCancellation(of: id, becauseOf: cause)
       case .restart:
-        observers.restartedAlong(id)
-        upkeep.state.withLock { $0.notice.lookIsDue() }
+        observers.reportRestart(of: id)
+        upkeep.state.withLock { $0.notice.makeLookDue() }
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
@@ -361,10 +369,10 @@ extension Results {
     }
   }
 
-  /// Replaces the known outcomes of tasks by the stored ones.
+  /// Replaces the known outcomes of tasks by the stored outcomes.
   ///
-  /// An outcome that is reported during a look-up may be newer than the found one. Such a task is
-  /// looked up again.
+  /// An outcome that is reported during a look-up may be newer than the outcome that the look-up
+  /// finds. In that case, the task is looked up again.
   private func correctOutcomes(of ids: [TaskID]) async throws {
     var remaining = ids
     while !remaining.isEmpty {
@@ -373,7 +381,8 @@ extension Results {
         let versions = observers.outcomes.versions(of: page)
         let filter = TaskFilter(ids: Set(page))
         let records = try await store.tasks(matching: filter, after: nil, limit: page.count)
-        for record in records where !isCorrected(record, ifStill: versions[record.id]) {
+        for record in records
+        where !correctOutcome(from: record, ifVersionIs: versions[record.id]) {
           outdated.append(record.id)
         }
       }
@@ -381,15 +390,15 @@ extension Results {
     }
   }
 
-  /// Replaces the known outcome of a task by that of its record, unless a newer one was reported
-  /// since the look-up began.
+  /// Replaces the known outcome of a task by the outcome in its record, unless another outcome was
+  /// reported since the look-up began.
   ///
-  /// - Returns: `false` if a newer one was reported.
-  private func isCorrected(_ record: TaskRecord, ifStill version: Int?) -> Bool {
+  /// - Returns: `false` if another outcome was reported.
+  private func correctOutcome(from record: TaskRecord, ifVersionIs version: Int?) -> Bool {
     guard let outcome = record.outcome else {
-      return observers.outcomes.reopen(record.id, ifStill: version)
+      return observers.outcomes.reopen(record.id, ifVersionIs: version)
     }
-    return observers.outcomes.resolve(record.id, outcome, ifStill: version)
+    return observers.outcomes.resolve(record.id, outcome, ifVersionIs: version)
   }
 }
 
@@ -398,7 +407,7 @@ extension Results {
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
   func refreshAwaitedOutcomes() async {
     do {
-      try await tellWhatIsStored(of: observers.outcomes.awaited)
+      try await reportStoredOutcomes(of: observers.outcomes.awaited)
     } catch {
       dispatch.fail(error, to: "look up tasks")
     }
@@ -407,16 +416,15 @@ extension Results {
   /// Reports the stored outcomes of tasks whose ends were not reported to this queue.
   ///
   /// - Throws: Any error of the store.
-  func tellWhatIsStored(of ids: [TaskID]) async throws {
-    for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
+  func reportStoredOutcomes(of ids: [TaskID]) async throws {
+    for page in ids.lookUpPages { try await reportStoredOutcomes(ofPage: page) }
   }
 
-  private func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
+  private func reportStoredOutcomes(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))
     let versions = observers.outcomes.versions(of: ids)
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
-    // An end that is being stored, or was stored just now, is reported separately, and a success
-    // with its value.
+    // The call that stores the end of a task reports the end itself, and a success with its value.
     func isReported(_ id: TaskID) -> Bool {
       dispatch.machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
     }
@@ -424,15 +432,19 @@ extension Results {
       guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
         continue
       }
-      observers.outcomes.resolve(record.id, outcome, ifStill: versions[record.id])
+      observers.outcomes.resolve(record.id, outcome, ifVersionIs: versions[record.id])
     }
     let found = Set(records.map(\.id))
     for id in ids where !found.contains(id) && !isReported(id) {
-      observers.outcomes.fail(id, Results.unknown(id), ifStill: versions[id])
+      observers.outcomes.failWaiters(
+        of: id,
+        with: Results.unknownTaskError(id),
+        ifVersionIs: versions[id]
+      )
     }
   }
 
-  static func unknown(_ id: TaskID) -> TaskQueueError {
+  static func unknownTaskError(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .unknownTask,
       "the task \(id) no longer exists: it has ended, and its outcome was not retained; to retain "

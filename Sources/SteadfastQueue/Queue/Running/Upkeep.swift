@@ -28,7 +28,7 @@ extension Upkeep {
   /// once for each name.
   ///
   /// - Throws: Any error of the store.
-  private func tellUnhandled() async throws {
+  private func reportUnhandledTasks() async throws {
     guard observers.events.isObserved || givesNotices else { return }
     try await reportUnknownConditions()
     guard handlers.room.others == 0 else { return }
@@ -43,7 +43,7 @@ extension Upkeep {
       for record in unhandled { postUnhandled(record) }
     } else if let say = configuration.unhandledNotice {
       let found = Set(unhandled.map(\.name)).sorted()
-      for name in state.withLock({ $0.notice.namesToSay(of: found) }) {
+      for name in state.withLock({ $0.notice.takeUnreportedNames(of: found) }) {
         say(
           "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
         )
@@ -73,7 +73,7 @@ extension Upkeep {
     } else if let say = configuration.unhandledNotice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
       let toReport = state.withLock { upkeep in
-        upkeep.conditions.toReport(of: upkeep.conditions.unknown(in: conditions))
+        upkeep.conditions.takeUnreported(of: upkeep.conditions.unknown(in: conditions))
       }
       for condition in toReport {
         say("the queue '\(name)' has waiting tasks: \(Self.reason(forWaitingFor: condition))")
@@ -89,13 +89,13 @@ extension Upkeep {
   /// Reports tasks without a handler when a run begins.
   ///
   /// - Throws: Any error of the store, if the queue's events are observed.
-  func tellUnhandledAtBeginning() async throws {
-    if observers.events.isObserved { return try await tellUnhandled() }
-    // In later runs, a worker that finds nothing to do reports them. A failed notice must not stop
-    // a run.
+  func reportUnhandledTasksAtBeginning() async throws {
+    if observers.events.isObserved { return try await reportUnhandledTasks() }
+    // In later runs, a worker that finds nothing to do reports these tasks. If the look-up fails,
+    // the run must not stop for the sake of a notice.
     guard givesNotices, state.withLock({ $0.notice.isFirstRun() }) else { return }
     reportUselessLimits()
-    try? await tellUnhandled()
+    try? await reportUnhandledTasks()
   }
 
   /// Calls the configuration's notice about each rate limit for names without a handler.
@@ -114,29 +114,34 @@ extension Upkeep {
     configuration.unhandledNotice != nil && store.sharing == nil
   }
 
-  /// Looks for tasks without a handler, if that is due, after a claim that returned no task.
-  func foundNothing() async {
+  /// Reports waiting tasks without a handler, if a look is due, after a claim without tasks.
+  func reportUnhandledTasksIfDue() async {
     // Observers get an event for each task when it is added.
     guard givesNotices, !observers.events.isObserved else { return }
-    guard state.withLock({ $0.notice.takeDue() }) else { return }
+    guard state.withLock({ $0.notice.takeDueLook() }) else { return }
     // If the store fails, the next claim fails, too.
-    try? await tellUnhandled()
+    try? await reportUnhandledTasks()
   }
 
   /// Reports a new task without a handler to observers; if there are none, schedules a notice.
   func reportIfUnhandled(_ record: TaskRecord) {
-    guard observers.events.isObserved else { return noteUnhandled(record) }
+    guard observers.events.isObserved else { return scheduleNoticeIfUnhandled(record) }
     if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
   }
 
   /// Schedules a notice about a task that starts to wait, if it has no handler.
   ///
-  /// Wake the workers after this call: the next one that finds nothing to do makes the look.
-  func noteUnhandled(_ record: TaskRecord) {
+  /// Wake the workers after this call: the next worker that finds nothing to do looks for such
+  /// tasks.
+  func scheduleNoticeIfUnhandled(_ record: TaskRecord) {
     guard givesNotices else { return }
-    if !handlers.canPerform(record.name) { state.withLock { $0.notice.waits(record.name) } }
+    if !handlers.canPerform(record.name) {
+      state.withLock { $0.notice.makeLookDue(forName: record.name) }
+    }
     guard !record.conditions.isEmpty else { return }
-    state.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.lookIsDue() } }
+    state.withLock {
+      if $0.conditions.hasUnreported(in: record.conditions) { $0.notice.makeLookDue() }
+    }
   }
 
   private func hasUnknownConditions(_ record: TaskRecord) -> Bool {
@@ -145,7 +150,7 @@ extension Upkeep {
   }
 
   private func postUnhandled(_ record: TaskRecord) {
-    observers.events.announce(record.id)
+    observers.events.postEnqueuedEvent(of: record.id)
     let unknown = state.withLock { $0.conditions.unknown(in: record.conditions) }
     let reason =
       handlers.canPerform(record.name)
@@ -157,7 +162,7 @@ extension Upkeep {
   /// Returns why an unfinished task gets no attempt, and what to do about it.
   ///
   /// Returns `nil` if the task waits only for its date, for other tasks, or for a worker.
-  func obstacle(to record: TaskRecord) -> String? {
+  func reasonNotToPerform(_ record: TaskRecord) -> String? {
     if record.state == .paused { return "a task is paused; resume it" }
     if record.state == .suspended { return "a task waits for a completion; complete it" }
     guard handlers.canPerform(record.name) else {
@@ -198,9 +203,9 @@ extension Upkeep {
   }
 
   /// Records how long an attempt took, if the run has a budget.
-  func noteRunTime(_ time: Duration, of name: String) {
+  func recordRunTime(_ time: Duration, of name: String) {
     guard dispatch.signals.isPassing.load(ordering: .relaxed) else { return }
     let (now, wasCutShort) = (self.time.stopwatch(), Task.isCancelled)
-    state.withLock { $0.budget?.note(time, of: name, wasCutShort: wasCutShort, at: now) }
+    state.withLock { $0.budget?.addRunTime(time, of: name, wasCutShort: wasCutShort, at: now) }
   }
 }

@@ -42,8 +42,9 @@ struct OccurrenceEnd {
   let queue: String?
   /// The creation time of the newest occurrence that ends in the batch, in milliseconds.
   ///
-  /// The next occurrences get IDs with a later time, even if no time passes. Otherwise, a call that
-  /// changes all tasks in the order of their IDs would also change the occurrences that it adds.
+  /// The occurrences that the batch adds get IDs with a later time, even if no time passes.
+  /// Otherwise, a call that cancels all tasks in the order of their IDs would also cancel the
+  /// occurrences that it adds, and so on.
   var latest: UInt64
   /// Whether the occurrence was performed, or a caller has cancelled it; `false` if it was missed.
   let wasHandled: Bool
@@ -94,16 +95,17 @@ struct OccurrenceEnd {
   var key: ScheduleKey { id.scheduleKey(ofQueue: queue) }
 }
 
-/// Makes the steps of schedules. Each step advances a schedule to its next date.
+/// Makes the steps of schedules. Most steps advance a schedule to its next date.
 extension Occurrences {
-  /// Returns the step after the end of an occurrence; `nil` if that is not the current occurrence.
+  /// Returns the step after the end of an occurrence; `nil` if the occurrence is not the current
+  /// one of its schedule.
   func step(
     after end: OccurrenceEnd,
     attempt: Int
   ) async throws -> ScheduleStep? {
-    guard let (schedule, old) = try await storedSchedule(end.key), schedule.id == end.id
+    guard let (schedule, old) = try await storedSchedule(for: end.key), schedule.id == end.id
     else { return nil }
-    return try step(
+    return try stepToNextDate(
       of: end.key,
       from: old,
       schedule,
@@ -120,8 +122,11 @@ extension Occurrences {
     return queue(named: name)?.occurrences
   }
 
-  /// Returns the step to the next date of a schedule, in whatever way its occurrence has ended.
-  func step(
+  /// Returns the step of a schedule to its next date.
+  ///
+  /// `old` are the bytes of the schedule's value, and `wasHandled` says whether its occurrence was
+  /// performed, or cancelled by a caller.
+  func stepToNextDate(
     of key: ScheduleKey,
     from old: [UInt8],
     _ schedule: StoredSchedule,
@@ -169,7 +174,7 @@ extension Occurrences {
         // The clock may have stopped, or may have been ahead earlier.
         let previous = max(latest, schedule.id?.madeMilliseconds ?? 0)
         let made = max(now.milliseconds, previous + 1) + UInt64(attempt)
-        next = try occurrence(of: schedule, key, availableDate, made: made, now: now)
+        next = try newOccurrence(of: schedule, key, availableDate, made: made, now: now)
       } catch {
         schedule.park(because: error.message)
       }
@@ -190,7 +195,7 @@ extension Occurrences {
     )
   }
 
-  private func occurrence(
+  private func newOccurrence(
     of schedule: StoredSchedule,
     _ key: ScheduleKey,
     _ availableDate: Date?,
@@ -209,13 +214,13 @@ extension Occurrences {
 
   /// Returns a schedule, and the bytes of its value; `nil` if there is none.
   ///
-  /// This also returns `nil` for a schedule that this process can't unseal or decode. A process
-  /// that can do so restores the schedule's occurrence.
+  /// This also returns `nil` for a schedule that this process can't unseal or decode. Another
+  /// process that can do so will restore the schedule's occurrence.
   /// - Throws: What the store throws.
   func storedSchedule(
-    _ key: ScheduleKey
+    for key: ScheduleKey
   ) async throws -> (schedule: StoredSchedule, bytes: [UInt8])? {
-    switch try await scheduleValue(key) {
+    switch try await scheduleValue(for: key) {
     case .schedule(let schedule, let bytes): return (schedule, bytes)
     case .unreadable(_, let error):
       observers.events.post(.scheduleParked(key.valueName, reason: error.message))
@@ -227,7 +232,7 @@ extension Occurrences {
   /// Returns the value that holds a schedule; `nil` if there is none.
   ///
   /// - Throws: What the store throws.
-  func scheduleValue(_ key: ScheduleKey) async throws -> ScheduleValue? {
+  func scheduleValue(for key: ScheduleKey) async throws -> ScheduleValue? {
     let bytes: [UInt8]?
     do {
       bytes = try await store.value(named: key.valueName)
@@ -250,7 +255,7 @@ extension Date {
 /// The value that holds a schedule.
 enum ScheduleValue {
   case schedule(StoredSchedule, [UInt8])
-  /// It can't be unsealed or decoded. Compare it with these bytes.
+  /// The value can't be unsealed or decoded. To replace it, compare it with these bytes.
   case unreadable([UInt8], TaskQueueError)
 }
 
@@ -266,9 +271,11 @@ extension Occurrences {
   /// Decides whether a claimed occurrence starts, or is replaced by a later one.
   ///
   /// If the store fails, this stops the run.
-  func start(_ record: TaskRecord, at now: Date) async -> OccurrenceStart {
+  func decideStart(of record: TaskRecord, at now: Date) async -> OccurrenceStart {
     do {
-      if let occurrence = try await occurrence(of: record, now: now) { return .perform(occurrence) }
+      if let occurrence = try await startedOccurrence(of: record, now: now) {
+        return .perform(occurrence)
+      }
       return .leaveOut { .cancel(.claimed($0), at: now, retains: false) }
     } catch {
       dispatch.fail(error, to: "read a schedule")
@@ -279,21 +286,21 @@ extension Occurrences {
   /// Returns the information about an occurrence that starts, and adds the next occurrence if the
   /// two may overlap.
   ///
-  /// An occurrence that is not the current one also starts. It was current when it was claimed, or
-  /// was retried after it had ended.
+  /// An occurrence that is no longer the schedule's current one also starts: it was current when it
+  /// was claimed, or was retried after it had ended.
   ///
   /// - Returns: The information; `nil` if a later occurrence replaces this one.
   /// - Throws: What the store throws.
-  private func occurrence(
+  private func startedOccurrence(
     of record: TaskRecord,
     now: Date
   ) async throws -> TaskOccurrence? {
     let key = record.id.scheduleKey
     let date = record.id.occurrenceDate ?? record.availableDate
-    guard let schedule = try await storedSchedule(key)?.schedule else {
+    guard let schedule = try await storedSchedule(for: key)?.schedule else {
       return TaskOccurrence(date: date, delay: .zero, missedCount: 0, now: now)
     }
-    if isReplaced(record, schedule, now: now) { return nil }
+    if isReplaced(record, in: schedule, now: now) { return nil }
     let isCurrent = schedule.id == record.id
     if isCurrent, schedule.overlaps {
       _ = try await sendStep(after: OccurrenceEnd(0, record.id), with: [])
@@ -311,14 +318,14 @@ extension Occurrences {
   /// - Throws: What the store throws.
   func isReplaced(_ record: TaskRecord, now: Date) async throws -> Bool {
     guard record.id.isOccurrence,
-      let schedule = try await storedSchedule(record.id.scheduleKey)?.schedule
+      let schedule = try await storedSchedule(for: record.id.scheduleKey)?.schedule
     else { return false }
-    return isReplaced(record, schedule, now: now)
+    return isReplaced(record, in: schedule, now: now)
   }
 
   private func isReplaced(
     _ record: TaskRecord,
-    _ schedule: StoredSchedule,
+    in schedule: StoredSchedule,
     now: Date
   ) -> Bool {
     guard schedule.id == record.id, isUntouched(record, since: schedule.availableDate),
@@ -335,7 +342,7 @@ extension Occurrences {
   func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
     guard !record.hasBegun, record.availableDate >= date else { return false }
     guard record.availableDate > date else { return true }
-    return rateLimiting?.withLimits { $0.hasKey(for: record) } ?? false
+    return rateLimiting?.withLimits { $0.hasKeyedLimit(for: record) } ?? false
   }
 }
 
@@ -349,7 +356,7 @@ extension TaskRecord {
 
 extension RateLimits {
   /// Returns whether a limit with a key applies to a task.
-  fileprivate func hasKey(for record: TaskRecord) -> Bool {
+  fileprivate func hasKeyedLimit(for record: TaskRecord) -> Bool {
     places(of: record).contains { scopes[$0.scope].key != nil }
   }
 }
@@ -370,9 +377,10 @@ extension Occurrences {
   ) async throws -> StoreAnswer {
     guard let latest = ends.map(\.latest).max() else { return try await storage.send(batch) }
     let ends = ends.map { $0.replacing(latest: latest) }
-    // A batch that is sent again after a transient error must not depend on other schedules.
+    // If the store may fail transiently, send a batch for each occurrence: a batch that is sent
+    // again must not depend on several schedules.
     if batch.count > 1, storage.retryingStore == nil,
-      let answer = try await sendTogether(batch, ends)
+      let answer = try await sendTogether(batch, ending: ends)
     {
       return answer
     }
@@ -397,7 +405,7 @@ extension Occurrences {
   /// - Returns: The answer; `nil` if the store refused the changes because a schedule has changed.
   private func sendTogether(
     _ batch: [TaskChange],
-    _ ends: [OccurrenceEnd]
+    ending ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer? {
     var steps: [ScheduleStep] = []
     // Schedules with the same name in several queues may have occurrences with the same ID.
@@ -409,7 +417,7 @@ extension Occurrences {
       step.endIndex = end.index
       steps.append(step)
     }
-    let results = try await announcing(steps) {
+    let results = try await reportingSteps(steps) {
       try await storage.send(batch + steps.flatMap(\.changes))
     }
     guard let results else { return nil }
@@ -418,9 +426,9 @@ extension Occurrences {
 
   /// Sends changes together with the step of a schedule that follows an occurrence.
   ///
-  /// This reads the schedule again until no other process changes it in between. The occurrence has
-  /// ended, or it starts and may overlap with the next one. If it is not the current occurrence,
-  /// only the changes are sent.
+  /// This repeats reading the schedule and sending the changes until no other process changes the
+  /// schedule in between. The occurrence has ended, or it starts and may overlap with the next one.
+  /// If the occurrence is not the schedule's current one, only `changes` are sent.
   func sendStep(
     after end: OccurrenceEnd,
     with changes: [TaskChange]
@@ -434,7 +442,7 @@ extension Occurrences {
         try await store.value(named: end.key.valueName) == sent.bytes
       {
         // The step was stored, although the answer was lost.
-        willEnqueue(sent)
+        prepareEnqueuedEvent(of: sent)
         report(sent)
         unanswered = nil
       }
@@ -444,7 +452,9 @@ extension Occurrences {
         return (answer.outcomes, answer.wasResent || retries > 0)
       }
       do {
-        let answer = try await announcing([step]) { try await storage.send(changes + step.changes) }
+        let answer = try await reportingSteps([step]) {
+          try await storage.send(changes + step.changes)
+        }
         if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
       } catch {
         try await storage.waitToRepeat(after: error, &retries)
@@ -458,30 +468,33 @@ extension Occurrences {
     )
   }
 
-  /// Sends a batch with steps of schedules, and reports the steps when they are stored.
+  /// Calls `send`, which sends a batch with steps of schedules, and reports the steps that it has
+  /// stored.
   ///
   /// A step that was stored without the end of its occurrence is reverted, and not reported.
   ///
   /// - Returns: The answer; `nil` if the store refused the batch.
-  func announcing(
+  func reportingSteps(
     _ steps: [ScheduleStep],
     _ send: () async throws -> StoreAnswer
   ) async throws -> StoreAnswer? {
-    for step in steps { willEnqueue(step) }
+    for step in steps { prepareEnqueuedEvent(of: step) }
     let answer: StoreAnswer
     do {
       answer = try await send()
     } catch {
-      for step in steps { didNotEnqueue(step) }
+      for step in steps { withdrawEnqueuedEvent(of: step) }
       throw error
     }
     guard !answer.outcomes.contains(where: \.refusesStep) else {
-      for step in steps { didNotEnqueue(step) }
+      for step in steps { withdrawEnqueuedEvent(of: step) }
       return nil
     }
     for step in steps {
-      if let index = step.endIndex, answer.outcomes[index] == .stale, try await takeBack(step) {
-        didNotEnqueue(step)
+      if let index = step.endIndex, answer.outcomes[index] == .stale,
+        try await revertUnlessEnded(step)
+      {
+        withdrawEnqueuedEvent(of: step)
       } else {
         report(step)
       }
@@ -489,14 +502,14 @@ extension Occurrences {
     return answer
   }
 
-  private func willEnqueue(_ step: ScheduleStep) {
+  private func prepareEnqueuedEvent(of step: ScheduleStep) {
     guard let next = step.next else { return }
-    (owner(of: step.key) ?? self).observers.willEnqueue([next])
+    (owner(of: step.key) ?? self).observers.prepareEnqueuedEvents(of: [next])
   }
 
-  private func didNotEnqueue(_ step: ScheduleStep) {
+  private func withdrawEnqueuedEvent(of step: ScheduleStep) {
     guard let next = step.next else { return }
-    (owner(of: step.key) ?? self).observers.didNotEnqueue(CollectionOfOne(next))
+    (owner(of: step.key) ?? self).observers.withdrawEnqueuedEvents(of: CollectionOfOne(next))
   }
 
   /// Reports a step to the observers of the queue to which the schedule belongs.
@@ -504,14 +517,14 @@ extension Occurrences {
   /// If that queue is not in this process, this reports the step to the observers of this queue.
   private func report(_ step: ScheduleStep) {
     let owner = owner(of: step.key)
-    (owner ?? self).post(step)
+    (owner ?? self).postEvents(of: step)
     guard let next = step.next else { return }
-    (owner ?? self).observers.events.announce(next.id)
+    (owner ?? self).observers.events.postEnqueuedEvent(of: next.id)
     owner?.upkeep.reportIfUnhandled(next)
     owner?.dispatch.becomesAvailable(at: next.availableDate)
   }
 
-  private func post(_ step: ScheduleStep) {
+  private func postEvents(of step: ScheduleStep) {
     let name = step.schedule.name
     if let catchUp = step.catchUp {
       if catchUp.missedCount > 0 {
@@ -566,11 +579,12 @@ extension Occurrences {
   ///
   /// - Returns: Whether the step was reverted. If not, the schedule has advanced.
   /// - Throws: What the store throws.
-  func takeBack(_ step: ScheduleStep) async throws -> Bool {
+  func revertUnlessEnded(_ step: ScheduleStep) async throws -> Bool {
     guard let before = step.before, let id = before.id, try await isUnfinished(id),
       try await revert(from: step, to: before)
     else { return false }
-    // If the occurrence has ended in between, no next one was added. Add it now.
+    // If the occurrence has ended since the first check, its end has not added the next occurrence.
+    // Add that occurrence now.
     if try await !isUnfinished(id) {
       let end = OccurrenceEnd(0, id, ofQueue: step.key.queue)
       _ = try await sendStep(after: end, with: [])
@@ -594,7 +608,7 @@ extension Occurrences {
     let key = step.key
     var retries = 0
     for _ in 0..<Self.maxReads {
-      guard let (present, bytes) = try await storedSchedule(key),
+      guard let (present, bytes) = try await storedSchedule(for: key),
         present.id == step.schedule.id, present.date == step.schedule.date
       else { return false }
       let earlier = bytes == step.bytes ? before : present.restoringOccurrence(of: before)

@@ -40,9 +40,9 @@ extension Schedules {
     )
     handlers.zones.add(rule.zone)
     let delay = try await delay(of: name, within: spread)
-    try Self.check(StoredSchedule(name, definition, delay: delay, made: now))
-    try await repeating(name) { attempt in
-      try await put(name, definition, rule, delay, attempt)
+    try Self.checkSize(of: StoredSchedule(name, definition, delay: delay, made: now))
+    try await changingSchedule(name) { attempt in
+      try await storeSchedule(name, definition, rule, delay, attempt)
     }
   }
 
@@ -50,10 +50,10 @@ extension Schedules {
     try Self.check(schedule: name)
     let key = ScheduleKey(name)
     var wasThere = false
-    try await repeating(name) { _ in
+    try await changingSchedule(name) { _ in
       let old: [UInt8]
       let waiting: [TaskRecord]
-      switch try await occurrences.scheduleValue(key) {
+      switch try await occurrences.scheduleValue(for: key) {
       case .schedule(let schedule, let bytes):
         guard schedule.name == name else { return true }
         old = bytes
@@ -72,15 +72,15 @@ extension Schedules {
   }
 
   /// Returns the schedules, in the order of their names.
-  func all() async throws -> [TaskSchedule] {
+  func allSchedules() async throws -> [TaskSchedule] {
     let schedules = try await storedSchedules().map { TaskSchedule($0.schedule) }
     return schedules.sorted { $0.name < $1.name }
   }
 
   /// Returns the next dates of a schedule.
-  func dates(of name: String, count: Int) async throws -> [Date] {
+  func nextDates(of name: String, count: Int) async throws -> [Date] {
     let key = ScheduleKey(name)
-    guard count > 0, let schedule = try await occurrences.storedSchedule(key)?.schedule,
+    guard count > 0, let schedule = try await occurrences.storedSchedule(for: key)?.schedule,
       schedule.name == name, schedule.id != nil,
       case .success(let rule) = handlers.zones.rule(of: schedule.definition)
     else { return [] }
@@ -92,11 +92,11 @@ extension Schedules {
 
 /// Reads schedules, and restores missing occurrences.
 extension Schedules {
-  /// Repeats a change of a schedule until no other process changes the schedule in between.
+  /// Calls the body, which reads and changes a schedule, until it returns `true`.
   ///
-  /// The body is also called again after a transient error of the store. Each call reads the
-  /// schedule again.
-  private func repeating(
+  /// The body returns `false` if another process has changed the schedule in between. It is also
+  /// called again after a transient error of the store.
+  private func changingSchedule(
     _ name: String,
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {
@@ -104,7 +104,7 @@ extension Schedules {
     for attempt in 0..<QueueStore.maxConflictRetries {
       do {
         guard try await body(attempt) else { continue }
-        // The answer that reported the added tasks may have been lost.
+        // An earlier try may have added tasks, and its answer was lost. So look for them.
         if retries > 0 { dispatch.lookForWork() }
         return
       } catch {
@@ -129,8 +129,8 @@ extension Schedules {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
       for attempt in 0..<Occurrences.maxReads {
-        if try await restore(schedule, bytes, key, attempt) { break }
-        guard let changed = try await occurrences.storedSchedule(key) else { break }
+        if try await restoreOccurrence(of: schedule, bytes, key, attempt) { break }
+        guard let changed = try await occurrences.storedSchedule(for: key) else { break }
         (schedule, bytes) = changed
       }
     }
@@ -155,7 +155,7 @@ extension Schedules {
       let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
       for key in try ScheduleIndex.keys(listedIn: value, number: part) {
         // It may have been removed since the index was read.
-        if let schedule = try await occurrences.storedSchedule(key) { found.append(schedule) }
+        if let schedule = try await occurrences.storedSchedule(for: key) { found.append(schedule) }
       }
     }
     return found
@@ -202,23 +202,23 @@ extension Schedules {
     ]
   }
 
-  /// Returns how many seconds after its date an occurrence of a schedule starts.
+  /// Returns the number of seconds between each date of a schedule and the start of its occurrence.
   ///
-  /// The number depends on the schedule's name and on the installation, which is the store.
+  /// The number is fixed by the schedule's name and by the ID of the installation, which is stored.
   private func delay(of name: String, within spread: Duration) async throws -> Int {
     let seconds = UInt64(spread.components.seconds)
     guard seconds > 0 else { return 0 }
-    let installation = try await installation()
+    let installation = try await installationID()
     return Int((installation + Array(name.utf8)).stableHash % (seconds + 1))
   }
 
   /// Returns random bytes that identify this store, which the first call generates.
-  private func installation() async throws -> [UInt8] {
+  private func installationID() async throws -> [UInt8] {
     let name = Self.installationName
     if let present = try await store.value(named: name) { return present }
     var generator = generators.makeGenerator()
     let drawn = Array(Hexadecimal.text(generator.next(), digits: 16).utf8)
-    // Another process may have stored its own in the meantime.
+    // Another process may have stored other bytes in the meantime. In that case, keep those.
     try await storage.setValue(named: name, .durable) { $0 ?? drawn }
     return try await store.value(named: name) ?? drawn
   }
@@ -231,7 +231,7 @@ extension Schedules {
   /// Stores a schedule, unless it is already stored.
   ///
   /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
-  private func put(
+  private func storeSchedule(
     _ name: String,
     _ definition: StoredSchedule.Definition,
     _ rule: ScheduleRule,
@@ -240,7 +240,7 @@ extension Schedules {
   ) async throws -> Bool {
     let key = ScheduleKey(name)
     let now = self.now
-    let value = try await occurrences.scheduleValue(key)
+    let value = try await occurrences.scheduleValue(for: key)
     guard case .schedule(let schedule, let old)? = value else {
       var unread: (bytes: [UInt8], occurrences: [TaskRecord])?
       if case .unreadable(let bytes, _)? = value {
@@ -258,9 +258,9 @@ extension Schedules {
       step.changes += try await indexChanges(adding: key)
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
-    guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
+    guard schedule.name == name else { throw Self.keyTakenError(name, by: schedule.name) }
     if schedule.delay ?? 0 == delay, try schedule.definition.hasSameBytes(as: definition) {
-      return try await restore(schedule, old, key, attempt)
+      return try await restoreOccurrence(of: schedule, old, key, attempt)
     }
     var changed = schedule
     changed.definition = definition
@@ -268,9 +268,10 @@ extension Schedules {
     return try await replace(schedule, old, by: changed, rule, now: now, attempt)
   }
 
-  /// Stores a schedule that has changed, and replaces its occurrence if that has not started.
+  /// Stores a schedule that has changed, and replaces its occurrence if the occurrence has not
+  /// started.
   ///
-  /// The occurrence keeps its date if the dates of the schedule are the same.
+  /// The new occurrence gets the date of the replaced one if the schedule's dates have not changed.
   ///
   /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
   private func replace(
@@ -311,8 +312,8 @@ extension Schedules {
   /// Returns whether a schedule has advanced because of a clock that was far ahead and has since
   /// been corrected.
   ///
-  /// If there is an occurrence, it must still have the resulting date. If the store is used with
-  /// several clocks, this returns `false`: this process's clock may be behind.
+  /// If the schedule has an occurrence that was rescheduled or has started, this returns `false`.
+  /// It also does if the store is used with several clocks: this process's clock may be behind.
   private func isAhead(
     _ schedule: StoredSchedule,
     _ current: TaskRecord?,
@@ -330,8 +331,8 @@ extension Schedules {
   /// was ahead.
   ///
   /// - Returns: `true` if it is done; `false` if another process has changed the schedule.
-  private func restore(
-    _ schedule: StoredSchedule,
+  private func restoreOccurrence(
+    of schedule: StoredSchedule,
     _ old: [UInt8],
     _ key: ScheduleKey,
     _ attempt: Int
@@ -358,7 +359,7 @@ extension Schedules {
       )
     }
     return try await store(
-      occurrences.step(of: key, from: old, schedule, wasHandled: true, attempt: attempt),
+      occurrences.stepToNextDate(of: key, from: old, schedule, wasHandled: true, attempt: attempt),
       cancelling: []
     )
   }
@@ -398,11 +399,12 @@ extension Schedules {
   ) async throws -> Bool {
     var step = step
     step.endIndex = records.isEmpty ? nil : 0
-    let answer = try await occurrences.announcing([step]) {
+    let answer = try await occurrences.reportingSteps([step]) {
       (try await send(step.changes, cancelling: records), false)
     }
     guard let answer else { return false }
-    // An occurrence that was claimed in between continues unchanged.
+    // If the occurrence was claimed in between, it could not be cancelled. Then the caller repeats
+    // the change, and the occurrence continues.
     return !answer.outcomes.prefix(records.count).contains(.stale)
   }
 
@@ -423,7 +425,7 @@ extension Schedules {
     let cancellations = records.map {
       TaskChange.cancel(.unclaimed($0.id), at: now, retains: false)
     }
-    return try await results.store(cancellations, for: records, along: changes)
+    return try await results.store(cancellations, for: records, alongside: changes)
   }
 }
 
@@ -463,7 +465,7 @@ extension Schedules {
   ///
   /// A step adds the ID of an occurrence, a count of missed dates, or the reason why the schedule
   /// is parked, and a seal adds its own bytes.
-  private static func check(_ schedule: StoredSchedule) throws {
+  private static func checkSize(of schedule: StoredSchedule) throws {
     let count = try schedule.bytes.count
     guard count > 64_500 else { return }
     throw TaskQueueError(
@@ -473,11 +475,11 @@ extension Schedules {
     )
   }
 
-  private static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
+  private static func keyTakenError(_ name: String, by other: String) -> TaskQueueError {
     TaskQueueError(
       .nameTaken,
       "the store can't distinguish the schedule '\(name)' from the schedule '\(other)', because "
-        + "both names have the same 36-bit hash; use another name"
+        + "both names have the same 36-bit hash; use another name for the new schedule"
     )
   }
 }

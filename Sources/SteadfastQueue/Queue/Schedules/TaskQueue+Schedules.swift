@@ -82,7 +82,7 @@ extension TaskQueue {
   /// added.
   /// - Throws: What the store throws.
   public nonisolated func schedules() async throws -> [TaskSchedule] {
-    try await core.opened.schedules.all()
+    try await core.opened.schedules.allSchedules()
   }
 
   /// Returns the next dates of a schedule, starting with the date of its current occurrence.
@@ -95,6 +95,6 @@ extension TaskQueue {
   /// - Returns: The dates; none if there is no such schedule, or if it is parked.
   /// - Throws: What the store throws.
   public nonisolated func occurrences(of name: String, count: Int) async throws -> [Date] {
-    try await core.opened.schedules.dates(of: name, count: count)
+    try await core.opened.schedules.nextDates(of: name, count: count)
   }
 }

@@ -17,7 +17,7 @@ final class RetryingStore: StoreWrapper {
     self.retryPolicy = retryPolicy
   }
 
-  func open() async throws { try await repeating(.open) { try await base.open() } }
+  func open() async throws { try await retrying(.open) { try await base.open() } }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     try await send(batch, durability).outcomes
@@ -40,15 +40,16 @@ final class RetryingStore: StoreWrapper {
         let outcomes = try await sendOnce(batch, durability, isFirst: retries == 0)
         return (outcomes, retries > 0)
       } catch {
-        guard isRepeatable, await retryPolicy.waits(after: error, retries: retries, call) else {
-          throw error
-        }
+        guard isRepeatable,
+          await retryPolicy.waitToRetry(after: error, retries: retries, call)
+        else { throw error }
         retries += 1
       }
     }
   }
 
-  /// Sends a batch without the new tasks that a claim has returned: these are stored already.
+  /// Sends a batch to the store. On a retry, it leaves out the new tasks that a claim has returned,
+  /// because these are stored already.
   private func sendOnce(
     _ batch: [TaskChange],
     _ durability: Durability,
@@ -65,7 +66,7 @@ final class RetryingStore: StoreWrapper {
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
-    let claim = try await repeating(.claim) { try await base.claim(request) }
+    let claim = try await retrying(.claim) { try await base.claim(request) }
     if !claim.tasks.isEmpty {
       insertions.withLock { insertions in
         guard !insertions.isEmpty else { return }
@@ -82,26 +83,26 @@ final class RetryingStore: StoreWrapper {
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    try await repeating { try await base.tasks(matching: filter, after: id, limit: limit) }
+    try await retrying { try await base.tasks(matching: filter, after: id, limit: limit) }
   }
 
   func count(matching filter: TaskFilter) async throws -> Int {
-    try await repeating { try await base.count(matching: filter) }
+    try await retrying { try await base.count(matching: filter) }
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
-    try await repeating { try await base.contains(filter) }
+    try await retrying { try await base.contains(filter) }
   }
 
   func value(named name: String) async throws -> [UInt8]? {
-    try await repeating { try await base.value(named: name) }
+    try await retrying { try await base.value(named: name) }
   }
 
   func memory(of id: TaskID) async throws -> TaskMemory {
-    try await repeating { try await base.memory(of: id) }
+    try await retrying { try await base.memory(of: id) }
   }
 
-  private func repeating<Value: Sendable>(
+  private func retrying<Value: Sendable>(
     _ kind: StoreRetryPolicy.Call = .other,
     _ call: () async throws -> Value
   ) async throws -> Value {
@@ -110,7 +111,9 @@ final class RetryingStore: StoreWrapper {
       do {
         return try await call()
       } catch {
-        guard await retryPolicy.waits(after: error, retries: retries, kind) else { throw error }
+        guard await retryPolicy.waitToRetry(after: error, retries: retries, kind) else {
+          throw error
+        }
         retries += 1
       }
     }
@@ -137,15 +140,15 @@ extension TaskChange {
 
 /// Decides when a queue retries a call of its store, and waits before the retry.
 ///
-/// The queue retries as long as the error is transient, until the caller is cancelled or the queue
-/// is cut short. Claims and looks are not retried once the run is to end, and opening the store is
-/// not retried once the queue is shut down.
+/// The queue retries a call as long as its error is transient, until the caller is cancelled or the
+/// queue is cut short. Claims and looks are not retried once the run is about to end. Opening the
+/// store is not retried once the queue is shut down.
 final class StoreRetryPolicy: Sendable {
   /// The kinds of calls, which differ in when retries stop.
   ///
-  /// A look is a call before or after a claim that the next run makes just as well, so nothing is
-  /// lost without it. The call of an attempt stores the attempt's result, in a Swift task that is
-  /// not cancelled along with the run.
+  /// A look is a call before or after a claim that can wait for the next run, so nothing is lost
+  /// without it. The call of an attempt stores the attempt's result, in a Swift task that is not
+  /// cancelled along with the run.
   enum Call { case open, claim, look, attempt, other }
 
   /// What is about to end.
@@ -175,7 +178,7 @@ final class StoreRetryPolicy: Sendable {
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
-  /// From 50 ms to 5 s, which is short beside a lease.
+  /// From 50 ms to 5 s, which is short compared with a lease.
   ///
   /// The jitter keeps queues from retrying in step.
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
@@ -207,8 +210,9 @@ final class StoreRetryPolicy: Sendable {
 
   /// Records what is about to end, and ends the waits that this affects.
   ///
-  /// Of several calls at the same time, the last one sees the latest state.
-  func note(_ stop: () -> Stop) {
+  /// `stop` is called under the lock. So of several calls at the same time, the last one sets the
+  /// latest state.
+  func updateStop(_ stop: () -> Stop) {
     state.withLock { $0.stop = stop() }
     stops.resumeAll(with: .success(()))
   }
@@ -220,9 +224,9 @@ final class StoreRetryPolicy: Sendable {
   ///   - retries: how often the call was retried already.
   ///   - call: the kind of the call.
   /// - Returns: Whether to retry the call.
-  func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
+  func waitToRetry(after error: any Error, retries: Int, _ call: Call) async -> Bool {
     let call = call == .other && Self.isBestEffort ? .look : call
-    guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
+    guard error.isTransientFailure, !Task.isCancelled, !stopsRetrying(call) else { return false }
     let attempt = RetryAttempt(number: retries + 1)
     let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
     events.post(
@@ -231,20 +235,20 @@ final class StoreRetryPolicy: Sendable {
         retryDate: time.clock.date.storableDate(after: delay)
       )
     )
-    await availability.last {
+    await availability.beUnavailable {
       await withTaskGroup { group in
         group.addTask { try? await self.time.wait(for: delay) }
-        group.addTask { await self.waitForEnd(of: call) }
+        group.addTask { await self.waitUntilRetriesStop(of: call) }
         await group.next()
         group.cancelAll()
       }
     }
-    guard !Task.isCancelled, !ends(call) else { return false }
+    guard !Task.isCancelled, !stopsRetrying(call) else { return false }
     state.withLock { $0.retryCount += 1 }
     return true
   }
 
-  private func ends(_ call: Call) -> Bool {
+  private func stopsRetrying(_ call: Call) -> Bool {
     let (stop, isRunCancelled) = state.withLock { ($0.stop, $0.isRunCancelled) }
     return switch call {
     case .open: stop.isShutDown
@@ -254,19 +258,20 @@ final class StoreRetryPolicy: Sendable {
     }
   }
 
-  private func waitForEnd(of call: Call) async {
-    while !Task.isCancelled, !ends(call) {
+  private func waitUntilRetriesStop(of call: Call) async {
+    while !Task.isCancelled, !stopsRetrying(call) {
       // Cancellation ends the loop.
-      try? await stops.wait { ends(call) ? .success(()) : nil }
+      try? await stops.wait { stopsRetrying(call) ? .success(()) : nil }
     }
   }
 }
 
-/// Tracks whether a call waits until the store is back, and notifies listeners when one starts to.
+/// Tracks whether the store is unavailable: whether a call waits until the store is back.
 ///
-/// A call may have to wait for another call, which lasts as long as the store is unavailable. If it
-/// is cancelled, it stops waiting only while the store is unavailable: otherwise the wait is short.
-/// So the last requests of a cancelled handler don't fail because of another call.
+/// A call may have to wait for another call, which lasts as long as the store is unavailable. If
+/// the first call is cancelled, it stops waiting only while the store is unavailable, because
+/// otherwise the wait is short. So the last requests of a cancelled handler don't fail because of
+/// other calls.
 final class StoreAvailability: Sendable {
   private let waitingCount = Atomic(0)
   private let listeners = Mutex<[@Sendable () -> Void]>([])
@@ -274,8 +279,8 @@ final class StoreAvailability: Sendable {
   /// Whether a call waits until the store is back.
   var isUnavailable: Bool { waitingCount.load(ordering: .acquiring) > 0 }
 
-  /// Performs a body, which waits until the store may be back.
-  func last(during body: () async -> Void) async {
+  /// Counts the store as unavailable during the body, which waits until the store may be back.
+  func beUnavailable(during body: () async -> Void) async {
     waitingCount.add(1, ordering: .acquiringAndReleasing)
     for listener in listeners.withLock({ $0 }) { listener() }
     await body()
@@ -283,14 +288,16 @@ final class StoreAvailability: Sendable {
   }
 
   /// Calls the body, from now on, whenever a call starts to wait for the store.
-  func listen(_ body: @escaping @Sendable () -> Void) { listeners.withLock { $0.append(body) } }
+  func notifyWhenUnavailable(_ body: @escaping @Sendable () -> Void) {
+    listeners.withLock { $0.append(body) }
+  }
 }
 
 extension Waiters<Void> {
   /// Waits until a condition is true.
   ///
   /// These waiters are resumed when the condition may have changed, and when the store becomes
-  /// unavailable (``StoreAvailability/listen(_:)``).
+  /// unavailable (``StoreAvailability/notifyWhenUnavailable(_:)``).
   ///
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
   func wait(until isSo: () -> Bool, orUnavailable availability: StoreAvailability) async throws {
@@ -307,17 +314,17 @@ extension Waiters<Void> {
 }
 
 extension TaskChange {
-  /// Returns whether a stale change was stored by an earlier try.
+  /// Returns whether an earlier try has stored this change, which the store now refuses as stale.
   ///
   /// - Parameters:
   ///   - record: the task's current record in the store; `nil` if there is none.
-  ///   - isAlone: whether no other queue can have changed the task since then.
-  /// - Returns: Whether the task is in the state that the change leaves.
-  func wasStored(leaving record: TaskRecord?, isAlone: Bool) -> Bool {
+  ///   - excludesOtherQueues: whether no other queue can have changed the task since then.
+  /// - Returns: Whether the record shows the state that the task has after the change.
+  func wasStored(accordingTo record: TaskRecord?, excludesOtherQueues: Bool) -> Bool {
     guard let record else {
       return switch self {
       // A task that is retained may have been pruned already.
-      case .succeed, .abandon, .cancel, .remove: isAlone
+      case .succeed, .abandon, .cancel, .remove: excludesOtherQueues
       default: false
       }
     }

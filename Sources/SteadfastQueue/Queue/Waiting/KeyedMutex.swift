@@ -4,10 +4,11 @@ import Synchronization
 ///
 /// While one caller replaces the task with a unique key, a store can't say what happens to the
 /// holder of the key. Without the mutex, all other callers would have to retry after each
-/// replacement. And a caller that has read the stored pause could apply it after a newer one.
+/// replacement. And a caller that has read the stored pause could apply it after another caller has
+/// applied a newer pause.
 ///
-/// A key may stay locked as long as the store is unavailable. A caller that is cancelled then stops
-/// waiting.
+/// A key may stay locked as long as the store is unavailable. During that time, a cancelled caller
+/// stops waiting.
 final class KeyedMutex: Sendable {
   private struct LockedKey {
     var waiters = WaiterList<CheckedContinuation<Void, any Error>>()
@@ -30,17 +31,17 @@ final class KeyedMutex: Sendable {
 
   init(_ availability: StoreAvailability) {
     self.availability = availability
-    availability.listen { [weak self] in self?.giveUp() }
+    availability.notifyWhenUnavailable { [weak self] in self?.resumeCancelled() }
   }
 
   /// The number of locked keys.
   var count: Int { state.withLock { $0.lockedKeys.count } }
 
-  /// Locks all of the keys, after waiting for them; a call of ``end(_:)`` must follow.
+  /// Locks all of the keys, after waiting for them; a call of ``unlock(_:)`` must follow.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled while it waits, and the store is
-  ///   unavailable. Then ``end(_:)`` must not be called.
-  func begin(_ keys: Set<String>) async throws {
+  ///   unavailable. Then ``unlock(_:)`` must not be called.
+  func lock(_ keys: Set<String>) async throws {
     // All callers lock keys in the same order, so that no two wait for each other.
     var locked: Set<String> = []
     do {
@@ -53,12 +54,12 @@ final class KeyedMutex: Sendable {
         locked.insert(key)
       }
     } catch {
-      end(locked)
+      unlock(locked)
       throw error
     }
   }
 
-  func end(_ keys: Set<String>) {
+  func unlock(_ keys: Set<String>) {
     // In virtual time, the callers are resumed in the same order each time.
     for key in keys.sorted() {
       let (next, watchers) = state.withLock { state in
@@ -73,13 +74,13 @@ final class KeyedMutex: Sendable {
     }
   }
 
-  /// Waits until the caller that has locked a key unlocks it.
+  /// Waits until the caller that has locked a key unlocks it, but not for callers that lock the key
+  /// after that one.
   ///
-  /// It does not wait for the callers behind that one. While no key is locked, this costs one
-  /// atomic read.
+  /// While no key is locked, this costs one atomic read.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
-  func waitForPresentTurn(at key: String) async throws {
+  func waitForPresentHolder(of key: String) async throws {
     guard areAny.load(ordering: .acquiring) else { return }
     try await wait(at: key) { $0[key] == nil ? nil : \.watchers }
   }
@@ -113,12 +114,12 @@ final class KeyedMutex: Sendable {
       }
     } onCancel: {
       state.withLock { $0.cancelled[number] = key }
-      if availability.isUnavailable { giveUp { $0 == number } }
+      if availability.isUnavailable { resumeCancelled { $0 == number } }
     }
   }
 
   /// Resumes the cancelled callers that match `isMeant`, because the store is unavailable.
-  private func giveUp(where isMeant: (UInt64) -> Bool = { _ in true }) {
+  private func resumeCancelled(where isMeant: (UInt64) -> Bool = { _ in true }) {
     let waiters = state.withLock { state in
       let meant = state.cancelled.filter { isMeant($0.key) }
       return meant.sorted { $0.key < $1.key }.compactMap { number, key in

@@ -48,29 +48,29 @@ struct Signals: ~Copyable, Sendable {
     self.availability = availability
     interrupts = (0..<workers).map { _ in AsyncSignal() }
     pauseTurns = KeyedMutex(availability)
-    availability.listen { [weak claimEnd, weak settlement] in
+    availability.notifyWhenUnavailable { [weak claimEnd, weak settlement] in
       claimEnd?.resumeAll(with: .success(()))
       settlement?.resumeAll(with: .success(()))
     }
   }
 
   /// Signals that a claim has returned.
-  func claimHasEnded() {
+  func notifyOfClaimEnd() {
     claimEnd.resumeAll(with: .success(()))
-    idleWatch.step()
+    idleWatch.notifyOfStep()
   }
 
   /// Signals that a worker has taken a step in a paused queue.
-  func pausedWorkerHasStepped() {
+  func notifyOfStepWhilePaused() {
     pauseProgress.resumeAll(with: .success(()))
-    idleWatch.step()
+    idleWatch.notifyOfStep()
   }
 
   /// Signals that a run has ended.
-  func runHasEnded() {
+  func notifyOfRunEnd() {
     pauseProgress.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
-    idleWatch.step()
+    idleWatch.notifyOfStep()
   }
 
   /// Wakes the workers and the callers of `pause()`, whose waits a stop may have made pointless.
@@ -128,7 +128,7 @@ final class IdleWatch: Sendable {
   private let waiterCount = Atomic(0)
 
   /// Wakes the waiters because something has ended: a claim, the storing of ends, or a run.
-  func step() {
+  func notifyOfStep() {
     guard waiterCount.load(ordering: .sequentiallyConsistent) > 0 else { return }
     waiters.resumeAll(with: .success(()))
   }
@@ -158,7 +158,7 @@ final class ShutDownLimit: Sendable {
   /// Waits until a deadline has passed, as `time` measures it.
   ///
   /// - Returns: Whether one has passed; `false` if the wait was cancelled before.
-  func hasPassed(by time: QueueTime) async -> Bool {
+  func waitUntilPassed(by time: QueueTime) async -> Bool {
     while !Task.isCancelled {
       guard let deadline = deadline.withLock({ $0 }) else {
         await changed.wait()

@@ -32,11 +32,11 @@ import Testing
   {
     var budget = makeBudget(times: ["a": 8, "b": 1])
     for name in ["a", "b", "new"] {
-      budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
+      budget.addRunTime(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
     }
     // These attempts end without being cut short, or are cut short before the deadline.
-    budget.note(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
-    budget.note(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
+    budget.addRunTime(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
+    budget.addRunTime(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
     #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])
     #expect(budget.measured.map(\.time) == [8, 4, 4, 2].map { .seconds($0) })
   }

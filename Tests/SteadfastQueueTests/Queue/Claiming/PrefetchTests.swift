@@ -5,7 +5,7 @@ import Testing
 @Suite struct PrefetchTests {
   @Test func `a store without batches hands out tasks for idle workers only`() {
     var ahead = Prefetch(batch: 0)
-    ahead.note(.microseconds(1))
+    ahead.addDuration(.microseconds(1))
     #expect(ahead.limit(idle: 3, workers: 8) == 3)
   }
 
@@ -22,43 +22,43 @@ import Testing
     limit: Int
   ) {
     var ahead = Prefetch(batch: 64)
-    ahead.note(took)
+    ahead.addDuration(took)
     #expect(ahead.limit(idle: 3, workers: 8) == limit)
   }
 
   @Test func `a batch smaller than the number of idle workers has no effect`() {
     var ahead = Prefetch(batch: 4)
-    ahead.note(.zero)
+    ahead.addDuration(.zero)
     #expect(ahead.limit(idle: 8, workers: 8) == 8)
   }
 
   @Test func `one long attempt stops prefetching, and short attempts resume prefetching`() {
     var ahead = Prefetch(batch: 64)
-    for _ in 0..<100 { ahead.note(.microseconds(100)) }
-    ahead.note(.seconds(1))
+    for _ in 0..<100 { ahead.addDuration(.microseconds(100)) }
+    ahead.addDuration(.seconds(1))
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
-    for _ in 0..<40 { ahead.note(.microseconds(100)) }
+    for _ in 0..<40 { ahead.addDuration(.microseconds(100)) }
     #expect(ahead.limit(idle: 1, workers: 8) == 64)
   }
 
   @Test func `tasks that have waited too long stop prefetching`() {
     var ahead = Prefetch(batch: 64)
-    ahead.note(.zero)
-    ahead.waitedTooLong()
+    ahead.addDuration(.zero)
+    ahead.noteLongWait()
     #expect(ahead.limit(idle: 1, workers: 8) == 1)
   }
 
   @Test func `after a claim that contains an interrupted task, nothing is prefetched`() {
     var ahead = Prefetch(batch: 64)
-    ahead.note(.zero)
+    ahead.addDuration(.zero)
     var interrupted = Claim.numbered(1, 2)
     interrupted.tasks[1].record.interruptionCount = 1
-    ahead.claimed(interrupted.tasks)
+    ahead.checkForInterrupted(in: interrupted.tasks)
     #expect(ahead.limit(idle: 2, workers: 8) == 2)
     // An empty claim says nothing about the waiting tasks.
-    ahead.claimed([])
+    ahead.checkForInterrupted(in: [])
     #expect(ahead.limit(idle: 2, workers: 8) == 2)
-    ahead.claimed(Claim.numbered(3).tasks)
+    ahead.checkForInterrupted(in: Claim.numbered(3).tasks)
     #expect(ahead.limit(idle: 2, workers: 8) == 64)
   }
 
@@ -67,32 +67,32 @@ import Testing
   private func makeMachine(workers: Int = 2) -> WorkMachine {
     var machine = WorkMachine(workers: workers)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
-    machine.ahead.note(.zero)
+    machine.ahead.addDuration(.zero)
     return machine
   }
 
   @Test func `a worker starts prefetched tasks before it claims again`() {
     var machine = makeMachine()
     #expect(machine.next().summary == "claim 64")
-    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
+    _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
     #expect(machine.isAhead)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "perform 2")
     #expect(machine.isAhead)
-    machine.finished()
+    machine.freeWorker()
     #expect(!machine.isAhead)
     #expect(machine.next().summary == "perform 3")
-    machine.finished()
+    machine.freeWorker()
     #expect(machine.next().summary == "claim 64")
   }
 
   @Test func `a command for a prefetched task doesn't wait for a worker`() {
     var machine = makeMachine(workers: 1)
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
+    _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
     #expect(machine.request(.cancel, of: .numbered(3)) == .claimedAhead)
-    let unstarted = machine.drainUnstarted { $0.id == .numbered(3) }
+    let unstarted = machine.takeUnstarted { $0.id == .numbered(3) }
     #expect(unstarted.map(\.record.id) == [.numbered(3)])
     // The task is being released, which takes little time.
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
@@ -103,13 +103,13 @@ import Testing
   {
     var machine = makeMachine(workers: 1)
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
+    _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
-    #expect(machine.drainExpired(ofClaim: 0).isEmpty)
-    #expect(machine.drainExpired(ofClaim: 1).map(\.record.id) == [.numbered(2), .numbered(3)])
-    machine.finished()
+    #expect(machine.takeOverdue(ofClaim: 0).isEmpty)
+    #expect(machine.takeOverdue(ofClaim: 1).map(\.record.id) == [.numbered(2), .numbered(3)])
+    machine.freeWorker()
     #expect(machine.next().summary == "claim 1")
-    #expect(machine.drainExpired(ofClaim: 2).isEmpty)
+    #expect(machine.takeOverdue(ofClaim: 2).isEmpty)
   }
 
   @Test
@@ -118,21 +118,21 @@ import Testing
     _ = machine.next()
     var claim = Claim.numbered(1, 2, 3, 4)
     claim.tasks[2].record.interruptionCount = 1
-    _ = machine.claimed(claim, now: .seconds(0))
-    #expect(machine.drainExcess().map(\.record.id) == [.numbered(3), .numbered(4)])
-    #expect(machine.drainExcess().isEmpty)
+    _ = machine.receive(claim, now: .seconds(0))
+    #expect(machine.takeExcessPrefetched().map(\.record.id) == [.numbered(3), .numbered(4)])
+    #expect(machine.takeExcessPrefetched().isEmpty)
     _ = machine.next()
     _ = machine.next()
-    machine.finished()
+    machine.freeWorker()
     #expect(machine.next().summary == "claim 1")
   }
 
   @Test func `the first claim after a pause that released tasks is for idle workers only`() {
     var machine = makeMachine()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0))
+    _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
     machine.setPaused(true)
-    #expect(machine.drainDeferred().count == 3)
+    #expect(machine.takeUnstartedDuringPause().count == 3)
     machine.setPaused(false)
     #expect(machine.next().summary == "claim 2")
   }

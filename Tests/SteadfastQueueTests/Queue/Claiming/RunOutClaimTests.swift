@@ -107,31 +107,31 @@ import Testing
   @Test func `a worker releases tasks with an expired lease, and claims again`() {
     var machine = WorkMachine(workers: 2)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
-    machine.ahead.note(.zero)
+    machine.ahead.addDuration(.zero)
     #expect(machine.next(at: .seconds(1)).summary == "claim 64")
-    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0), until: .seconds(61))
+    _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0), until: .seconds(61))
     #expect(machine.next(at: .seconds(60)).summary == "perform 1, wake another")
     #expect(machine.next(at: .seconds(61)).summary == "put back 2 3")
     #expect(machine.performing == 2)
-    #expect(machine.isReturning(.numbered(2)) && machine.isReturning(.numbered(3)))
-    _ = machine.wereReturned(Claim.numbered(2, 3).tasks)
-    machine.hasPutBack()
+    #expect(machine.isBeingReleased(.numbered(2)) && machine.isBeingReleased(.numbered(3)))
+    _ = machine.finishRelease(of: Claim.numbered(2, 3).tasks)
+    machine.endReleaseByWorker()
     #expect(machine.performing == 1)
     #expect(machine.next(at: .seconds(61)).summary == "claim 64")
     // The next claim doesn't expire.
-    _ = machine.claimed(.numbered(4), now: .seconds(0))
+    _ = machine.receive(.numbered(4), now: .seconds(0))
     #expect(machine.next(at: .seconds(1000)).summary == "perform 4")
   }
 
   @Test func `a pass doesn't end while a worker releases tasks`() {
     var machine = WorkMachine.running(.pass(cutoff: .seconds(0)))
     _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: .seconds(0), until: .seconds(60))
+    _ = machine.receive(.numbered(1), now: .seconds(0), until: .seconds(60))
     #expect(machine.next(for: 0, at: .seconds(60)).summary == "put back 1")
     #expect(machine.next(for: 1, at: .seconds(60)).summary == "claim 1")
-    _ = machine.claimed(Claim(tasks: [], nextDate: nil), now: .seconds(0))
+    _ = machine.receive(Claim(tasks: [], nextDate: nil), now: .seconds(0))
     #expect(machine.next(for: 1, at: .seconds(60)).summary == "wait")
-    machine.hasPutBack()
+    machine.endReleaseByWorker()
     #expect(machine.next(for: 0, at: .seconds(60)).summary == "stop")
   }
 }

@@ -10,15 +10,15 @@ import Testing
   @Test func `a command for a running task cuts its attempt short`() {
     var machine = WorkMachine.running()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     _ = machine.next()
     _ = machine.next()
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .interrupt(worker: 1, 2))
-    #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
+    #expect(machine.mustInterrupt(1) && !machine.mustInterrupt(0))
     let command = machine.endAttempt(of: 1)
     #expect(command == .cancel)
-    #expect(!machine.isInterrupted(1))
+    #expect(!machine.mustInterrupt(1))
   }
 
   @Test
@@ -27,14 +27,14 @@ import Testing
     _ = machine.next()
     let early = machine.request(.pause, of: .numbered(2))
     #expect(early == .notHeld)
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     let answer = machine.request(.pause, of: .numbered(2))
     #expect(answer == .kept)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "pause 2")
     #expect(machine.requests.isEmpty)
     // No attempt is under way that could be cut short.
-    #expect(!machine.isInterrupted(1))
+    #expect(!machine.mustInterrupt(1))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect(later == .kept)
   }
@@ -43,18 +43,18 @@ import Testing
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1, 2)
-    _ = machine.claimed(claim, now: now)
+    _ = machine.receive(claim, now: now)
     machine.setPaused(true)
-    #expect(machine.drainDeferred().map(\.lease) == claim.tasks.map(\.lease))
+    #expect(machine.takeUnstartedDuringPause().map(\.lease) == claim.tasks.map(\.lease))
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .kept)
     // The run may end before the release.
     machine.shutDown()
     machine.end()
-    let asked = machine.wereReturned(claim.tasks)
+    let asked = machine.finishRelease(of: claim.tasks)
     #expect(asked.map(\.id) == [.numbered(2)] && asked.map(\.command) == [.cancel])
     let next = machine.request(.cancel, of: .numbered(2))
-    machine.commandEnded(.numbered(2))
+    machine.endCommand(for: .numbered(2))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect((next, later) == (.afterAnother, .notHeld))
     #expect(machine.requests.isEmpty)
@@ -64,14 +64,14 @@ import Testing
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1)
-    _ = machine.claimed(claim, now: now)
-    let unstarted = machine.drainUnstarted()
+    _ = machine.receive(claim, now: now)
+    let unstarted = machine.takeUnstarted()
     _ = machine.request(.cancel, of: .numbered(1))
-    machine.requeue([.numbered(1)])
-    let returned = machine.wereReturned(unstarted)
+    machine.returnToOutbox([.numbered(1)])
+    let returned = machine.finishRelease(of: unstarted)
     #expect(returned.isEmpty)
     #expect(machine.takeOutbox()?.count == 1)
-    let asked = machine.settled().requests
+    let asked = machine.finishStoring().requests
     #expect(asked.map(\.command) == [.cancel])
   }
 
@@ -105,7 +105,7 @@ import Testing
     var machine = makeMachinePerformingOneTask()
     let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect(underWay == .refused)
-    #expect(!machine.isInterrupted(0))
+    #expect(!machine.mustInterrupt(0))
     _ = machine.endAttempt(of: 0)
     let later = machine.request(.reschedule(to: now), of: .numbered(1))
     let cancel = machine.request(.cancel, of: .numbered(1))
@@ -119,11 +119,11 @@ import Testing
     _ = machine.endAttempt(of: 0)
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     #expect(machine.isUnsettled(.numbered(1)))
     _ = machine.takeOutbox()
     #expect(machine.isUnsettled(.numbered(1)))
-    let requests = machine.settled().requests
+    let requests = machine.finishStoring().requests
     #expect(requests.map(\.id) == [.numbered(1)] && requests.map(\.command) == [.cancel])
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
@@ -137,7 +137,7 @@ import Testing
         return
       }
       #expect(machine.isWaitingForInterruption(number, of: worker))
-      if isCutShort { machine.wasInterrupted(worker) } else { _ = machine.endAttempt(of: worker) }
+      if isCutShort { machine.markInterrupted(worker) } else { _ = machine.endAttempt(of: worker) }
       #expect(!machine.isWaitingForInterruption(number, of: worker))
     }
   }
@@ -147,17 +147,17 @@ import Testing
   {
     var machine = WorkMachine.running()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     _ = machine.next()
     _ = machine.next()
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     let first = machine.takeOutbox()
     #expect(first?.count == 1)
-    _ = machine.finished(with: .numbered(2))
+    _ = machine.freeWorker(with: .numbered(2))
     let second = machine.takeOutbox()
     #expect(second == nil)
     #expect(machine.isUnsettled(.numbered(1)) && machine.isUnsettled(.numbered(2)))
-    _ = machine.settled()
+    _ = machine.finishStoring()
     #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
   }
 
@@ -165,7 +165,7 @@ import Testing
   private func makeMachinePerformingOneTask() -> WorkMachine {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.receive(.numbered(1), now: now)
     _ = machine.next()
     return machine
   }
@@ -176,9 +176,9 @@ import Testing
   private func makeMachineStoringFirstResult() -> WorkMachine {
     var machine = WorkMachine.running()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.receive(.numbered(1), now: now)
     _ = machine.next()
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     _ = machine.takeOutbox()
     return machine
   }
@@ -188,7 +188,7 @@ import Testing
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
     let again = ClaimedTask(record: .make(1), lease: lease)
-    _ = machine.claimed(Claim(tasks: [again], nextDate: nil), now: now)
+    _ = machine.receive(Claim(tasks: [again], nextDate: nil), now: now)
     #expect(machine.leases == [lease])
     _ = machine.next()
     #expect(machine.leases == [lease])
@@ -198,17 +198,17 @@ import Testing
     var machine = makeMachineStoringFirstResult()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
-    machine.requeue([.numbered(2)])
+    machine.returnToOutbox([.numbered(2)])
     #expect(machine.isUnsettled(.numbered(1)))
-    #expect(machine.settled().requests.map(\.id) == [.numbered(1)])
+    #expect(machine.finishStoring().requests.map(\.id) == [.numbered(1)])
   }
 
   @Test func `a command that failed remains pending for the next run`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.request(.pause, of: .numbered(1))
-    #expect(machine.settled().requests.count == 1)
-    machine.requeue(.pause, of: .numbered(1))
-    machine.commandEnded(.numbered(1))
+    #expect(machine.finishStoring().requests.count == 1)
+    machine.restoreRequest(.pause, for: .numbered(1))
+    machine.endCommand(for: .numbered(1))
     machine.fail(TaskQueueError(.storeFailed, "x"))
     let early = machine.takeFailedCommands()
     #expect(early.isEmpty)
@@ -219,7 +219,7 @@ import Testing
     #expect(cancel == .kept)
     let asked = machine.takeFailedCommands()
     #expect(asked.map(\.id) == [.numbered(1)] && asked.map(\.command) == [.cancel])
-    machine.commandEnded(.numbered(1))
+    machine.endCommand(for: .numbered(1))
     let later = machine.request(.cancel, of: .numbered(1))
     #expect(later == .notHeld)
     #expect(machine.requests.isEmpty)
@@ -227,18 +227,18 @@ import Testing
 
   @Test func `between runs, a caller's command replaces a failed command`() {
     var machine = makeMachineStoringFirstResult()
-    _ = machine.settled()
-    machine.requeue(.pause, of: .numbered(1))
+    _ = machine.finishStoring()
+    machine.restoreRequest(.pause, for: .numbered(1))
     machine.end()
     let cancel = machine.request(.cancel, of: .numbered(1))
     let second = machine.request(.remove, of: .numbered(1))
     #expect((cancel, second) == (.insteadOf(.pause), .afterAnother))
     // The store has failed again.
-    machine.requeue(.pause, of: .numbered(1))
-    machine.commandEnded(.numbered(1))
+    machine.restoreRequest(.pause, for: .numbered(1))
+    machine.endCommand(for: .numbered(1))
     #expect(machine.requests.mapValues(\.command) == [.numbered(1): .pause])
     let removal = machine.request(.remove, of: .numbered(1))
-    machine.commandEnded(.numbered(1))
+    machine.endCommand(for: .numbered(1))
     let later = machine.request(.pause, of: .numbered(1))
     #expect((removal, later) == (.insteadOf(.pause), .notHeld))
   }
@@ -247,29 +247,29 @@ import Testing
   func `a command that cuts the attempt short replaces a command requeued during the attempt`()
   {
     var machine = makeMachinePerformingOneTask()
-    machine.requeue(.restart(forgets: false), of: .numbered(1))
+    machine.restoreRequest(.restart(forgets: false), for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .interrupt(worker: 0, 1))
     _ = machine.endAttempt(of: 0)
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     _ = machine.takeOutbox()
-    #expect(machine.settled().requests.isEmpty)
+    #expect(machine.finishStoring().requests.isEmpty)
   }
 
   @Test func `a weaker command doesn't replace a command requeued during an attempt`() {
     var machine = makeMachinePerformingOneTask()
-    machine.requeue(.cancel, of: .numbered(1))
+    machine.restoreRequest(.cancel, for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
-    #expect(pause == .refused && !machine.isInterrupted(0))
+    #expect(pause == .refused && !machine.mustInterrupt(0))
     #expect(machine.requests.mapValues(\.command) == [.numbered(1): .cancel])
   }
 
   @Test func `a command that failed is carried out instead of the next attempt`() {
     var machine = makeMachineStoringFirstResult()
-    _ = machine.settled()
-    machine.requeue(.cancel, of: .numbered(1))
+    _ = machine.finishStoring()
+    machine.restoreRequest(.cancel, for: .numbered(1))
     _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.receive(.numbered(1), now: now)
     #expect(machine.next().summary == "cancel 1")
     let rest = machine.takeFailedCommands()
     #expect(rest.isEmpty)
@@ -277,8 +277,8 @@ import Testing
 
   @Test func `a pause that failed can be withdrawn`() {
     var machine = makeMachineStoringFirstResult()
-    _ = machine.settled()
-    machine.requeue(.pause, of: .numbered(1))
+    _ = machine.finishStoring()
+    machine.restoreRequest(.pause, for: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
     let rest = machine.takeFailedCommands()
     #expect(rest.isEmpty)

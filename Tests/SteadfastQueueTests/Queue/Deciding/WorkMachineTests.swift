@@ -12,7 +12,7 @@ import Testing
     var machine = WorkMachine.running(workers: 3)
     #expect(machine.next().summary == "claim 3")
     #expect(machine.next().summary == "wait")
-    #expect(machine.claimed(.numbered(1, 2), now: now) == true)
+    #expect(machine.receive(.numbered(1, 2), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
     // Two workers asked for work after the claim began, so the store may have more tasks now.
     #expect(machine.next().summary == "perform 2, wake another")
@@ -24,9 +24,9 @@ import Testing
     _ = machine.next()
     _ = machine.next()
     // The task that woke the second worker may have arrived too late for the claim.
-    #expect(machine.claimed(.numbered(), now: now) == true)
+    #expect(machine.receive(.numbered(), now: now) == true)
     #expect(machine.next().summary == "claim 2")
-    #expect(machine.claimed(.numbered(), now: now) == false)
+    #expect(machine.receive(.numbered(), now: now) == false)
   }
 
   @Test
@@ -34,23 +34,23 @@ import Testing
   {
     var machine = WorkMachine.running()
     _ = machine.next()
-    #expect(machine.claimed(.numbered(1, next: now), now: now) == true)
+    #expect(machine.receive(.numbered(1, next: now), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "claim 1")
-    #expect(machine.claimed(.numbered(next: now + 1), now: now) == false)
+    #expect(machine.receive(.numbered(next: now + 1), now: now) == false)
   }
 
   @Test func `a woken worker that starts a task claimed earlier wakes another worker`() {
     var machine = WorkMachine.running(workers: 4)
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2, 3), now: now)
+    _ = machine.receive(.numbered(1, 2, 3), now: now)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next(wasWoken: true).summary == "perform 2, wake another")
     // The worker may have been woken for a task that was added after the claim.
     #expect(machine.next(wasWoken: true).summary == "perform 3, wake another")
     #expect(machine.next(wasWoken: true).summary == "claim 1")
     // The store had no more tasks. A task that a woken worker claims itself doesn't imply others.
-    _ = machine.claimed(.numbered(4), now: now)
+    _ = machine.receive(.numbered(4), now: now)
     #expect(machine.next().summary == "perform 4")
   }
 
@@ -58,17 +58,17 @@ import Testing
   func `an empty claim whose next date has passed isn't repeated at once`() {
     var machine = WorkMachine.running()
     _ = machine.next()
-    #expect(machine.claimed(.numbered(next: now), now: now) == false)
+    #expect(machine.receive(.numbered(next: now), now: now) == false)
   }
 
   @Test func `names are unparked only once, by the first claim`() {
     var machine = WorkMachine(workers: 1)
     machine.begin(.untilStopped, names: ["A", "B"])
     #expect(machine.next().summary == "claim 1, unpark A B")
-    _ = machine.claimed(.numbered(), now: now)
+    _ = machine.receive(.numbered(), now: now)
     #expect(machine.next().summary == "claim 1")
-    _ = machine.claimed(.numbered(), now: now)
-    machine.registered(["C", "D"])
+    _ = machine.receive(.numbered(), now: now)
+    machine.registerHandlers(for: ["C", "D"])
     #expect(machine.next().summary == "claim 1, unpark C D")
   }
 
@@ -77,15 +77,15 @@ import Testing
   @Test func `a pass ends when no task is available and no attempt is under way`() {
     var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.receive(.numbered(1), now: now)
     #expect(machine.next().summary == "perform 1")
     #expect(machine.next().summary == "claim 1")
-    #expect(machine.claimed(.numbered(next: now + 5), now: now) == true)
+    #expect(machine.receive(.numbered(next: now + 5), now: now) == true)
     #expect(machine.next().summary == "wait")
-    machine.finished()
+    machine.freeWorker()
     // The performed task may have enqueued another task.
     #expect(machine.next().summary == "claim 2")
-    #expect(machine.claimed(.numbered(next: now + 5), now: now) == true)
+    #expect(machine.receive(.numbered(next: now + 5), now: now) == true)
     #expect(machine.next().summary == "stop")
     #expect(machine.attemptCount == 1)
   }
@@ -113,19 +113,19 @@ import Testing
   func `a pass claims again if a change happens while a claim is in flight`(news: News) {
     var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, next: now), now: now)
+    _ = machine.receive(.numbered(1, next: now), now: now)
     _ = machine.next()
     #expect(machine.next().summary == "claim 1")
     switch news {
     case .work: machine.workArrived()
-    case .handler: machine.registered(["A"])
-    case .fallback: machine.registeredFallback()
-    case .end: machine.finished()
+    case .handler: machine.registerHandlers(for: ["A"])
+    case .fallback: machine.registerFallback()
+    case .end: machine.freeWorker()
     }
-    #expect(machine.claimed(.numbered(), now: now) == true)
+    #expect(machine.receive(.numbered(), now: now) == true)
     let step = machine.next().summary
     #expect(step.hasPrefix("claim"), "\(step)")
-    #expect(machine.claimed(.numbered(), now: now) == true)
+    #expect(machine.receive(.numbered(), now: now) == true)
     #expect(machine.next().summary == (news == .end ? "stop" : "wait"))
   }
 
@@ -134,28 +134,28 @@ import Testing
   @Test func `the finisher is woken once, and stores all accumulated results`() {
     var machine = WorkMachine.running()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     _ = machine.next()
     _ = machine.next()
-    #expect(machine.finished(with: .numbered(1)) == true)
+    #expect(machine.freeWorker(with: .numbered(1)) == true)
     #expect(machine.takeOutbox()?.count == 1)
-    let wakes = machine.finished(with: .numbered(2))
+    let wakes = machine.freeWorker(with: .numbered(2))
     #expect(!wakes)
-    _ = machine.settled()
+    _ = machine.finishStoring()
     #expect(machine.takeOutbox()?.count == 1)
-    _ = machine.settled()
+    _ = machine.finishStoring()
     #expect(machine.takeOutbox() == nil)
   }
 
   @Test func `workers wait while too many results are unstored`() {
     var machine = WorkMachine.running(maxUnsettled: 1)
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     _ = machine.next()
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     #expect(machine.next().summary == "wait")
     _ = machine.takeOutbox()
-    #expect(machine.settled().wakesWorkers == true)
+    #expect(machine.finishStoring().wakesWorkers == true)
     #expect(machine.next().summary == "perform 2")
   }
 
@@ -163,17 +163,17 @@ import Testing
   {
     var machine = WorkMachine.running()
     _ = machine.next()
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     _ = machine.next()
-    _ = machine.finished(with: .numbered(1))
+    _ = machine.freeWorker(with: .numbered(1))
     let outbox = machine.takeOutbox()
     let taken = try #require(outbox)
-    machine.requeue(taken)
+    machine.returnToOutbox(taken)
     machine.fail(TaskQueueError(.storeFailed, "first"))
     machine.fail(TaskQueueError(.storeFailed, "second"))
     #expect(machine.next().summary == "stop")
     #expect(machine.takeOutbox() == nil)
-    #expect(machine.drainUnstarted().map(\.lease.id) == [.numbered(2)])
+    #expect(machine.takeUnstarted().map(\.lease.id) == [.numbered(2)])
     #expect(machine.failure?.message == "first")
     machine.end()
     machine.begin(.untilStopped, names: [String]())
@@ -198,16 +198,16 @@ import Testing
 
   @Test func `a name's remaining capacity is its limit minus its leased tasks`() {
     var machine = WorkMachine.running(workers: 3)
-    machine.registered(["Note"], areLimited: true)
+    machine.registerHandlers(for: ["Note"], areLimited: true)
     _ = machine.next()
     let limits = ["Note": 2, "Other": Int.max]
     #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 2, "Other": .max])
-    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.receive(.numbered(1, 2), now: now)
     #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 0, "Other": .max])
     _ = machine.next()
-    machine.finished()
+    machine.freeWorker()
     #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 1])
-    _ = machine.drainUnstarted()
+    _ = machine.takeUnstarted()
     #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 2])
   }
 }

@@ -12,14 +12,14 @@ import Testing
     var stored = TaskMemory()
     stored["step:a"] = [1]
     stored["outcome:b"] = []
-    memory.read(stored)
-    memory.remembered([2], "step:c")
-    memory.read(TaskMemory())
+    memory.setLoaded(stored)
+    memory.recordStored([2], under: "step:c")
+    memory.setLoaded(TaskMemory())
     #expect(memory["step:a"] == [1])
     #expect(memory["step:c"] == [2])
     stored["step:a"] = [9]
     stored["outcome:b"] = [3]
-    memory.reread("outcome:b", in: stored)
+    memory.refresh("outcome:b", from: stored)
     #expect(memory["outcome:b"] == [3])
     #expect(memory["step:a"] == [1])
     #expect(memory.hasProgressed)
@@ -27,14 +27,14 @@ import Testing
 
   @Test
   mutating func `a name can be used once, and names are equal only if their bytes are equal`() {
-    let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.use($0) }
+    let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.beginUse(of: $0) }
     #expect(uses == [true, true, true, false])
   }
 
   @Test
   mutating func `the size counts a new value instead of the value that it replaces`() {
-    memory.read(TaskMemory())
-    memory.remembered([1, 2, 3], "ab")
+    memory.setLoaded(TaskMemory())
+    memory.recordStored([1, 2, 3], under: "ab")
     #expect(memory.size(with: [1], under: "ab") == 3)
     #expect(memory.size(with: [1], under: "c") == 7)
   }
@@ -59,7 +59,7 @@ import Testing
 
   @Test
   mutating func `the first checkpoint is stored at once, and later checkpoints once a second`() {
-    memory.read(TaskMemory())
+    memory.setLoaded(TaskMemory())
     memory.save([1])
     #expect(memory.beginSaving(at: .seconds(0), isDue: false, again: false) == [1])
     memory.save([2])
@@ -74,7 +74,7 @@ import Testing
     memory.endSaving([2], at: .seconds(1), isStored: false)
     #expect(memory.unsaved == [3])
     #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: false) == [3])
-    memory.remembered([3], MemoryName.checkpoint)
+    memory.recordStored([3], under: MemoryName.checkpoint)
     memory.endSaving([3], at: .seconds(1), isStored: true)
     #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: false) == nil)
     #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: true) == [3])

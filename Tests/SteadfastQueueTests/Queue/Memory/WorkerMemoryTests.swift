@@ -7,21 +7,21 @@ import Testing
   private let memory = WorkerMemory()
 
   @Test func `a finished attempt doesn't affect the memory of the next attempt`() {
-    memory.with(1) { _ = $0.use("a") }
+    memory.with(1) { _ = $0.beginUse(of: "a") }
     #expect(memory.take(1)?.number == 1)
     memory.with(2) { memory in
-      _ = memory.use("a")
+      _ = memory.beginUse(of: "a")
       memory.decide(.released)
     }
     // The first attempt makes a call after its end.
     memory.with(1) { $0.decide(.parked(reason: "late")) }
     #expect(memory.with(1) { $0.ending } == nil)
-    #expect(memory.with(2) { $0.use("a") } == false)
+    #expect(memory.with(2) { $0.beginUse(of: "a") } == false)
     #expect(memory.with(2) { $0.number } == 2)
   }
 
   @Test func `a late call of the first attempt doesn't affect the second attempt`() {
-    memory.with(1) { _ = $0.use("a") }
+    memory.with(1) { _ = $0.beginUse(of: "a") }
     _ = memory.take(1)
     memory.with(1) { $0.decide(.released) }
     #expect(memory.with(2) { $0.ending } == nil)

@@ -194,12 +194,12 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
-    queue.core.observers.events.willEnqueue(record)
+    queue.core.observers.events.prepareEnqueuedEvent(of: record)
     #expect(queue.core.observers.events.announcementCount == 1)
     withExtendedLifetime(events) {}
     events = nil
     queue.core.observers.events.post(.started(record))
-    queue.core.observers.events.announce(record.id)
+    queue.core.observers.events.postEnqueuedEvent(of: record.id)
     #expect(queue.core.observers.events.announcementCount == 0)
   }
 
@@ -216,7 +216,7 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
-    queue.core.observers.events.willEnqueue(record)
+    queue.core.observers.events.prepareEnqueuedEvent(of: record)
     // Another caller found no observers just before this one arrived.
     queue.core.observers.events.endObservation()
     #expect(queue.core.observers.events.isObserved)

@@ -126,19 +126,19 @@ import Testing
 
   @Test func `a task with an unreported name makes one lookup due`() {
     var notice = MissingHandlerWarning()
-    func takeDueLookup() -> Bool { notice.takeDue() }
+    func takeDueLookup() -> Bool { notice.takeDueLook() }
     #expect(!takeDueLookup())
-    notice.waits("a")
+    notice.makeLookDue(forName: "a")
     #expect(takeDueLookup())
     #expect(!takeDueLookup())
-    let said = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
+    let said = [notice.takeUnreportedNames(of: ["a", "b"]), notice.takeUnreportedNames(of: ["b", "c"])]
     #expect(said == [["a", "b"], ["c"]])
-    notice.waits("a")
+    notice.makeLookDue(forName: "a")
     #expect(!takeDueLookup())
-    notice.waits("d")
-    notice.waits("a")
+    notice.makeLookDue(forName: "d")
+    notice.makeLookDue(forName: "a")
     #expect(takeDueLookup())
-    notice.waits("e")
+    notice.makeLookDue(forName: "e")
     #expect(takeDueLookup())
   }
 

@@ -21,7 +21,7 @@ import Testing
 
   @Test func `waiting for progress that was just reported returns it`() async {
     let handle = registry.handle(of: id)
-    registry.report(0.5, of: id)
+    registry.reportProgress(0.5, of: id)
     let progress = await handle.progress(after: 0) { false }
     #expect(progress?.fraction == 0.5)
     #expect(progress?.number == 1)
@@ -32,15 +32,15 @@ import Testing
     let handle = registry.handle(of: id)
     let first = registry.version(of: id)
     registry.resolve(id, .succeeded, value: 1)
-    #expect(!registry.reopen(id, ifStill: first))
-    #expect(!registry.resolve(id, .cancelled, ifStill: first))
+    #expect(!registry.reopen(id, ifVersionIs: first))
+    #expect(!registry.resolve(id, .cancelled, ifVersionIs: first))
     #expect(handle.outcome == .succeeded && handle.value as? Int == 1)
     let second = registry.version(of: id)
-    #expect(registry.reopen(id, ifStill: second))
+    #expect(registry.reopen(id, ifVersionIs: second))
     #expect(handle.outcome == nil)
-    #expect(!registry.resolve(id, .cancelled, ifStill: second))
+    #expect(!registry.resolve(id, .cancelled, ifVersionIs: second))
     #expect(registry.version(of: id) != first)
-    #expect(registry.resolve(id, .cancelled, ifStill: registry.version(of: id)))
+    #expect(registry.resolve(id, .cancelled, ifVersionIs: registry.version(of: id)))
     #expect(handle.outcome == .cancelled)
   }
 
@@ -51,7 +51,7 @@ import Testing
       #expect(registry.link(.numbered(number), to: .numbered(number + 1)))
       #expect(registry.count == 2)
     }
-    registry.report(0.5, of: .numbered(last))
+    registry.reportProgress(0.5, of: .numbered(last))
     #expect(await handle.progress(after: 0) { false }?.fraction == 0.5)
     registry.resolve(.numbered(last), .succeeded)
     #expect(handle.outcome == .succeeded)

@@ -72,8 +72,8 @@ import Testing
     #expect(error?.code == .duplicate)
     #expect(
       error?.message
-        == "a task with the unique key 'k' is there already: \(first.id); use that one, which "
-        + "task(_:) returns, or give the new one another key or another onDuplicate"
+        == "the task \(first.id) already has the unique key 'k'; get that task with task(_:), or "
+        + "give the new task another key or another onDuplicate"
     )
   }
 

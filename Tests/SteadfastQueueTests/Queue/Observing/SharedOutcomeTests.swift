@@ -109,7 +109,7 @@ import Testing
     #expect(try await other.cancel(task.id))
     slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
     try await withThrowingTaskGroup { group in
-      group.addTask { try await queue.core.results.tellWhatIsStored(of: [task.id]) }
+      group.addTask { try await queue.core.results.reportStoredOutcomes(of: [task.id]) }
       try await slow.waitForHeldCalls()
       #expect(try await queue.retry(task.id))
       slow.letGo()

@@ -72,10 +72,10 @@ import Testing
         counted.insert(name)
       case 1, 2:
         let record = TaskRecord.make(step, name: name)
-        limited.enter([ClaimedTask(record: record, lease: Lease(id: record.id, token: 1))])
+        limited.addLeased([ClaimedTask(record: record, lease: Lease(id: record.id, token: 1))])
         leased[name, default: 0] += 1
       case 3 where leased[name, default: 0] > 0:
-        limited.leave(name)
+        limited.removeLeased(named: name)
         leased[name, default: 0] -= 1
       default: break
       }

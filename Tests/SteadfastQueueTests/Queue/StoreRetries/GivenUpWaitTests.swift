@@ -75,24 +75,24 @@ import Testing
   {
     let availability = StoreAvailability()
     let turns = KeyedMutex(availability)
-    try await turns.begin(["b"])
+    try await turns.lock(["b"])
     await withTaskGroup { group in
       group.addTask {
-        await #expect(throws: CancellationError.self) { try await turns.begin(["a", "b", "c"]) }
+        await #expect(throws: CancellationError.self) { try await turns.lock(["a", "b", "c"]) }
       }
       group.addTask {
         await #expect(throws: CancellationError.self) {
-          try await turns.waitForPresentTurn(at: "b")
+          try await turns.waitForPresentHolder(of: "b")
         }
       }
       group.cancelAll()
       try? await clock.sleep(for: .seconds(1))
       // While the store answers, the calls wait.
       #expect(turns.count == 2)
-      await availability.last { await group.waitForAll() }
+      await availability.beUnavailable { await group.waitForAll() }
     }
     #expect(turns.count == 1)
-    turns.end(["b"])
+    turns.unlock(["b"])
     #expect(turns.count == 0)
   }
 

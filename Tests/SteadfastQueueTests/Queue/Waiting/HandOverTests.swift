@@ -71,27 +71,27 @@ private final class OneThread: TaskExecutor {
 
   @Test func `reporting a result doesn't complete another change of the task`() async throws {
     let changes = InFlightChanges(StoreAvailability())
-    try await changes.beginChanges(of: [.numbered(1)])
-    await changes.beginEnds(of: [.numbered(1)])
-    changes.endsAreReported(of: [.numbered(1)])
+    try await changes.beginRequestedChanges(of: [.numbered(1)])
+    await changes.beginAttemptEnds(of: [.numbered(1)])
+    changes.markAttemptEndsReported(of: [.numbered(1)])
     #expect(changes.count == 1)
-    changes.changesAreReported(of: [.numbered(1)])
+    changes.markRequestedChangesReported(of: [.numbered(1)])
     #expect(changes.count == 0)
   }
 
   @Test func `several keys are locked in order`() async throws {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     let keys = Set((0..<26).map { "key \($0)" })
-    try await turns.begin(["key 0"])
-    let waiting = Task(executorPreference: executor) { try await turns.begin(keys) }
+    try await turns.lock(["key 0"])
+    let waiting = Task(executorPreference: executor) { try await turns.lock(keys) }
     executor.runTasks()
     // The task waits for the first key, and has locked no others.
     #expect(turns.count == 1)
-    turns.end(["key 0"])
+    turns.unlock(["key 0"])
     executor.runTasks()
     try await waiting.value
     #expect(turns.count == 26)
-    turns.end(keys)
+    turns.unlock(keys)
     #expect(turns.count == 0)
   }
 
@@ -99,25 +99,25 @@ private final class OneThread: TaskExecutor {
     async throws
   {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
-    try await turns.waitForPresentTurn(at: "k")
-    try await turns.begin(["k", "other"])
-    let next = Task(executorPreference: executor) { try await turns.begin(["k"]) }
+    try await turns.waitForPresentHolder(of: "k")
+    try await turns.lock(["k", "other"])
+    let next = Task(executorPreference: executor) { try await turns.lock(["k"]) }
     let ended = Counter()
     let watching = Task(executorPreference: executor) {
-      try await turns.waitForPresentTurn(at: "k")
+      try await turns.waitForPresentHolder(of: "k")
       ended.add(1)
     }
     executor.runTasks()
-    turns.end(["other"])
+    turns.unlock(["other"])
     executor.runTasks()
     #expect(ended.value == 0)
-    turns.end(["k"])
+    turns.unlock(["k"])
     executor.runTasks()
     #expect(ended.value == 1)
     try await watching.value
     try await next.value
     #expect(turns.count == 1)
-    turns.end(["k"])
-    try await turns.waitForPresentTurn(at: "k")
+    turns.unlock(["k"])
+    try await turns.waitForPresentHolder(of: "k")
   }
 }

@@ -17,13 +17,13 @@ import Testing
     of turns: KeyedMutex,
     thenEndWaits end: (inout TaskGroup<Void>) async throws -> Void
   ) async throws {
-    try await turns.begin(Set(keys))
+    try await turns.lock(Set(keys))
     await withTaskGroup { group in
       for key in keys {
         group.addTask { [log] in
           do {
-            try await turns.begin([key])
-            turns.end([key])
+            try await turns.lock([key])
+            turns.unlock([key])
           } catch {}
           log.add(key)
         }
@@ -37,7 +37,7 @@ import Testing
     async throws
   {
     let turns = KeyedMutex(StoreAvailability())
-    try await waitForAllKeys(of: turns) { _ in turns.end(Set(keys)) }
+    try await waitForAllKeys(of: turns) { _ in turns.unlock(Set(keys)) }
     #expect(log.entries == keys)
   }
 
@@ -46,7 +46,7 @@ import Testing
     let turns = KeyedMutex(availability)
     try await waitForAllKeys(of: turns) { group in
       group.cancelAll()
-      await availability.last { try? await clock.sleep(for: .seconds(1)) }
+      await availability.beUnavailable { try? await clock.sleep(for: .seconds(1)) }
     }
     #expect(log.entries == keys)
   }
