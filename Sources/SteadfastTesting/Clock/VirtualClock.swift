@@ -132,8 +132,8 @@ extension VirtualClock {
   /// does not wake it. An instant in the past has no effect, because another call has moved the
   /// time further. The cost is O(log n) for each sleeper.
   public func advance(to instant: Instant) {
-    // A sleep that starts between two iterations is either found by the next one, or ends at once
-    // because the time has already moved.
+    // A sleep that starts between two iterations is either found by the next iteration, or ends at
+    // once because the time has already moved.
     while let sleeper = state.withLock({ $0.advance(to: instant) }) { sleeper.resume() }
   }
 
@@ -207,7 +207,7 @@ struct VirtualClockState {
 
   init(date: Date) { steppedDate = date }
 
-  // The date is counted from the last date that was set, so that it reads back exactly.
+  // Counted from the date that was set last, so that a date that was just set reads back exactly.
   var date: Date {
     get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
     set { (steppedDate, steppedAt) = (newValue, now) }

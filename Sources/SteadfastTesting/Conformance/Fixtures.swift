@@ -61,7 +61,7 @@ extension TaskRecord {
     )
   }
 
-  /// Returns a changed copy.
+  /// Returns a copy that the closure has changed.
   func with(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
     var record = self
     change(&record)
@@ -69,7 +69,7 @@ extension TaskRecord {
   }
 
   /// Makes a task in which every field that callers can choose has a distinctive value.
-  static func full(_ number: Int) -> TaskRecord {
+  static func withAllFields(_ number: Int) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
       name: "naïve \"task\" \\ 任務 🎈 \(number)",
@@ -96,6 +96,7 @@ extension TaskRecord {
 }
 
 extension TaskFailure {
+  /// Makes a failure this many seconds after the start date of the check.
   static func at(_ seconds: Double, _ reason: String = "no route") -> TaskFailure {
     TaskFailure(reason: reason, date: .second(seconds))
   }
@@ -104,6 +105,7 @@ extension TaskFailure {
 // MARK: - Comparing
 
 extension TaskRecord {
+  /// Returns whether two dates are equal, as precisely as databases store dates.
   static func isSame(_ left: Date?, _ right: Date?) -> Bool {
     switch (left, right) {
     case (nil, nil): true

@@ -11,8 +11,9 @@ import Synchronization
 ///   #expect(report.passes, "\(report)")
 /// }
 /// ```
-/// Failures are values, so any test framework can report them. Each one has the steps that led to
-/// it. Dates and durations may come back less precise by a microsecond, as databases store them.
+/// Failures are values, so any test framework can report them. Each failure lists the calls that
+/// led to it. Dates and durations may come back less precise by a microsecond, as databases store
+/// them.
 ///
 /// The check can't see whether an acknowledged change is on the disk: that requires a power cut or
 /// a process crash. A call that never returns is a failure (``callLimit``), and the other
@@ -32,8 +33,8 @@ public struct PersistenceConformance: Sendable {
   /// How long a requirement's check may run without any call returning, before the requirement
   /// fails.
   ///
-  /// The check may wait longer than that, but never less. The Swift task that waits for the hanging
-  /// call is cancelled and left behind, because nothing can end it. In virtual time
+  /// The check may wait longer than this limit, but never less. The Swift task that waits for the
+  /// hanging call is cancelled and left behind, because nothing can end that call. In virtual time
   /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
   /// The time since the check started: how far a clock that runs by itself may have advanced.
@@ -80,15 +81,15 @@ public struct PersistenceConformance: Sendable {
   public func check(
     _ makeStore: @escaping @Sendable () async throws -> any Persistence
   ) async -> Report {
-    await check(reopens: false, nil) { _ in try await makeStore() }
+    await check(reopens: false, advanceClock: nil) { _ in try await makeStore() }
   }
 
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameters:
   ///   - advanceClock: moves the clock of the stores at a place forward, so that claims expire, or
-  ///     back, if all queues have that clock (`Persistence.hasOneClock`). It is for stores that
-  ///     several queues share. The clock may also run by itself, as a database's clock does.
+  ///     back, if all queues have that clock (`Persistence.hasOneClock`). The closure is for stores
+  ///     that several queues share. The clock may also run by itself, as a database's clock does.
   ///     Without the closure, the requirements about expired claims are not checked, and the report
   ///     says so.
   ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
@@ -101,24 +102,25 @@ public struct PersistenceConformance: Sendable {
     advancingClocks advanceClock: AdvanceClock? = nil,
     _ makeStore: @escaping @Sendable (_ place: String) async throws -> any Persistence
   ) async -> Report {
-    await check(reopens: true, advanceClock, makeStore)
+    await check(reopens: true, advanceClock: advanceClock, makeStore)
   }
 
   private func check(
     reopens: Bool,
-    _ advanceClock: AdvanceClock?,
+    advanceClock: AdvanceClock?,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Report {
     var report = Report()
     let (sharing, hasOneClock): (StoreSharing?, Bool)
     do {
-      (sharing, hasOneClock) = try await HangDetector(callLimit).wait(for: makeCheck(reopens)) {
+      let trial = makeCheck(reopens: reopens, advanceClock: nil)
+      (sharing, hasOneClock) = try await HangDetector(callLimit).wait(for: trial) {
         let store = try await makeStore("survey")
         try? await store.destroy()
         return (store.sharing, store.hasOneClock)
       }
     } catch {
-      report.failures.append(.factory(error))
+      report.failures.append(.makingStoreFailed(with: error))
       return report
     }
     let known = Set(Requirement.all.map(\.id))
@@ -136,7 +138,12 @@ public struct PersistenceConformance: Sendable {
         )
       if let reason {
         report.skipped.append((requirement, reason))
-      } else if let failure = await failure(of: requirement, reopens, advanceClock, makeStore) {
+      } else if let failure = await failure(
+        of: requirement,
+        reopens: reopens,
+        advanceClock: advanceClock,
+        makeStore
+      ) {
         report.failures.append(failure)
       } else {
         report.passed.append(requirement)
@@ -145,13 +152,14 @@ public struct PersistenceConformance: Sendable {
     return report
   }
 
+  /// Checks one requirement, and returns the failure; `nil` if the store meets the requirement.
   private func failure(
     of requirement: Requirement,
-    _ reopens: Bool,
-    _ advanceClock: AdvanceClock?,
+    reopens: Bool,
+    advanceClock: AdvanceClock?,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Failure? {
-    let trial = makeCheck(reopens, advanceClock)
+    let trial = makeCheck(reopens: reopens, advanceClock: advanceClock)
     let place = requirement.id.replacing(".", with: "-")
     do {
       try await HangDetector(callLimit).wait(for: trial) {
@@ -170,10 +178,7 @@ public struct PersistenceConformance: Sendable {
     }
   }
 
-  private func makeCheck(
-    _ reopens: Bool,
-    _ advanceClock: AdvanceClock? = nil
-  ) -> RequirementCheck {
+  private func makeCheck(reopens: Bool, advanceClock: AdvanceClock?) -> RequirementCheck {
     RequirementCheck(
       reopens: reopens,
       randomCases: randomCases,
@@ -190,7 +195,7 @@ extension PersistenceConformance {
   public struct Report: Sendable, CustomStringConvertible {
     /// The requirements that the store does not meet.
     public internal(set) var failures: [Failure] = []
-    /// The requirements that it meets.
+    /// The requirements that the store meets.
     public internal(set) var passed: [Requirement] = []
     /// The requirements that were not checked, each with the reason.
     public internal(set) var skipped: [(requirement: Requirement, reason: String)] = []
@@ -242,7 +247,8 @@ extension PersistenceConformance.Failure {
     found = mismatch?.found ?? "the error: \(error)"
   }
 
-  static func factory(_ error: any Error) -> Self {
+  /// The failure that the closure could not make a store.
+  static func makingStoreFailed(with error: any Error) -> Self {
     let requirement = PersistenceConformance.Requirement(
       "factory",
       "The closure that is passed to the check makes a store.",
@@ -251,6 +257,7 @@ extension PersistenceConformance.Failure {
     return Self(requirement, error, steps: [])
   }
 
+  /// The failure that an excluded identifier belongs to no requirement.
   static func unknownExclusion(_ id: String) -> Self {
     let requirement = PersistenceConformance.Requirement(
       id,
@@ -326,8 +333,9 @@ extension PersistenceConformance.Requirement.Condition {
     hasOneClock: Bool,
     movesClock: Bool
   ) -> String? {
-    let notReopened = "the closure that makes stores has no parameter for a place to reopen"
-    let notShared = "the store's sharing is nil"
+    let notReopened =
+      "stores can't be reopened, because the closure that makes them has no parameter for the place"
+    let notShared = "no queues share the store: its sharing is nil"
     let notAlone = "several queues share the store"
     let notOne = "the store's queues have different clocks"
     let notMoved = "the check has no closure that moves the store's clock"
@@ -369,7 +377,7 @@ final class RequirementCheck: Sendable {
   let seed: UInt64
   /// Moves the clock of the stores at a place; `nil` if the check can't move it.
   let advanceClock: PersistenceConformance.AdvanceClock?
-  /// Returns how far clocks that run by themselves may have advanced.
+  /// Returns the longest time by which a clock that runs by itself may have advanced.
   let uptime: @Sendable () -> Duration
   private let state = Mutex(State())
 
@@ -399,10 +407,10 @@ final class RequirementCheck: Sendable {
   /// The approximate number of calls that have returned, including those of forgotten steps.
   var progress: Int { state.withLock { $0.progress } }
 
-  /// Records that a call starts; the next step reports its result.
-  func begin(_ call: String) { state.withLock { $0.pending = call } }
+  /// Records that a call starts; the next recorded step has the call's result.
+  func recordStart(of call: String) { state.withLock { $0.pending = call } }
 
-  func note(_ step: String) {
+  func recordStep(_ step: String) {
     state.withLock { state in
       state.steps.append(step)
       state.progress += 1
@@ -410,10 +418,11 @@ final class RequirementCheck: Sendable {
     }
   }
 
-  /// Forgets all steps, so that only those of the last case are reported.
+  /// Forgets all steps, so that only the steps of the last case are reported.
   func forgetSteps() { state.withLock { $0.steps = [] } }
 
-  func opened(_ store: any Persistence, at place: String) {
+  /// Records a store that the check has opened, so that it is destroyed at the end.
+  func addStore(_ store: any Persistence, at place: String) {
     state.withLock { state in
       state.stores[place] = store
       state.progress += 1

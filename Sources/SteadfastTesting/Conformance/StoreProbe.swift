@@ -21,7 +21,7 @@ struct StoreProbe: Sendable {
     _ makeStore: @escaping Factory
   ) async throws -> StoreProbe {
     let store = try await makeStore(place)
-    trial.opened(store, at: place)
+    trial.addStore(store, at: place)
     try await store.open()
     return StoreProbe(
       store: store,
@@ -33,50 +33,51 @@ struct StoreProbe: Sendable {
   }
 
   /// Opens a new, empty store at another place.
-  func fresh(_ suffix: String) async throws -> StoreProbe {
+  func openEmptyStore(suffix: String) async throws -> StoreProbe {
     try await Self.open(at: "\(place)-\(suffix)", trial: trial, makeStore)
   }
 
   /// Opens a second store with the same tasks, while this one is open.
-  func another() async throws -> StoreProbe {
-    trial.note("open a second store at the same place")
+  func openSecondStore() async throws -> StoreProbe {
+    trial.recordStep("open a second store at the same place")
     return try await Self.open(at: place, trial: trial, label: "second store: ", makeStore)
   }
 
   /// Opens a new store at the same place, after this one was closed or destroyed.
-  func successor() async throws -> StoreProbe {
+  func openNextStore() async throws -> StoreProbe {
     try await Self.open(at: place, trial: trial, makeStore)
   }
 
   /// Makes a new store at the same place without opening it.
-  func unopened() async throws -> StoreProbe {
+  func makeUnopenedStore() async throws -> StoreProbe {
     let store = try await makeStore(place)
-    trial.opened(store, at: place)
+    trial.addStore(store, at: place)
     return StoreProbe(store: store, place: place, trial: trial, makeStore: makeStore, label: label)
   }
 
   /// Closes the store and opens it again.
   func reopened() async throws -> StoreProbe {
-    trial.note("close and reopen")
+    trial.recordStep("close and reopen")
     try await store.close()
-    return try await successor()
+    return try await openNextStore()
   }
 
-  func note(_ step: String) { trial.note(label + step) }
+  /// Records a step, with the store's name if there are several stores.
+  func recordStep(_ step: String) { trial.recordStep(label + step) }
 
   /// Makes a call, and records its result or error as a step.
-  func step<Result>(
+  func recordCall<Result>(
     _ call: String,
     _ answer: (Result) -> String,
     _ body: () async throws -> Result
   ) async throws -> Result {
-    trial.begin(label + call)
+    trial.recordStart(of: label + call)
     do {
       let result = try await body()
-      note("\(call) → \(answer(result))")
+      recordStep("\(call) → \(answer(result))")
       return result
     } catch {
-      note("\(call) throws \(error)")
+      recordStep("\(call) throws \(error)")
       throw error
     }
   }
@@ -92,7 +93,7 @@ extension StoreProbe {
     durability: Durability = .durable
   ) async throws -> [ChangeOutcome] {
     let call = "apply \(batch.map(\.step).joined(separator: "; "))"
-    let outcomes = try await step(call, { $0.map(\.step).joined(separator: ", ") }) {
+    let outcomes = try await recordCall(call, { $0.map(\.step).joined(separator: ", ") }) {
       try await store.apply(batch, durability: durability)
     }
     try expect("the number of outcomes", outcomes.count, batch.count)
@@ -147,7 +148,7 @@ extension StoreProbe {
     let call =
       "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
       + "at \(request.now.step)\(held)\(end)"
-    return try await step(call.replacing("\0", with: "\\0"), \.step) {
+    return try await recordCall(call.replacing("\0", with: "\\0"), \.step) {
       try await store.claim(request)
     }
   }
@@ -166,13 +167,13 @@ extension StoreProbe {
   /// It is long compared with the few seconds that a clock advances by itself during a check.
   static var leaseTime: Double { 600 }
 
-  /// The maximum delay, in seconds, after which the store ends an expired claim.
+  /// The maximum number of seconds between the expiry of a claim and its end by the store.
   var mostDelay: Double { (store.sharing?.leaseDuration ?? .zero) / .seconds(3) }
 
   /// Moves the store's clock forward.
-  func advanceClock(_ seconds: Double) async throws {
+  func advanceClock(bySeconds seconds: Double) async throws {
     let call = "move the store's clock by \(seconds) s"
-    try await step(call, { _ in "done" }) {
+    try await recordCall(call, { _ in "done" }) {
       try await trial.advanceClock?(place, .seconds(seconds))
     }
   }
@@ -183,22 +184,24 @@ extension StoreProbe {
     limit: Int = 10_000
   ) async throws -> [TaskRecord] {
     let after = id.map { " after \($0.number)" } ?? ""
-    return try await step("look up \(filter.step)\(after), at most \(limit)", \.step) {
+    return try await recordCall("look up \(filter.step)\(after), at most \(limit)", \.step) {
       try await store.tasks(matching: filter, after: id, limit: limit)
     }
   }
 
   func count(_ filter: TaskFilter = TaskFilter()) async throws -> Int {
-    try await step("count \(filter.step)", { "\($0)" }) { try await store.count(matching: filter) }
+    try await recordCall("count \(filter.step)", { "\($0)" }) {
+      try await store.count(matching: filter)
+    }
   }
 
   func contains(_ filter: TaskFilter) async throws -> Bool {
     let call = "check whether there are any of \(filter.step)"
-    return try await step(call, { "\($0)" }) { try await store.contains(filter) }
+    return try await recordCall(call, { "\($0)" }) { try await store.contains(filter) }
   }
 
-  func value(_ name: String) async throws -> [UInt8]? {
-    try await step("read the value '\(name.prefix(80))'", \.step) {
+  func value(named name: String) async throws -> [UInt8]? {
+    try await recordCall("read the value '\(name.prefix(80))'", \.step) {
       try await store.value(named: name)
     }
   }
@@ -213,11 +216,13 @@ extension StoreProbe {
 
 /// The expectations that a check has of a store.
 extension StoreProbe {
+  /// Expects that the found value equals the expected one; `what` describes the value in a failure.
   func expect<Value: Equatable>(_ what: String, _ found: Value, _ expected: Value) throws {
     guard found != expected else { return }
     throw ConformanceMismatch(expected: "\(what) is \(expected)", found: "\(found)")
   }
 
+  /// Expects that the found date equals the expected one, as precisely as databases store dates.
   func expect(_ what: String, _ found: Date?, _ expected: Date?) throws {
     guard !TaskRecord.isSame(found, expected) else { return }
     throw ConformanceMismatch(
@@ -231,7 +236,7 @@ extension StoreProbe {
     try expect("the claimed tasks", claim.tasks.map(\.record.id.number), numbers)
   }
 
-  /// Expects that a claim's next date is at or before the given one.
+  /// Expects that a claim's next date is not later than the date `seconds`.
   ///
   /// - Parameters:
   ///   - claim: a claim whose limit left no available task unclaimed.
@@ -262,9 +267,11 @@ extension StoreProbe {
     try expect(try await task(number), is: expected)
   }
 
+  /// Expects that a found task equals the record, with the role that the store should assign.
   func expect(_ found: TaskRecord, is expected: TaskRecord) throws {
     var expected = expected
-    // The store assigns the role. Unless a check specifies another one, the task is the holder.
+    // The store assigns the role. Unless the check specifies a role, expect an unfinished task to
+    // be the holder.
     if expected.uniqueKey != nil {
       expected.keyRole = expected.state.isFinished ? nil : expected.keyRole ?? .holder
     }
@@ -282,7 +289,7 @@ extension StoreProbe {
 
   /// Expects that the store has these bytes under a name, or no value if `expected` is `nil`.
   func expectValue(_ name: String, _ expected: [UInt8]?) async throws {
-    let found = try await value(name)
+    let found = try await value(named: name)
     guard found != expected else { return }
     throw ConformanceMismatch(
       expected: "the value '\(name.prefix(80))' is \(expected.step)",
@@ -295,7 +302,7 @@ extension StoreProbe {
     try expect("the tasks", try await tasks(filter).map(\.id.number), numbers)
   }
 
-  /// Expects that the body throws an error that passes `check`.
+  /// Expects that the body, which `what` describes, throws an error that passes `check`.
   func expectError(
     _ what: String,
     _ check: (any Error) -> Bool = { _ in true },
@@ -304,7 +311,7 @@ extension StoreProbe {
     do {
       try await body()
     } catch {
-      note("\(what) throws \(error)")
+      recordStep("\(what) throws \(error)")
       guard !check(error) else { return }
       throw ConformanceMismatch(expected: "\(what) throws another error", found: "\(error)")
     }
@@ -314,9 +321,9 @@ extension StoreProbe {
 
 /// Runs a check, and fails if none of its calls returns within a limit.
 ///
-/// The detector divides the limit into many short waits, and each one ends only when the executor
-/// runs it. So on a busy machine, where the executor takes seconds to run a job, a call that needs
-/// a few jobs does not count as hanging.
+/// The detector divides the limit into many short waits, each of which needs the executor to end.
+/// So on a busy machine, where the executor takes seconds to run a job, a call that needs a few
+/// jobs does not count as hanging.
 struct HangDetector: Sendable {
   private static let parts = 60
 
@@ -345,12 +352,12 @@ struct HangDetector: Sendable {
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
     let answer = FirstAnswer<Value>()
-    // Not a child task: the parent would wait for it.
+    // Not a child task: the parent would wait for a call that never returns.
     let checking = Task(executorPreference: RealWork.taskExecutor) {
       do {
-        answer.give(.success(try await body()))
+        answer.set(.success(try await body()))
       } catch {
-        answer.give(.failure(error))
+        answer.set(.failure(error))
       }
     }
     let watching = Task(executorPreference: RealWork.taskExecutor) {
@@ -363,7 +370,7 @@ struct HangDetector: Sendable {
         last = progress
       }
       let found = "no call has returned for \(limit)"
-      answer.give(.failure(ConformanceMismatch(expected: "each call returns", found: found)))
+      answer.set(.failure(ConformanceMismatch(expected: "each call returns", found: found)))
       checking.cancel()
     }
     defer { watching.cancel() }
@@ -384,7 +391,7 @@ private final class FirstAnswer<Value: Sendable>: Sendable {
 
   private let state = Mutex(State())
 
-  func give(_ answer: Result<Value, any Error>) {
+  func set(_ answer: Result<Value, any Error>) {
     let reader = state.withLock { state in
       guard state.answer == nil else { return nil as CheckedContinuation<Value, any Error>? }
       state.answer = answer

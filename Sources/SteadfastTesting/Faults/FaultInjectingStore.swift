@@ -72,8 +72,8 @@ extension FaultInjectingStore {
   ///
   /// If a call satisfies several predicates, all of their faults affect it, in the order in which
   /// they were injected: for example, a call can hang, and fail when it is let go. The predicate is
-  /// called once for each call, until the fault has affected `times` calls. It can use the call's
-  /// number. It must not use the store.
+  /// called once for each call, until the fault has affected `times` calls. The predicate can use
+  /// the call's number, but must not use the store.
   ///
   /// - Parameters:
   ///   - fault: the fault.
@@ -140,7 +140,7 @@ extension FaultInjectingStore {
     }
   }
 
-  private func applyFaults(_ encounter: Encounter, _ moment: Moment) async throws {
+  private func applyFaults(of encounter: Encounter, at moment: Moment) async throws {
     func isOver() -> Bool { state.withLock { $0.restoreCount } != encounter.restoreCount }
     for rule in encounter.rules where rule.moment == moment {
       if isOver() { return }
@@ -159,9 +159,9 @@ extension FaultInjectingStore {
     _ body: () async throws -> Result
   ) async throws -> Result {
     let encounter = try recordCall(kind, changes)
-    try await applyFaults(encounter, .beforeEffect)
+    try await applyFaults(of: encounter, at: .beforeEffect)
     let result = try await body()
-    try await applyFaults(encounter, .afterEffect)
+    try await applyFaults(of: encounter, at: .afterEffect)
     return result
   }
 }

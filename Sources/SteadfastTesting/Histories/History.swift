@@ -40,18 +40,20 @@ public struct History: Sendable {
   package static func lines(of data: Data, named name: String) throws -> [HistoryLine] {
     let decoder = JSONDecoder()
     let texts = data.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-    // The last line break is followed by nothing, or by half a line.
+    // After the last line break comes nothing, or half a line.
     return try texts.dropLast().enumerated().map { index, text in
       do {
         return try decoder.decode(HistoryLine.self, from: Data(text))
       } catch {
         throw HistoryError(
-          "line \(index + 1) of \(name) is not a history line, or has the format of a later version"
+          "line \(index + 1) of \(name) can't be read: it is not a line of a history, or a later "
+            + "version has written it; pass only files that this version of HistoryRecorder wrote"
         )
       }
     }
   }
 
+  /// Returns the line at a place, after its file and its number.
   func text(at place: HistoryPlace) -> String {
     let source = sources[place.source]
     let line = source.lines[place.line]
@@ -89,7 +91,7 @@ extension History {
   public enum Promise: String, Sendable, Hashable, CaseIterable {
     /// No acknowledged task is missing.
     case nothingIsLost = "H1"
-    /// Only enqueued tasks are performed, and none that was enqueued once is performed twice.
+    /// Only enqueued tasks are performed, and a task that was enqueued once is performed once.
     case nothingIsAdded = "H2"
     /// A task ends once, by its latest lease.
     case oneEnd = "H3"
@@ -155,8 +157,9 @@ extension History {
     public var endsWithin: Duration?
     /// How far the recorders' clocks and the store's own clock may differ; by default not at all.
     ///
-    /// The check does not find claims that expire too early by less than this. Lines of two files
-    /// are still ordered by their dates, so keep the clocks of several machines synchronized.
+    /// The check does not find claims that expire too early by less than this tolerance. Lines of
+    /// two files are still ordered by their dates, so keep the clocks of several machines
+    /// synchronized.
     public var clockTolerance: Duration
 
     /// Makes expectations.
@@ -211,10 +214,10 @@ extension History {
     public let found: String
     /// The affected tasks.
     public let tasks: [TaskID]
-    /// The lines that show it, each after its file and its number.
+    /// The lines that show the violation, each after its file and its number.
     public let lines: [String]
 
-    /// The promise, what was found, and the tasks and lines that show it.
+    /// The promise, what was found, and the tasks and lines that show the violation.
     public var description: String {
       let shown = lines.map { "    \($0.count > 400 ? $0.prefix(400) + "…" : $0[...])" }
       return """
@@ -241,7 +244,7 @@ extension History {
     public internal(set) var closeLastMembers = 0
     /// Attempts that started after the task had been claimed again.
     ///
-    /// A process that is suspended right before an attempt starts can't know this.
+    /// A process that is suspended right before it starts an attempt can't know of the new claim.
     public internal(set) var lateBegins = 0
 
     /// The counts in words.

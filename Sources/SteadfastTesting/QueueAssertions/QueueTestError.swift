@@ -32,9 +32,9 @@ extension QueueTestError {
     QueueTestError(
       code: .limitReached,
       description: """
-        the queue '\(queue.name)' is not empty after \(limit) attempts, \(list(left)). If tasks \
-        keep enqueuing or retrying forever, run it for as long as the test needs, with run() and \
-        advance(by:). Otherwise allow more attempts
+        the queue '\(queue.name)' is not empty after \(limit) attempts, \(summary(of: left)). If \
+        tasks are enqueued or retried forever, run the queue with run(), for as long as the test \
+        needs, and call advance(by:). Otherwise raise the limit of drain(_:limit:)
         """
     )
   }
@@ -50,13 +50,13 @@ extension QueueTestError {
     return QueueTestError(
       code: .tasksLeft,
       description: """
-        the queue '\(queue.name)' is not empty, and nothing performs the rest, \(list(left)): \
-        \(obstacles.prefix(5).joined(separator: "; "))
+        the queue '\(queue.name)' is not empty, and nothing performs the remaining tasks, \
+        \(summary(of: left)): \(obstacles.prefix(5).joined(separator: "; "))
         """
     )
   }
 
-  private static func list(_ tasks: [TaskRecord]) -> String {
+  private static func summary(of tasks: [TaskRecord]) -> String {
     let shown = tasks.prefix(5).map { task in
       let error = task.lastError.map { ", last error: \($0)" } ?? ""
       return "\(task.name) (\(task.state), retry \(task.retryCount)\(error))"

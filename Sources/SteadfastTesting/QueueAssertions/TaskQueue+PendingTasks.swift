@@ -130,15 +130,15 @@ extension TaskPayload {
       throw QueueTestError(
         code: .unreadablePayload,
         description: """
-          the payload of \(task) can't be decoded as \(Self.self) from its stored bytes, so that \
-          the task would be parked after a restart: \(error). Fix the type's Codable conformance
+          the payload of \(task) can't be decoded as \(Self.self) from its stored bytes, and a \
+          queue would park the task after a restart: \(error). Fix the type's Codable conformance
           """
       )
     }
   }
 
   /// Returns the payload that a handler would get after a restart.
-  func decodedAnew() throws -> Self {
+  func decodedAfterRestart() throws -> Self {
     let bytes = Array(try JSONEncoder().encode(self))
     return try Self.decoded(from: StoredPayload(bytes, format: .json), of: "the task to perform")
   }

@@ -39,7 +39,7 @@ extension VirtualTime {
     let events = queue.events
     return try await withThrowingTaskGroup(of: Int?.self) { group in
       group.addTask { try await queue.runAvailable() }
-      group.addTask { await Self.count(events, upTo: limit) ? nil : 0 }
+      group.addTask { await Self.moreAttemptsStart(than: limit, in: events) ? nil : 0 }
       let attempts = try await group.next() ?? nil
       group.cancelAll()
       if let attempts { return attempts }
@@ -50,7 +50,7 @@ extension VirtualTime {
   }
 
   /// Returns `true` as soon as more attempts than the limit have started; `false` when cancelled.
-  private static func count(_ events: TaskEvents, upTo limit: Int) async -> Bool {
+  private static func moreAttemptsStart(than limit: Int, in events: TaskEvents) async -> Bool {
     var begun = 0
     for await event in events {
       if case .started = event { begun += 1 }

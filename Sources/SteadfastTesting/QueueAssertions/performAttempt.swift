@@ -131,12 +131,12 @@ public func performAttempt<Handler: TaskHandler>(
   chosen.fill(from: payload.options)
   chosen.fill(from: configuration.taskDefaults)
   let attempted = AttemptedTask(
-    payload: try payload.decodedAnew(),
+    payload: try payload.decodedAfterRestart(),
     retryCount: retryCount,
     options: chosen,
     memory: memory
   )
-  return try await attempted.perform(by: handler, configuration, clock)
+  return try await attempted.perform(by: handler, configuration: configuration, clock: clock)
 }
 
 /// How one attempt at a task ended, and what a queue does then.
@@ -204,8 +204,8 @@ struct AttemptedTask<Payload: TaskPayload> {
 
   func perform(
     by handler: some TaskHandler<Payload>,
-    _ configuration: TaskQueueConfiguration,
-    _ clock: some WallClock
+    configuration: TaskQueueConfiguration,
+    clock: some WallClock
   ) async throws -> AttemptResult {
     let store = InMemoryStore()
     let task = try record(at: clock.date)
@@ -254,9 +254,9 @@ struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
   }
 }
 
-/// A handler that passes the payload of the attempt to another handler, for one attempt.
+/// A handler that lets another handler perform one attempt, with the payload of that attempt.
 private struct StandIn<Handler: TaskHandler>: TaskHandler {
-  /// A placeholder that the store has instead of the payload, so that it can always be decoded.
+  /// The placeholder that the store has instead of the payload; it can always be decoded.
   struct Payload: TaskPayload {
     static var taskName: String { Handler.Payload.taskName }
   }
@@ -267,7 +267,7 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
 
     var error: (any Error)? { thrown.withLock { $0 } }
 
-    func note(_ error: any Error) { thrown.withLock { $0 = error } }
+    func record(_ error: any Error) { thrown.withLock { $0 = error } }
   }
 
   let handler: Handler
@@ -276,12 +276,12 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
   let thrown = Thrown()
 
   func perform(_: Payload, in context: TaskContext) async throws -> Handler.Output {
-    // Shut down so that no attempt follows this one, even if a retry is due at once.
+    // Shut down so that no other attempt starts, even if a retry is due at once.
     queue.beginShutDown()
     do {
       return try await handler.perform(payload, in: context)
     } catch {
-      thrown.note(error)
+      thrown.record(error)
       throw error
     }
   }

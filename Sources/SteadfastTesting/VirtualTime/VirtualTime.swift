@@ -82,9 +82,9 @@ public final class VirtualTime: Sendable {
   /// Performs work that takes real time, and stops this virtual time until the work ends.
   ///
   /// Wrap everything that happens outside of this virtual time: a request, access to a file, a
-  /// process, a detached task. The work must not sleep on ``clock``: the clock is stopped, so that
-  /// sleep would never end. Several pieces of work in flight may end in any order. Work in
-  /// `RealWork.performInTurn` runs one piece at a time; the stores of a task queue use it.
+  /// process, a detached task. The work must not sleep on ``clock``: the clock is stopped, and such
+  /// a sleep would never end. Several pieces of work in flight may end in any order. Work in
+  /// `RealWork.performInTurn`, which the stores of a task queue use, runs one piece at a time.
   nonisolated(nonsending)
     public func withRealWork<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -176,8 +176,8 @@ extension VirtualTime {
   /// Whether an advance is in progress, so that steps lead to its target.
   var isAdvancing: Bool { jobs.state.withLock { $0.advances.firstDeadline != nil } }
 
-  /// Whether code outside of the virtual time has slept on its clock, or has made its tasks ready
-  /// without being registered as real work.
+  /// Whether code outside of the virtual time, and not registered as real work, has slept on the
+  /// virtual time's clock or has made the virtual time's tasks ready.
   var isUsedFromOutside: Bool {
     jobs.state.withLock { $0.hasCallsFromOutside }
       || clock.state.withLock { $0.hasSleepsFromOutside }
@@ -200,9 +200,9 @@ extension VirtualTime {
     return jobs.run(wake: wake) { Task.isCancelled && jobs.bodyHasEnded }
   }
 
-  /// Moves the time to the first deadline, and wakes what is due then.
+  /// Moves the time to the first deadline, and wakes a sleeper that is due then.
   ///
-  /// It wakes one sleeper, or all of them if the order is shuffled.
+  /// If the order is shuffled, wakes all sleepers that are due then.
   func wakeSleepers() {
     guard let deadline = clock.nextDeadline else { return }
     switch order {
@@ -239,13 +239,13 @@ extension VirtualClock {
   /// time waits for them.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is; a
   ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside`` in a task that
-  ///   does not run on its virtual time, which then ends with that error, too.
+  ///   does not run on its virtual time. The virtual time then ends with that error, too.
   public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
     if let time = VirtualTime.current, time.clock === self, !Self.isMainActor(#isolation),
-      time.jobs.state.withLock({ $0.isDeferred(by: .current) })
+      time.jobs.state.withLock({ $0.isOutside(.current) })
     {
       let error = VirtualTimeError.sleepOutside(time)
-      time.jobs.state.withLock { $0.note(error) }
+      time.jobs.state.withLock { $0.recordMistake(error) }
       throw error
     }
     try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
@@ -275,10 +275,11 @@ struct VirtualTimeLimit {
     stepsLeft = duration == nil ? 1_000 : 0
   }
 
-  /// Excludes a duration by which an advance has moved the time.
+  /// Excludes from the limit a duration by which an advance has moved the time.
   mutating func exclude(_ advance: Duration) { excluded += advance }
 
-  /// Returns whether the time may move to this instant, and counts a step beyond the duration.
+  /// Returns whether the time may move to this instant, and counts the step if it ends beyond the
+  /// duration.
   mutating func allows(_ instant: VirtualClock.Instant) -> Bool {
     guard instant.offset - excluded > duration else { return true }
     stepsLeft -= 1

@@ -58,16 +58,18 @@ struct VirtualTimeDriver {
       mayBeOnMainActor = false
       switch time.nextStep {
       case .takeTurn: time.runJobs { time.jobs.takeTurn() }
-      case .wake where time.isAdvancing: advance(time.wakeSleepers)
+      case .wake where time.isAdvancing: takeStepOfAdvance(time.wakeSleepers)
       case .wake:
         guard let deadline = time.clock.nextDeadline, !limit.allows(deadline) else {
           time.runJobs(wake: time.wakeSleepers)
           continue
         }
-        let ending = await end { [time] in VirtualTimeError.limitReached(time, outcome: $0) }
-        if let ending { return .abandoned(ending) }
-      case .endAdvance: advance(time.endAdvance)
-      case .waitForRealWork: await wait(forRealWork: true)
+        let abandoned = await cancelOrAbandonBody { [time] in
+          VirtualTimeError.limitReached(time, outcome: $0)
+        }
+        if let abandoned { return .abandoned(abandoned) }
+      case .endAdvance: takeStepOfAdvance(time.endAdvance)
+      case .waitForRealWork: await waitForSignal(onlyDuringRealWork: true)
       case .stuck:
         if let abandoned = await cancelStuckBody() { return .abandoned(abandoned) }
       }
@@ -76,8 +78,8 @@ struct VirtualTimeDriver {
     return error.map { .stuck($0) } ?? .ended
   }
 
-  /// Takes a step of an advance, to which the limit does not apply.
-  private mutating func advance(_ step: () -> Void) {
+  /// Takes a step of an advance; the limit excludes the time by which the step moves the clock.
+  private mutating func takeStepOfAdvance(_ step: () -> Void) {
     var moved = Duration.zero
     time.runJobs {
       let now = time.clock.now
@@ -92,22 +94,23 @@ struct VirtualTimeDriver {
   /// - Returns: the error to throw for a body that is left behind because an earlier cancellation
   ///   had no effect; otherwise `nil`.
   private mutating func cancelStuckBody() async -> VirtualTimeError? {
-    // Real work may start and end on the main actor before its job arrives here. If nothing came
-    // from outside while the main actor ran its jobs, nothing will.
+    // Real work may start and end on the main actor before the job that it makes ready arrives
+    // here. If no signal came from outside while the main actor ran its jobs, none will come.
     let signals = time.jobs.signalsFromOutside
     let addsJobs = await mainActorAddsJobs()
     guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded,
       time.jobs.signalsFromOutside == signals
     else { return nil }
     let waits = await time.knownWaits()
-    return await end { [time] in VirtualTimeError.stuck(time, waits: waits, outcome: $0) }
+    return await cancelOrAbandonBody { [time] in
+      VirtualTimeError.stuck(time, waits: waits, outcome: $0)
+    }
   }
 
-  /// Cancels the body.
+  /// Cancels the body or, if it was cancelled earlier, takes the last resort.
   ///
-  /// - Returns: the error to throw for a body that is left behind, if it was cancelled earlier;
-  ///   otherwise `nil`.
-  private mutating func end(
+  /// - Returns: the error to throw if the body is left behind; otherwise `nil`.
+  private mutating func cancelOrAbandonBody(
     _ makeError: (_ outcome: String?) -> VirtualTimeError
   ) async -> VirtualTimeError? {
     guard error != nil else {
@@ -120,16 +123,16 @@ struct VirtualTimeDriver {
     case .report(let report):
       if !isReported { report(makeError("so the test keeps waiting for it")) }
       isReported = true
-      await wait(forRealWork: false)
+      await waitForSignal(onlyDuringRealWork: false)
       return nil
     }
   }
 
-  /// Lets the main actor run its jobs, then runs the jobs that those made ready here.
+  /// Lets the main actor run its jobs, then runs the jobs that this made ready in the virtual time.
   ///
-  /// The main actor runs its jobs in order, so all earlier jobs there have run by then. A few more
-  /// rounds also run the jobs that those jobs started there.
-  /// - Returns: Whether there were any jobs to run.
+  /// The main actor runs its jobs in order, so after one round it has run all its earlier jobs. A
+  /// few more rounds also run the jobs that those jobs started on the main actor.
+  /// - Returns: Whether there were any jobs of the virtual time to run.
   private func mainActorAddsJobs() async -> Bool {
     await RealWork.perform { await VirtualTimeDriver.passThroughMainActor(rounds: 8) }
     return time.runJobs() > 0
@@ -141,9 +144,12 @@ struct VirtualTimeDriver {
 
   /// Suspends until outside code has made a job ready, then runs jobs.
   ///
-  /// For an enclosing virtual time, the wait is real work.
-  private func wait(forRealWork: Bool) async {
-    await RealWork.perform { await time.jobs.waitForSignal(forRealWork: forRealWork) }
+  /// With `onlyDuringRealWork`, returns as soon as no real work is in flight. For an enclosing
+  /// virtual time, the wait is real work.
+  private func waitForSignal(onlyDuringRealWork: Bool) async {
+    await RealWork.perform {
+      await time.jobs.waitForSignal(onlyDuringRealWork: onlyDuringRealWork)
+    }
     time.runJobs()
   }
 }

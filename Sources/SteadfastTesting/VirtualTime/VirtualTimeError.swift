@@ -41,13 +41,13 @@ extension VirtualTimeError {
     if sleeps.isEmpty {
       text += """
         nothing sleeps on the virtual clock and no real work is in flight, so the body would wait \
-        forever. \(waits.isEmpty ? "" : "It awaits: \(list(waits)). ")If it awaits something \
-        \(waits.isEmpty ? "" : "else that comes ")from outside (an unstructured task without the \
-        executorPreference time.executor, the network, a callback, another clock), wrap the wait \
-        in withRealWork
+        forever. \(waits.isEmpty ? "" : "The body awaits: \(summary(of: waits)). ")If the body \
+        awaits something \(waits.isEmpty ? "" : "else that comes ")from outside (an unstructured \
+        task without the executorPreference time.executor, the network, a callback, another \
+        clock), wrap the wait in withRealWork
         """
     } else {
-      text += list(sleeps, after: now)
+      text += summary(of: sleeps, after: now)
       let advice =
         switch time.mode {
         case .manual:
@@ -56,8 +56,8 @@ extension VirtualTimeError {
           """
         case .automatic:
           """
-          , in a task that the virtual time does not run and that went to sleep too late. Make it \
-          a child task, or give the Task that starts it the executorPreference time.executor
+          , in a task that the virtual time does not run and that went to sleep too late. Make \
+          that task a child task, or create it with the executorPreference time.executor
           """
         }
       text += advice
@@ -71,8 +71,8 @@ extension VirtualTimeError {
     let sleeps = time.clock.pendingSleeps
     var text = """
       the body has not ended at \(now), and the limit is \(time.limit.duration): \
-      \(list(sleeps, after: now)). If something sleeps again and again, such as a task that is \
-      retried forever, end it in the test. Otherwise give the virtual time a greater limit
+      \(summary(of: sleeps, after: now)). If something sleeps again and again, such as a task that \
+      is retried forever, end it in the test. Otherwise give the virtual time a greater limit
       """
     if let outcome { text += ". The body did not end when it was cancelled, \(outcome)" }
     return VirtualTimeError(
@@ -89,9 +89,9 @@ extension VirtualTimeError {
       now: time.clock.now,
       pendingSleeps: time.clock.pendingSleeps,
       description: """
-        a task sleeps on the clock of a virtual time that does not run it, so the time might move \
-        before or after the sleep starts. Make it a child task, or give the Task that starts it \
-        the executorPreference time.executor
+        a task sleeps on the clock of a virtual time, but the virtual time does not run the task, \
+        so the time might move before or after the sleep starts. Make that task a child task, or \
+        create it with the executorPreference time.executor
         """
     )
   }
@@ -103,9 +103,9 @@ extension VirtualTimeError {
       pendingSleeps: time.clock.pendingSleeps,
       description: """
         the queue '\(queue)' uses the clock of a virtual time, but runs in a task that the \
-        virtual time does not run, so the time might move at any point of its work. Run it with \
-        'async let' or in a task group, or give the Task that runs it the executorPreference \
-        time.executor
+        virtual time does not run, so the time might move at any point of the queue's work. Run \
+        the queue in 'async let' or in a task group, or create its task with the \
+        executorPreference time.executor
         """
     )
   }
@@ -116,8 +116,8 @@ extension VirtualTimeError {
       now: VirtualClock.Instant(),
       pendingSleeps: [],
       description: """
-        there is no virtual time here: give the test, or its suite, the trait .virtualTime, or wrap \
-        this in withVirtualTime
+        this code does not run in a virtual time: give the test, or its suite, the trait \
+        .virtualTime, or wrap the code in withVirtualTime
         """
     )
   }
@@ -127,21 +127,21 @@ extension VirtualTimeError {
     let sleeps = time.clock.pendingSleeps
     guard !sleeps.isEmpty else { return nil }
     let text = """
-      the body has returned at \(now), but left \(list(sleeps, after: now)). Await or cancel the \
-      sleeping tasks before the body returns
+      the body has returned at \(now), but left \(summary(of: sleeps, after: now)). Await or \
+      cancel the sleeping tasks before the body returns
       """
     return VirtualTimeError(code: .sleepersLeft, now: now, pendingSleeps: sleeps, description: text)
   }
 
-  private static func list(_ waits: [String]) -> String {
+  private static func summary(of waits: [String]) -> String {
     var shown: [String] = []
     for wait in waits where !shown.contains(wait) { shown.append(wait) }
     let more = shown.count > 5 ? "; and so on" : ""
     return shown.prefix(5).joined(separator: "; ") + more
   }
 
-  private static func list(
-    _ sleeps: [VirtualClock.PendingSleep],
+  private static func summary(
+    of sleeps: [VirtualClock.PendingSleep],
     after now: VirtualClock.Instant
   ) -> String {
     let shown = sleeps.prefix(5).map { sleep in

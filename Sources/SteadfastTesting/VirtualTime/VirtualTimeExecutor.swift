@@ -6,7 +6,7 @@ import Synchronization
 /// After the executor is closed, the jobs of tasks that outlive their virtual time run on the
 /// global pool, because a job must never be lost.
 final class VirtualTimeExecutor: TaskExecutor {
-  // An UnownedJob does not own its job, so each one must be removed from the queue, and run or
+  // An UnownedJob does not own its job, so each job must be removed from the queue, and run or
   // forwarded, exactly once.
   let state: Mutex<VirtualTimeState<UnownedJob>>
   let encodesPayloads: Bool
@@ -52,9 +52,13 @@ final class VirtualTimeExecutor: TaskExecutor {
   func endBody() { state.withLock { $0.endBody() }?.resume() }
 
   /// Suspends the driver until a job or a turn is ready, the body ends, or no real work remains.
-  func waitForSignal(forRealWork: Bool) async {
+  ///
+  /// With `onlyDuringRealWork`, returns at once if no real work is in flight.
+  func waitForSignal(onlyDuringRealWork: Bool) async {
     await withCheckedContinuation { driver in
-      let waits = state.withLock { $0.letDriverWait(driver, forRealWork: forRealWork) }
+      let waits = state.withLock { state in
+        state.letDriverWait(driver, onlyDuringRealWork: onlyDuringRealWork)
+      }
       if !waits { driver.resume() }
     }
   }
@@ -78,7 +82,7 @@ extension VirtualTimeExecutor: RealWorkObserver {
     let error = VirtualTimeError.runOutside(time, queue: queue)
     return state.withLock { state in
       guard !state.isClosed else { return nil }
-      state.note(error)
+      state.recordMistake(error)
       return error
     }
   }
@@ -112,7 +116,9 @@ extension VirtualTimeExecutor: RealWorkObserver {
     }
   }
 
-  /// Starts the next work in turn, or resumes the caller of the last one; false if there is none.
+  /// Starts the next real work in turn, or resumes the caller of work that has ended.
+  ///
+  /// Returns false if there is neither.
   @discardableResult func takeTurn() -> Bool {
     guard let turn = state.withLock({ $0.popTurn() }) else { return false }
     turn.resume()
@@ -150,7 +156,7 @@ struct RunQueue<Job> {
   }
 }
 
-/// The real work that runs one piece at a time: the current piece, and those that wait.
+/// The real work that runs one piece at a time: the current piece, and the waiting pieces.
 ///
 /// Each piece of work waits twice: before it starts, and after it ends, before its caller
 /// continues. Both times, ``popNext()`` ends the wait. The driver calls that method when nothing
@@ -214,9 +220,9 @@ struct Turns<Waiter> {
 
 /// The step that a virtual time takes when none of its jobs can run.
 enum IdleStep: Equatable {
-  /// Starts the next real work in turn, or resumes its caller after it has ended.
+  /// Starts the next real work in turn, or resumes the caller of work that has ended.
   case takeTurn
-  /// Moves the time to the first deadline and wakes what sleeps until then.
+  /// Moves the time to the first deadline and wakes sleepers that are due then.
   case wake
   /// Moves the time to the target of the first advance and ends that advance.
   case endAdvance
@@ -236,7 +242,7 @@ enum IdleStep: Equatable {
     isHeld: Bool
   ) {
     if hasTurn {
-      // Take the turn even while other real work is in flight, which may be waiting for it.
+      // Take the turn even while other real work is in flight, which may be waiting for this turn.
       self = .takeTurn
     } else if isHeld {
       self = .waitForRealWork

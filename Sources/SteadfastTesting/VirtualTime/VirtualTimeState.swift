@@ -35,11 +35,13 @@ struct VirtualTimeState<Job> {
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
   /// Returns whether the code on a thread runs neither inside the virtual time nor as real work.
-  func isDeferred(by thread: ThreadIdentity) -> Bool {
+  func isOutside(_ thread: ThreadIdentity) -> Bool {
     !isClosed && !isHeld && thread != drivingThread
   }
 
-  mutating func note(_ mistake: VirtualTimeError) { self.mistake = self.mistake ?? mistake }
+  mutating func recordMistake(_ mistake: VirtualTimeError) {
+    self.mistake = self.mistake ?? mistake
+  }
 
   /// Adds a job, and returns the driver if it is waiting.
   mutating func enqueue(_ job: Job, from thread: ThreadIdentity) -> Driver? {
@@ -54,7 +56,7 @@ struct VirtualTimeState<Job> {
     return waitingDriver.take()
   }
 
-  /// Treats jobs from `thread` as jobs from inside until ``stopDriving()``; they run in order.
+  /// Treats jobs from `thread`, until ``stopDriving()``, as jobs from inside the virtual time.
   mutating func startDriving(on thread: ThreadIdentity) {
     drivingThread = thread
     hasStarted = true
@@ -123,9 +125,9 @@ struct VirtualTimeState<Job> {
     advances.popFirst(through: .last).map { ($0.deadline, $0.element) }
   }
 
-  /// Stores the driver until the next signal; returns false if it has no need to wait.
-  mutating func letDriverWait(_ driver: Driver, forRealWork: Bool) -> Bool {
-    guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !forRealWork || isHeld
+  /// Stores the waiting driver until the next signal; returns false if the driver need not wait.
+  mutating func letDriverWait(_ driver: Driver, onlyDuringRealWork: Bool) -> Bool {
+    guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !onlyDuringRealWork || isHeld
     else { return false }
     waitingDriver = driver
     return true

@@ -22,15 +22,15 @@ public import SystemFoundation
 ///   - order: The order of tasks that are ready at the same time.
 ///   - date: The date at the start; by default the same date each time.
 ///   - limit: How far the time may move by itself before the body is cancelled and an error is
-///     thrown. By default it is ten years, and the time may move further a thousand times.
+///     thrown. By default ten years; after them, the time may still move a thousand times.
 ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
 ///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
 ///     in the test.
 ///   - body: The test. No task may still sleep on the clock when it returns.
 /// - Returns: The body's result.
 /// - Throws: The body's error; a ``VirtualTimeError`` if nothing can run before the body has ended,
-///   or if tasks still sleep after it. A body that can't continue is cancelled. If it still does
-///   not end, it is left behind.
+///   or if tasks still sleep when the body returns. A body that can't continue is cancelled. If it
+///   does not end then, it is left behind.
 @concurrent
 public func withVirtualTime<Success: Sendable>(
   _ mode: VirtualTime.Mode = .automatic,
@@ -104,8 +104,8 @@ extension Trait where Self == VirtualTimeTrait {
   /// - Parameters:
   ///   - mode: What moves the time.
   ///   - order: The order of tasks that are ready at the same time.
-  ///   - limit: How far the time may move by itself. A test that needs more fails. By default it is
-  ///     ten years, and the time may move further a thousand times.
+  ///   - limit: How far the time may move by itself. A test that needs more fails. By default ten
+  ///     years; after them, the time may still move a thousand times.
   ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
   ///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
   ///     in the test.

@@ -24,7 +24,7 @@ import Testing
     try await HangDetector(.seconds(60)).wait(for: trial) { [trial] in
       for _ in 0..<10 {
         try await clock.sleep(for: .seconds(59))
-        trial.note("returned")
+        trial.recordStep("returned")
       }
     }
     #expect(start.duration(to: clock.now) == .seconds(590))

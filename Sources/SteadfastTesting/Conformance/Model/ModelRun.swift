@@ -20,7 +20,7 @@ struct ModelRun {
 
   init(_ store: StoreProbe) { self.store = store }
 
-  /// Performs steps, on dates that their numbers determine.
+  /// Performs steps; a step's number determines its date.
   ///
   /// So a step keeps its date when other steps are removed.
   mutating func perform(_ steps: [(number: Int, step: ModelStep)]) async throws {
@@ -29,7 +29,7 @@ struct ModelRun {
       now += 4 * Double(number - last)
       last = number
       try await perform(step)
-      try await compare()
+      try await compareTasks()
     }
     try await compareValues()
     for state in TaskState.allCases {
@@ -50,7 +50,13 @@ struct ModelRun {
       if case .value = change { try await compareValues() }
     case .batch(let changes): try await apply(changes)
     case .claim(let limit, let queue, let names, let otherNames, let conditions):
-      try await claim(limit, queue, names, otherNames, conditions)
+      try await claim(
+        limit: limit,
+        queue: queue,
+        names: names,
+        otherNames: otherNames,
+        conditions: conditions
+      )
     case .unpark(let name, let queue): try await apply(.unpark(name: name, queue: queue))
     case .prune(let state, let age, let count, let queue):
       let date = age.map { Date.second(now - $0) }
@@ -82,7 +88,7 @@ struct ModelRun {
       now -= 4 + seconds
       try await apply(.rebase(.second(now)))
     case .extend(let claim):
-      guard isShared, let lease = lease(claim) else { return }
+      guard isShared, let lease = lease(ofClaim: claim) else { return }
       let start = store.trial.uptime()
       let outcome = try await apply(.extend(lease, for: leaseDuration * 2))
       if outcome == .done { leaseStarts[lease.id] = start }
@@ -112,27 +118,27 @@ struct ModelRun {
       case .insert(let task):
         let record = TaskRecord.drawn(task, at: date)
         insertions.append((record, task.policy))
-        batch.insert(record, task.policy)
+        batch.insert(record, onDuplicate: task.policy)
       case .insertAgain(let back):
         guard back < insertions.count else { continue }
         let insertion = insertions[insertions.count - 1 - back]
-        batch.insert(insertion.record, insertion.policy)
+        batch.insert(insertion.record, onDuplicate: insertion.policy)
       case .end(let claim, let end, let retains, let delay, let names):
-        guard let lease = lease(claim) else { continue }
+        guard let lease = lease(ofClaim: claim) else { continue }
         batch.add(
           .ending(lease, end, retains: retains, at: date, delay: delay, awaiting: names),
           of: lease.id
         )
       case .remember(let claim, let values):
-        guard let lease = lease(claim) else { continue }
-        batch.remember(lease, values)
+        guard let lease = lease(ofClaim: claim) else { continue }
+        batch.remember(values, by: lease)
       case .complete(let task, let name, let value):
         batch.add(.complete(task, name, value), of: .numbered(task))
       case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
         batch.add(.controlling(id, control, retains: retains, at: date), of: id)
       case .value(let name, let isPresent, let bytes):
-        batch.set(name, isPresent: isPresent, to: bytes)
+        batch.setValue(named: name, expectsPresent: isPresent, to: bytes)
       }
     }
     guard !batch.changes.isEmpty else { return }
@@ -148,7 +154,7 @@ struct ModelRun {
   }
 
   /// Returns the lease at an index among all leases so far; negative indices count from the end.
-  private func lease(_ claim: Int) -> Lease? {
+  private func lease(ofClaim claim: Int) -> Lease? {
     guard !leases.isEmpty else { return nil }
     let place = claim % leases.count
     return leases[place < 0 ? place + leases.count : place]
@@ -163,9 +169,9 @@ struct ModelRun {
 
   /// Moves the store's clock forward to the date of the step, so that claims expire.
   ///
-  /// Shortly after a claim expires, the store may or may not have ended it. The same is true
-  /// shortly before, if its clock runs by itself. So the clock skips these periods: at each step,
-  /// the reference knows which claims have ended.
+  /// Shortly before and after a claim expires, the reference can't know whether the store has ended
+  /// the claim: the store may end it late, and the store's clock may run by itself. So this method
+  /// skips the time around each expiry.
   private mutating func advanceClock() async throws {
     guard isShared, store.trial.advanceClock != nil else { return }
     var date = max(reference.clock, .second(now))
@@ -182,15 +188,16 @@ struct ModelRun {
     }
     let seconds = date.timeIntervalSince(reference.clock)
     reference.clock = date
-    if seconds > 0 { try await store.advanceClock(seconds) }
+    if seconds > 0 { try await store.advanceClock(bySeconds: seconds) }
   }
 
+  /// Claims tasks from the store, and compares them with those that the reference would claim.
   private mutating func claim(
-    _ limit: Int,
-    _ queue: String,
-    _ names: [String: Int],
-    _ otherNames: Int,
-    _ conditions: Set<TaskCondition>
+    limit: Int,
+    queue: String,
+    names: [String: Int],
+    otherNames: Int,
+    conditions: Set<TaskCondition>
   ) async throws {
     try await advanceClock()
     var request = ClaimRequest(
@@ -226,6 +233,7 @@ struct ModelRun {
     try expectNextDate(of: claim, request, hasMore: available.count > limit)
   }
 
+  /// Expects a next date that the reference allows; `hasMore` if available tasks were not claimed.
   private func expectNextDate(
     of claim: Claim,
     _ request: ClaimRequest,
@@ -233,7 +241,7 @@ struct ModelRun {
   ) throws {
     let isDue = claim.nextDate.map { $0 <= request.now } ?? false
     if hasMore { return try store.expect("whether the next date has come", isDue, true) }
-    // A claim that reached its limit need not look for more tasks, even if the limit is zero.
+    // A claim that has reached its limit, even a limit of zero, need not look for more tasks.
     if isDue, request.limit <= 0 { return }
     // A store may or may not consider the dates of tasks that this claim does not accept.
     let dates = reference.waiting.map(\.record).filter { record in
@@ -249,7 +257,7 @@ struct ModelRun {
 
   // MARK: Comparing
 
-  private mutating func compare() async throws {
+  private mutating func compareTasks() async throws {
     let found = try await store.tasks(TaskFilter(queue: nil))
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
@@ -310,38 +318,43 @@ extension PersistenceConformance.Requirement {
     Self(
       "model.random",
       "Random calls have the same answers and leave the same tasks as with a simple reference.",
-      check: answersAsReference
+      check: checkAnswersAgainstReference
     )
   ]
 
-  private static func answersAsReference(_ store: StoreProbe) async throws {
+  private static func checkAnswersAgainstReference(in store: StoreProbe) async throws {
     for number in 0..<max(0, store.trial.randomCases) {
       let seed = store.trial.seed &+ UInt64(number)
       var drawing = ModelDrawing(seed: seed)
-      let steps = (0..<max(0, store.trial.callsPerCase)).map { (number: $0, step: drawing.step()) }
+      let steps = (0..<max(0, store.trial.callsPerCase)).map {
+        (number: $0, step: drawing.drawStep())
+      }
       var runs = 0
-      guard let failure = await failure(of: steps, store, "\(number)") else { continue }
+      guard let failure = await failure(of: steps, in: store, suffix: "\(number)") else { continue }
       let (smallest, smallestFailure) = await shrunk(steps, failing: failure) { steps in
         runs += 1
-        return await self.failure(of: steps, store, "\(number)-\(runs)")
+        return await self.failure(of: steps, in: store, suffix: "\(number)-\(runs)")
       }
       // The report shows the steps of the last run.
-      let last = await self.failure(of: smallest, store, "\(number)-last")
-      store.trial.note("(the random case of seed \(seed), reduced to the fewest steps that fail)")
+      let last = await self.failure(of: smallest, in: store, suffix: "\(number)-last")
+      store.trial.recordStep(
+        "(the random case of seed \(seed), reduced to the fewest steps that fail)"
+      )
       throw last ?? smallestFailure
     }
     store.trial.forgetSteps()
   }
 
+  /// Performs the steps on a new store, and returns the first error; `nil` if there is none.
   private static func failure(
     of steps: [(number: Int, step: ModelStep)],
-    _ store: StoreProbe,
-    _ suffix: String
+    in store: StoreProbe,
+    suffix: String
   ) async -> (any Error)? {
     store.trial.forgetSteps()
     var failure: (any Error)?
     do {
-      var run = ModelRun(try await store.fresh(suffix))
+      var run = ModelRun(try await store.openEmptyStore(suffix: suffix))
       try await run.perform(steps)
     } catch {
       failure = error

@@ -46,7 +46,7 @@ enum ModelStep: Sendable {
     /// Completes a value, which may or may not be open.
     case complete(task: Int, String, [UInt8])
     case control(task: Int, Control, retains: Bool)
-    /// Sets a value, comparing it with the present value or with one that it seldom has.
+    /// Sets a value, expecting either its present bytes or bytes that it seldom has.
     case value(String, isPresent: Bool, to: [UInt8]?)
   }
 
@@ -78,17 +78,19 @@ struct ModelDrawing {
 
   init(seed: UInt64) { random = Randomness.seeded(seed).makeGenerator() }
 
-  private mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &random) }
-
-  private mutating func draw<Choice>(_ choices: [Choice]) -> Choice {
-    choices[below(choices.count)]
+  private mutating func drawNumber(below bound: Int) -> Int {
+    Int.random(in: 0..<bound, using: &random)
   }
 
-  mutating func step() -> ModelStep {
-    switch below(40) {
-    case 0..<20: .change(change())
-    case 20..<23: .batch((0...below(4)).map { _ in change() })
-    case 23..<32: claim()
+  private mutating func draw<Choice>(_ choices: [Choice]) -> Choice {
+    choices[drawNumber(below: choices.count)]
+  }
+
+  mutating func drawStep() -> ModelStep {
+    switch drawNumber(below: 40) {
+    case 0..<20: .change(drawChange())
+    case 20..<23: .batch((0...drawNumber(below: 4)).map { _ in drawChange() })
+    case 23..<32: drawClaim()
     case 32: .unpark(name: draw(names), queue: draw(queues))
     case 33, 34:
       .prune(
@@ -97,17 +99,17 @@ struct ModelDrawing {
         keepingLatest: draw([nil, 0, 1, 3]),
         queue: draw(queues)
       )
-    case 35: .rebase(back: Double(1 + below(40)))
-    case 36, 37: .extend(claim: below(1000))
+    case 35: .rebase(back: Double(1 + drawNumber(below: 40)))
+    case 36, 37: .extend(claim: drawNumber(below: 1000))
     default: .reopen
     }
   }
 
-  private mutating func claim() -> ModelStep {
+  private mutating func drawClaim() -> ModelStep {
     var limits: [String: Int] = [:]
-    for name in names where below(3) > 0 { limits[name] = draw([0, 1, 2, .max]) }
+    for name in names where drawNumber(below: 3) > 0 { limits[name] = draw([0, 1, 2, .max]) }
     return .claim(
-      limit: below(5),
+      limit: drawNumber(below: 5),
       queue: draw(queues),
       names: limits,
       otherNames: draw([0, 0, 1, 3]),
@@ -115,34 +117,39 @@ struct ModelDrawing {
     )
   }
 
-  private mutating func change() -> ModelStep.Change {
-    switch below(12) {
-    case 0..<4: return below(8) == 0 ? .insertAgain(back: below(4)) : .insert(newTask())
+  private mutating func drawChange() -> ModelStep.Change {
+    switch drawNumber(below: 12) {
+    case 0..<4:
+      return drawNumber(below: 8) == 0
+        ? .insertAgain(back: drawNumber(below: 4)) : .insert(drawNewTask())
     case 4..<7:
       // Choose one of the latest claims, because earlier ones are mostly stale.
       return .end(
-        claim: -1 - below(6),
+        claim: -1 - drawNumber(below: 6),
         draw(ModelStep.End.allCases + [.suspend, .suspendEndlessly]),
         retains: draw([true, false]),
-        delay: Double(below(20)),
+        delay: Double(drawNumber(below: 20)),
         awaiting: draw([[], [draw(Self.stepNames)], Self.stepNames])
       )
     case 7:
-      let values = (0...below(2)).map { _ in
-        (draw(Self.stepNames), draw([[], [], [UInt8(below(256))]] + Self.stepValues))
+      let values = (0...drawNumber(below: 2)).map { _ in
+        (
+          draw(Self.stepNames),
+          draw([[], [], [UInt8(drawNumber(below: 256))]] + Self.stepValues)
+        )
       }
-      return .remember(claim: -1 - below(4), Dictionary(values) { first, _ in first })
+      return .remember(claim: -1 - drawNumber(below: 4), Dictionary(values) { first, _ in first })
     case 8:
-      return .complete(task: recentTask(), draw(Self.stepNames), draw([[1], [2, 3]]))
-    case 9 where below(2) == 0:
+      return .complete(task: drawNumberOfRecentTask(), draw(Self.stepNames), draw([[1], [2, 3]]))
+    case 9 where drawNumber(below: 2) == 0:
       return .value(
         draw(Self.valueNames),
-        isPresent: below(4) > 0,
+        isPresent: drawNumber(below: 4) > 0,
         to: draw([nil, [], [0], [0, 1], [255]])
       )
     default:
       return .control(
-        task: recentTask(),
+        task: drawNumberOfRecentTask(),
         draw(ModelStep.Control.allCases + [.cancel, .restart, .restart, .remove]),
         retains: draw([true, false])
       )
@@ -150,18 +157,19 @@ struct ModelDrawing {
   }
 
   /// Returns the number of a task, usually of a recent one, which likely has dependencies.
-  private mutating func recentTask() -> Int {
-    below(3) > 0 ? max(1, lastNumber - below(8)) : below(lastNumber + 2)
+  private mutating func drawNumberOfRecentTask() -> Int {
+    drawNumber(below: 3) > 0
+      ? max(1, lastNumber - drawNumber(below: 8)) : drawNumber(below: lastNumber + 2)
   }
 
   static let valueNames = ["A", "value", "\u{e9}", "e\u{301}"]
   static let stepNames = ["step", "\u{e9}t", "e\u{301}t"]
   private static let stepValues: [[UInt8]] = [Array("text".utf8), [0, 255]]
 
-  private mutating func newTask() -> ModelStep.NewTask {
+  private mutating func drawNewTask() -> ModelStep.NewTask {
     lastNumber += 1
     // Sometimes use an ID that is already taken.
-    let number = below(20) == 0 ? below(lastNumber) + 1 : lastNumber
+    let number = drawNumber(below: 20) == 0 ? drawNumber(below: lastNumber) + 1 : lastNumber
     let dependencies = drawDependencies(of: number)
     let follower = drawFollower(of: number)
     let policy = draw([UniquePolicy.keep, .replace, .reject, .join])
@@ -171,33 +179,36 @@ struct ModelDrawing {
       queue: draw(queues),
       name: draw(names),
       priority: draw([-1, 0, 0, 1, .max]),
-      delay: Double(below(25) - 10),
-      key: below(3) == 0 ? "key \(below(3))" : nil,
-      uniqueFor: below(4) == 0 ? Double(below(200)) : nil,
-      maxDelay: below(4) == 0 ? Double(below(80)) : nil,
-      expiresIn: below(3) == 0 ? Double(below(40)) : nil,
-      order: below(3) == 0 ? "order \(below(2))" : nil,
-      holds: below(3) == 0,
+      delay: Double(drawNumber(below: 25) - 10),
+      key: drawNumber(below: 3) == 0 ? "key \(drawNumber(below: 3))" : nil,
+      uniqueFor: drawNumber(below: 4) == 0 ? Double(drawNumber(below: 200)) : nil,
+      maxDelay: drawNumber(below: 4) == 0 ? Double(drawNumber(below: 80)) : nil,
+      expiresIn: drawNumber(below: 3) == 0 ? Double(drawNumber(below: 40)) : nil,
+      order: drawNumber(below: 3) == 0 ? "order \(drawNumber(below: 2))" : nil,
+      holds: drawNumber(below: 3) == 0,
       conditions: draw([[], [], [], ["a"], ["a", "b"], ["c"]]),
       dependencies: dependencies,
-      rule: below(3) == 0 ? .allEnded : .allSucceeded,
+      rule: drawNumber(below: 3) == 0 ? .allEnded : .allSucceeded,
       follower: follower,
-      // A task that has dependencies or a follower can't replace another one.
+      // A task that has dependencies or a follower can't replace another task.
       policy: policy == .replace && !isPlain ? .keep : policy
     )
   }
 
   /// Returns the numbers of some recent tasks, which may no longer be stored.
   private mutating func drawDependencies(of number: Int) -> Set<Int> {
-    guard below(2) == 0 else { return [] }
-    let numbers = Set((0...below(2)).map { _ in lastNumber - 1 - below(6) })
+    guard drawNumber(below: 2) == 0 else { return [] }
+    let numbers = Set(
+      (0...drawNumber(below: 2)).map { _ in lastNumber - 1 - drawNumber(below: 6) }
+    )
     return numbers.filter { $0 > 0 && $0 != number }
   }
 
-  /// Returns the number of a recent task, or of the next one.
+  /// Returns the number of a recent task, or of the next new task; mostly `nil` for no follower.
   private mutating func drawFollower(of number: Int) -> Int? {
-    guard below(4) == 0 else { return nil }
-    let follower = below(3) == 0 ? lastNumber + 1 : lastNumber - 1 - below(5)
+    guard drawNumber(below: 4) == 0 else { return nil }
+    let follower =
+      drawNumber(below: 3) == 0 ? lastNumber + 1 : lastNumber - 1 - drawNumber(below: 5)
     return follower > 0 && follower != number ? follower : nil
   }
 }
@@ -340,13 +351,13 @@ extension TaskRecord {
 }
 
 extension TaskDependencies {
-  /// The description without its leading space, or `none` if it is empty.
+  /// The text of `step` without its leading comma or space, or `none` if that text is empty.
   var summary: String {
     let step = step
     return step.isEmpty ? "none" : String(step.drop { $0 == "," || $0 == " " })
   }
 
-  /// The chosen dependencies and what has happened since, each with a space before it.
+  /// The chosen dependencies and their progress; each part starts with a space or a comma.
   var step: String {
     var text = ""
     if !tasks.isEmpty || rule != .allSucceeded {
@@ -403,8 +414,8 @@ extension TaskFilter {
 /// Collects changes into a batch, as a queue does.
 ///
 /// A batch has at most one change for each task and each value, and no change that depends on the
-/// outcome of another one. Changes that would break this rule are skipped, and so are changes that
-/// no queue would make.
+/// outcome of another change. This collector skips changes that would break that rule, and changes
+/// that no queue would make.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
   private let reference: ReferenceTable
@@ -429,6 +440,7 @@ struct ModelBatch {
   /// The dependencies and followers of new tasks.
   private var awaited: Set<TaskID> { named.union(members.keys) }
 
+  /// Adds a change of the task with this ID, unless an earlier change of the batch conflicts.
   mutating func add(_ change: TaskChange, of id: TaskID) {
     let along = reference.concerned(by: id)
     guard !concerned.contains(id), along.isDisjoint(with: touched),
@@ -449,10 +461,11 @@ struct ModelBatch {
     Set(ids.compactMap(reference.record).compactMap { $0.nameAndKey })
   }
 
-  mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy) {
+  /// Adds an insertion, unless an earlier change of the batch conflicts.
+  mutating func insert(_ record: TaskRecord, onDuplicate policy: UniquePolicy) {
     let id = record.id
     guard !touched.contains(id), !named.contains(id), !reference.isAwaited(id),
-      mayWait(record)
+      allowsDependencies(of: record)
     else { return }
     if let key = record.nameAndKey {
       guard !keys.contains(key), !concernedKeys.contains(key) else { return }
@@ -470,10 +483,10 @@ struct ModelBatch {
     changes.append(.insert(record, onDuplicate: policy))
   }
 
-  /// Returns whether a new task may have its dependencies and its follower.
+  /// Returns whether the batch may insert a task with the task's dependencies and follower.
   ///
   /// No other change in the batch may affect those tasks, and the new task must not create a cycle.
-  private func mayWait(_ record: TaskRecord) -> Bool {
+  private func allowsDependencies(of record: TaskRecord) -> Bool {
     let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
     let others = tasks.union(follower.map { [$0] } ?? [])
     guard others.subtracting(added).isDisjoint(with: concerned) else { return false }
@@ -485,20 +498,21 @@ struct ModelBatch {
   }
 
   /// Lets a task remember values, in the order of their names, so that runs are reproducible.
-  mutating func remember(_ lease: Lease, _ values: [String: [UInt8]]) {
+  mutating func remember(_ values: [String: [UInt8]], by lease: Lease) {
     let changes = values.sorted { $0.key < $1.key }.map { name, value in
       TaskChange.remember(lease, named: name, value: value)
     }
     let count = self.changes.count
     add(changes[0], of: lease.id)
-    // In a batch, a task may have several of these changes, or one other change.
+    // In a batch, a task may have several changes of this kind, or one change of another kind.
     if self.changes.count > count { self.changes += changes.dropFirst() }
   }
 
-  mutating func set(_ name: String, isPresent: Bool, to bytes: [UInt8]?) {
+  /// Adds a change to a value that expects the present value, or one that is seldom present.
+  mutating func setValue(named name: String, expectsPresent: Bool, to bytes: [UInt8]?) {
     guard names.insert(ExactText(name)).inserted else { return }
     let present = reference.values[ExactText(name)]
-    changes.append(.setValue(named: name, from: isPresent ? present : [0], to: bytes))
+    changes.append(.setValue(named: name, from: expectsPresent ? present : [0], to: bytes))
   }
 }
 
@@ -508,12 +522,13 @@ extension TaskRecord {
 
 extension Date {
   /// Rounds down to a multiple of 40 seconds, so that tasks often have the same date.
-  fileprivate static func coarse(_ seconds: Double) -> Date {
+  fileprivate static func roundedDown(_ seconds: Double) -> Date {
     .second((seconds / 40).rounded(.down) * 40)
   }
 }
 
 extension TaskRecord {
+  /// Makes the record of a drawn task that is enqueued on this date.
   static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
     TaskRecord(
       id: .numbered(task.number),
@@ -523,7 +538,7 @@ extension TaskRecord {
       createdDate: .second(seconds),
       uniqueKey: task.key,
       uniqueUntil: task.uniqueFor.map { .second(seconds + $0) },
-      latestDate: task.maxDelay.map { .coarse(seconds + $0) },
+      latestDate: task.maxDelay.map { .roundedDown(seconds + $0) },
       orderKey: task.order,
       blocksOrderOnFailure: task.holds,
       conditions: task.conditions,
@@ -534,7 +549,7 @@ extension TaskRecord {
       ),
       queue: task.queue,
       expiryDate: task.expiresIn.map { .second(seconds + $0) },
-      availableDate: .coarse(seconds + task.delay),
+      availableDate: .roundedDown(seconds + task.delay),
       countedFrom: task.number % 2 == 0 ? .second(seconds) : nil
     )
   }
@@ -558,6 +573,7 @@ extension TaskUpdate {
 }
 
 extension TaskChange {
+  /// Makes the change by which an attempt ends.
   static func ending(
     _ lease: Lease,
     _ end: ModelStep.End,
@@ -568,7 +584,7 @@ extension TaskChange {
   ) -> TaskChange {
     let date = Date.second(seconds)
     let failure = TaskFailure(reason: "failed at \(seconds)", date: date)
-    let later = Date.coarse(seconds + delay)
+    let later = Date.roundedDown(seconds + delay)
     let retryCount = Int(delay) % 5
     let origin = retains ? date : nil
     return switch end {
@@ -597,6 +613,7 @@ extension TaskChange {
     }
   }
 
+  /// Makes a change to an unclaimed task.
   static func controlling(
     _ id: TaskID,
     _ control: ModelStep.Control,
@@ -608,13 +625,13 @@ extension TaskChange {
     case .cancel: .cancel(.unclaimed(id), at: date, retains: retains)
     case .pause: .pause(.unclaimed(id))
     case .resume: .resume(id)
-    case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
+    case .restart: .restart(.unclaimed(id), availableDate: .roundedDown(seconds))
     case .restartForgetting:
-      .restart(.unclaimed(id), availableDate: .coarse(seconds), forgets: true)
+      .restart(.unclaimed(id), availableDate: .roundedDown(seconds), forgets: true)
     case .reschedule:
       .reschedule(
         .unclaimed(id),
-        availableDate: .coarse(seconds),
+        availableDate: .roundedDown(seconds),
         countedFrom: retains ? date : nil
       )
     case .update: .update(id, .drawn(at: seconds, changesAll: retains))

@@ -8,11 +8,11 @@ extension ReferenceTable {
   /// Returns the tasks that depend on a task or follow its batch, in the order of their IDs.
   private func dependents(of record: TaskRecord) -> [TaskRecord] {
     let (id, follower) = (record.id, record.dependencies.follower)
-    return sorted { $0.id == follower || $0.dependencies.tasks.contains(id) }
+    return sortedRecords { $0.id == follower || $0.dependencies.tasks.contains(id) }
   }
 
   /// Returns the tasks that satisfy a predicate, in the order of their IDs.
-  private func sorted(_ isWanted: (TaskRecord) -> Bool) -> [TaskRecord] {
+  private func sortedRecords(where isWanted: (TaskRecord) -> Bool) -> [TaskRecord] {
     entries.map(\.record).filter(isWanted).sorted { $0.id < $1.id }
   }
 
@@ -22,7 +22,7 @@ extension ReferenceTable {
       || entries.contains { $0.record.dependencies.tasks.contains(record.id) }
   }
 
-  /// Returns whether a stored task depends on this one, or has it as its follower.
+  /// Returns whether a stored task depends on the task with this ID, or has it as its follower.
   func isAwaited(_ id: TaskID) -> Bool {
     entries.contains { entry in
       let dependencies = entry.record.dependencies
@@ -38,7 +38,9 @@ extension ReferenceTable {
     return Set(naming + unfinished.compactMap(\.dependencies.follower))
   }
 
-  /// Returns the tasks that a change to a task may affect: it, its dependents, and theirs in turn.
+  /// Returns the tasks that a change to a task may affect.
+  ///
+  /// They are the task, its dependents, the dependents of those, and so on.
   package func concerned(by id: TaskID) -> Set<TaskID> {
     var (found, next): (Set<TaskID>, [TaskID]) = ([id], [id])
     while let id = next.popLast() {
@@ -50,6 +52,7 @@ extension ReferenceTable {
 
   // MARK: Insertions
 
+  /// Returns the dependency with the lowest ID because of which a new task could never start.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
     guard !record.state.isFinished else { return nil }
     return record.dependencies.tasks.filter { id in
@@ -59,8 +62,8 @@ extension ReferenceTable {
     }.min()
   }
 
-  /// Counts a new task in its batch, and returns it with the failures of its dependencies.
-  mutating func joined(_ record: TaskRecord) -> TaskRecord {
+  /// Counts a new task in its batch, and returns the task with the failures of its dependencies.
+  mutating func addToBatch(_ record: TaskRecord) -> TaskRecord {
     var record = record
     record.dependencies = record.dependencies.asChosen
     for id in record.dependencies.tasks.sorted() {
@@ -72,7 +75,7 @@ extension ReferenceTable {
     if let batch = earlyBatches.removeValue(forKey: record.id) { record.dependencies.batch = batch }
     if let follower = record.dependencies.follower {
       let state = record.state
-      count(follower) { batch in
+      updateBatch(before: follower) { batch in
         batch.total += 1
         if state == .succeeded {
           batch.succeeded += 1
@@ -84,7 +87,10 @@ extension ReferenceTable {
     return record
   }
 
-  private mutating func count(_ follower: TaskID?, _ change: (inout BatchProgress) -> Void) {
+  private mutating func updateBatch(
+    before follower: TaskID?,
+    _ change: (inout BatchProgress) -> Void
+  ) {
     guard let follower else { return }
     guard let index = entries.firstIndex(where: { $0.record.id == follower }) else {
       return change(&earlyBatches[follower, default: BatchProgress()])
@@ -94,53 +100,57 @@ extension ReferenceTable {
     entries[index].record.dependencies.batch = batch
   }
 
-  private func batch(before record: TaskRecord) -> BatchProgress? {
+  /// Returns the progress of the batch to which a task belongs, if the follower exists.
+  private func batchProgress(of record: TaskRecord) -> BatchProgress? {
     record.dependencies.follower.flatMap(self.record)?.dependencies.batch
   }
 
-  private mutating func edit(_ id: TaskID, _ change: (inout TaskDependencies) -> Void) {
+  private mutating func changeDependencies(
+    of id: TaskID,
+    _ change: (inout TaskDependencies) -> Void
+  ) {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
     change(&entries[index].record.dependencies)
   }
 
   // MARK: Changes
 
-  /// Applies the consequences of a change for the tasks that wait for the changed one.
+  /// Applies the consequences of a change for the tasks that wait for the changed task.
   ///
   /// The change itself has already been applied; `before` is the task as it was before.
   /// - Returns: The consequences; `nil` if a change of this kind never affects other tasks.
   mutating func consequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
     switch change {
-    case .succeed: end(before, .succeeded, at: .distantPast, retains: true)
+    case .succeed: cascadeEnd(of: before, as: .succeeded, at: .distantPast, retains: true)
     case .abandon(_, let failure, let retains):
-      end(before, .abandoned, at: failure.date, retains: retains)
+      cascadeEnd(of: before, as: .abandoned, at: failure.date, retains: retains)
     case .cancel(_, let date, let retains):
-      end(before, .cancelled, at: date, retains: retains)
+      cascadeEnd(of: before, as: .cancelled, at: date, retains: retains)
     case .restart(_, let date, _) where before.state.isFinished:
-      restart(before, at: date)
+      cascadeRestart(of: before, at: date)
     case .remove: Consequences(tasks: removeAlong(with: before.id))
     default: nil
     }
   }
 
-  private mutating func end(
-    _ record: TaskRecord,
-    _ state: TaskState,
+  private mutating func cascadeEnd(
+    of record: TaskRecord,
+    as state: TaskState,
     at date: Date,
     retains: Bool
   ) -> Consequences {
     var (next, cancelled) = ([(record, state)], Set<TaskID>())
     while let (current, state) = next.popLast() {
-      count(current.dependencies.follower) { batch in
+      updateBatch(before: current.dependencies.follower) { batch in
         if state == .succeeded { batch.succeeded += 1 } else { batch.failed += 1 }
       }
       guard state != .succeeded else { continue }
       for other in dependents(of: current) {
-        edit(other.id) { $0.note(current.id, endedAs: state) }
+        changeDependencies(of: other.id) { $0.note(current.id, endedAs: state) }
         guard other.dependencies.rule == .allSucceeded, other.state != .running,
           !other.state.isFinished
         else { continue }
-        edit(other.id) { $0.cause = min($0.cause ?? current.id, current.id) }
+        changeDependencies(of: other.id) { $0.cause = min($0.cause ?? current.id, current.id) }
         if cancelled.insert(other.id).inserted { next.append((other, .cancelled)) }
       }
     }
@@ -153,24 +163,24 @@ extension ReferenceTable {
         at: date
       )
     }
-    return Consequences(tasks: cancelled.sorted(), batch: batch(before: record))
+    return Consequences(tasks: cancelled.sorted(), batch: batchProgress(of: record))
   }
 
-  private mutating func restart(_ record: TaskRecord, at date: Date) -> Consequences {
+  private mutating func cascadeRestart(of record: TaskRecord, at date: Date) -> Consequences {
     var (round, restarted) = ([record], Set<TaskID>())
     while !round.isEmpty {
-      for task in round { reopen(task) }
+      for task in round { revertEnd(of: task) }
       let causes = Set(round.map(\.id))
       round = []
-      let others = sorted { other in
+      let others = sortedRecords { other in
         other.state == .cancelled && other.dependencies.cause.map(causes.contains) ?? false
       }
       for other in others {
         if staysCancelled(other) {
           let left = other.dependencies.failed.keys.filter { self.record(of: $0) != nil }
-          edit(other.id) { $0.cause = left.min() }
+          changeDependencies(of: other.id) { $0.cause = left.min() }
         } else {
-          if other.uniqueKey != nil { setHolder(other.id) }
+          if other.uniqueKey != nil { makeHolder(other.id) }
           restarted.insert(other.id)
           round.append(other)
         }
@@ -179,17 +189,20 @@ extension ReferenceTable {
     for id in restarted.sorted() {
       _ = change(id, in: [.cancelled], to: .waiting) { $0.restart(availableDate: date) }
     }
-    return Consequences(tasks: restarted.sorted(), batch: batch(before: record))
+    return Consequences(tasks: restarted.sorted(), batch: batchProgress(of: record))
   }
 
   /// Reverts the effects of a task's end on its batch and its dependents.
-  private mutating func reopen(_ record: TaskRecord) {
-    count(record.dependencies.follower) { batch in
+  private mutating func revertEnd(of record: TaskRecord) {
+    updateBatch(before: record.dependencies.follower) { batch in
       if record.state == .succeeded { batch.succeeded -= 1 } else { batch.failed -= 1 }
     }
-    for other in dependents(of: record) { edit(other.id) { $0.failed[record.id] = nil } }
+    for other in dependents(of: record) {
+      changeDependencies(of: other.id) { $0.failed[record.id] = nil }
+    }
   }
 
+  /// Returns whether a cascade of restarts leaves a task cancelled.
   private func staysCancelled(_ record: TaskRecord) -> Bool {
     let dependencies = record.dependencies
     return !dependencies.failed.isEmpty
@@ -199,12 +212,12 @@ extension ReferenceTable {
 
   /// Removes the tasks whose cancellation a task caused, directly or indirectly.
   ///
-  /// - Returns: Their IDs, in order.
+  /// - Returns: The IDs of the removed tasks, in order.
   @discardableResult
   mutating func removeAlong(with id: TaskID) -> [TaskID] {
     var (next, removed) = ([id], [TaskID]())
     while let current = next.popLast() {
-      let others = sorted { $0.state == .cancelled && $0.dependencies.cause == current }
+      let others = sortedRecords { $0.state == .cancelled && $0.dependencies.cause == current }
       removed += others.map(\.id)
       next += others.map(\.id)
       entries.removeAll { entry in others.contains { $0.id == entry.record.id } }

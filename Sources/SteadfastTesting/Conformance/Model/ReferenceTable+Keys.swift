@@ -16,21 +16,24 @@ extension ReferenceTable {
     }
   }
 
-  private func twin(of record: TaskRecord, _ role: UniqueKeyRole) -> Int? {
+  /// Returns the index of the twin that has this role.
+  private func twin(of record: TaskRecord, inRole role: UniqueKeyRole) -> Int? {
     twins(of: record).first { entries[$0].record.keyRole == role }
   }
 
-  /// Returns the index of the twin with a role, unless it has expired by the new task's creation.
-  private func lastingTwin(of record: TaskRecord, _ role: UniqueKeyRole) -> Int? {
-    twin(of: record, role).flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
+  /// Returns the index of the twin that has this role, unless the twin has expired by the creation
+  /// of the new task.
+  private func lastingTwin(of record: TaskRecord, inRole role: UniqueKeyRole) -> Int? {
+    twin(of: record, inRole: role).flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
   }
 
+  /// Returns whether the task at an index has expired; a running task never has.
   private func hasExpired(_ index: Int, by date: Date) -> Bool {
     entries[index].record.state != .running && entries[index].record.hasExpired(by: date)
   }
 
   /// Gives a new task a role, and removes the roles of expired twins.
-  private mutating func give(_ role: UniqueKeyRole, to record: TaskRecord) -> KeyDecision {
+  private mutating func assign(_ role: UniqueKeyRole, to record: TaskRecord) -> KeyDecision {
     for index in twins(of: record)
     where entries[index].record.keyRole != nil && hasExpired(index, by: record.createdDate) {
       entries[index].record.keyRole = nil
@@ -38,14 +41,10 @@ extension ReferenceTable {
     return .role(role)
   }
 
-  mutating func place(
-    for record: TaskRecord,
-    _ key: String,
-    _ policy: UniquePolicy
-  ) -> KeyDecision {
-    let (holder, successor) = (
-      lastingTwin(of: record, .holder), lastingTwin(of: record, .successor)
-    )
+  /// Decides on the role of a new task with a unique key, or on the outcome if it is not added.
+  mutating func decideRole(of record: TaskRecord, policy: UniquePolicy) -> KeyDecision {
+    let holder = lastingTwin(of: record, inRole: .holder)
+    let successor = lastingTwin(of: record, inRole: .successor)
     func isSame(_ index: Int) -> Bool {
       policy != .replace
         && entries[index].record.uniqueUntil.map { $0 > record.createdDate } ?? false
@@ -54,17 +53,17 @@ extension ReferenceTable {
       let same = twins(of: record).filter { entries[$0].record.state == .succeeded && isSame($0) }
         .map { entries[$0].record }
         .max { ($0.uniqueUntil ?? .distantPast, $0.id) < ($1.uniqueUntil ?? .distantPast, $1.id) }
-      return same.map { .outcome(.duplicate(of: $0.id)) } ?? give(.holder, to: record)
+      return same.map { .outcome(.duplicate(of: $0.id)) } ?? assign(.holder, to: record)
     }
     if policy == .reject || policy == .join {
       return .outcome(.duplicate(of: entries[holder ?? last].record.id))
     }
     if successor == nil, entries[last].record.state == .running, !isSame(last) {
-      return give(.successor, to: record)
+      return assign(.successor, to: record)
     }
     let id = entries[last].record.id
     if policy == .keep { return .outcome(.duplicate(of: id)) }
-    if successor == nil, !entries[last].memory.isEmpty { return give(.successor, to: record) }
+    if successor == nil, !entries[last].memory.isEmpty { return assign(.successor, to: record) }
     if entries[last].record.state == .suspended {
       wake(id)
       entries[last].place = nextPlace()
@@ -73,7 +72,7 @@ extension ReferenceTable {
     return .outcome(.replaced(id))
   }
 
-  /// Returns the available date of a task that was replaced, and the date from which it is counted.
+  /// Returns the available date of a replaced task, and the date from which that date is counted.
   private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> (Date, from: Date?) {
     let (kept, taken) = (
       (old.availableDate, from: old.countedFrom), (new.availableDate, from: new.countedFrom)
@@ -88,6 +87,7 @@ extension ReferenceTable {
     return (latest, from: old.createdDate)
   }
 
+  /// Replaces the task at an index, which keeps its ID, by a new task.
   private mutating func replace(_ index: Int, by new: TaskRecord) {
     let old = entries[index].record
     let latest = old.latestDate ?? new.latestDate
@@ -128,13 +128,14 @@ extension ReferenceTable {
     }
   }
 
-  /// Replaces a task whose attempt failed with its successor, if it has one that has not expired.
+  /// Puts the successor of a task whose attempt failed in place of the task.
   ///
-  /// - Returns: The successor; `nil` if the task stays.
+  /// - Returns: The successor; `nil` if the task stays, because it has no successor, or because its
+  ///   successor has expired by the date of the retry.
   mutating func supersede(_ id: TaskID) -> TaskID? {
-    guard let index = index(id) else { return nil }
+    guard let index = index(of: id) else { return nil }
     let holder = entries[index].record
-    guard holder.keyRole == .holder, let successor = twin(of: holder, .successor),
+    guard holder.keyRole == .holder, let successor = twin(of: holder, inRole: .successor),
       !entries[successor].record.hasExpired(by: holder.availableDate)
     else { return nil }
     let old = entries[successor].record
@@ -172,17 +173,17 @@ extension ReferenceTable {
     return old.id
   }
 
-  /// Promotes each successor whose holder has ended to holder.
+  /// Makes each successor whose holder has ended the holder of its key.
   mutating func promoteSuccessors() {
     for index in entries.indices
     where entries[index].record.keyRole == .successor
-      && twin(of: entries[index].record, .holder) == nil
+      && twin(of: entries[index].record, inRole: .holder) == nil
     {
       entries[index].record.keyRole = .holder
     }
   }
 
-  mutating func setHolder(_ id: TaskID) {
+  mutating func makeHolder(_ id: TaskID) {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
     entries[index].record.keyRole = .holder
   }
@@ -190,7 +191,7 @@ extension ReferenceTable {
   /// Returns the holder that prevents a task without a role from being restarted, if there is one.
   func holder(insteadOf record: TaskRecord) -> TaskID? {
     guard record.uniqueKey != nil, record.keyRole == nil else { return nil }
-    return twin(of: record, .holder).map { entries[$0].record.id }
+    return twin(of: record, inRole: .holder).map { entries[$0].record.id }
   }
 }
 

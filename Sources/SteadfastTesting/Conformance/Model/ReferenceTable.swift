@@ -35,9 +35,9 @@ package struct ReferenceTable: Sendable {
 
   package init() {}
 
-  func index(_ id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
+  func index(of id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
 
-  package func record(of id: TaskID) -> TaskRecord? { index(id).map { entries[$0].record } }
+  package func record(of id: TaskID) -> TaskRecord? { index(of: id).map { entries[$0].record } }
 
   /// All tasks, in the order of their IDs.
   package var records: [TaskRecord] { entries.map(\.record).sorted { $0.id < $1.id } }
@@ -51,15 +51,15 @@ package struct ReferenceTable: Sendable {
     _ record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) -> ChangeOutcome {
-    if let index = index(record.id) {
+    if let index = index(of: record.id) {
       return record.isStored(as: entries[index].record) ? .done : .identityTaken
     }
     var record = record
     record.keyRole = nil
     record.memorySize = 0
     let unmet = unmetDependency(of: record)
-    if let key = record.uniqueKey, !record.state.isFinished {
-      switch place(for: record, key, policy) {
+    if record.uniqueKey != nil, !record.state.isFinished {
+      switch decideRole(of: record, policy: policy) {
       case .role(let role):
         if let unmet { return .unmetDependency(unmet) }
         record.keyRole = role
@@ -67,7 +67,7 @@ package struct ReferenceTable: Sendable {
       }
     }
     if let unmet { return .unmetDependency(unmet) }
-    record = joined(record)
+    record = addToBatch(record)
     let place = nextPlace()
     entries.append(Entry(record: record, place: place, number: place))
     return .done
@@ -81,7 +81,7 @@ package struct ReferenceTable: Sendable {
     keepsPlace: Bool = false,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
-    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    guard let index = index(of: lease.id), entries[index].lease == lease else { return .stale }
     move(index, to: state, retains: retains, at: date, keepsPlace: keepsPlace, note)
     return .done
   }
@@ -95,7 +95,9 @@ package struct ReferenceTable: Sendable {
     at date: Date? = nil,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
-    guard let index = index(id), states.contains(entries[index].record.state) else { return .stale }
+    guard let index = index(of: id), states.contains(entries[index].record.state) else {
+      return .stale
+    }
     move(index, to: state, retains: retains, at: date, keepsPlace: false, note)
     return .done
   }
@@ -138,7 +140,7 @@ package struct ReferenceTable: Sendable {
   }
 
   package mutating func extend(_ lease: Lease, for duration: Duration) -> ChangeOutcome {
-    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    guard let index = index(of: lease.id), entries[index].lease == lease else { return .stale }
     entries[index].leaseStart = clock
     entries[index].leaseEnd = clock + duration / .seconds(1)
     return .done
@@ -194,14 +196,16 @@ extension ReferenceTable {
   }
 
   package mutating func lease(_ lease: Lease, for duration: Duration? = nil) {
-    guard let index = index(lease.id) else { return }
+    guard let index = index(of: lease.id) else { return }
     entries[index].record.state = .running
     entries[index].lease = lease
     entries[index].leaseStart = clock
     entries[index].leaseEnd = duration.map { clock + $0 / .seconds(1) }
   }
 
-  /// Ends the claims of these tasks: each waits again at its position, with one more interruption.
+  /// Ends the claims that `isOver` selects, by default all.
+  ///
+  /// Each of their tasks waits again at its position, with one more interruption.
   package mutating func interrupt(where isOver: (Entry) -> Bool = { _ in true }) {
     for index in entries.indices where entries[index].lease != nil && isOver(entries[index]) {
       entries[index].lease = nil
@@ -242,7 +246,7 @@ extension ReferenceTable {
   ///
   /// Tasks of the same rank may be claimed in any order.
   package func ranks(of ids: [TaskID]) -> [Entry.Rank?] {
-    ids.map { id in index(id).map { entries[$0].rank } }
+    ids.map { id in index(of: id).map { entries[$0].rank } }
   }
 }
 
@@ -250,7 +254,7 @@ extension ReferenceTable {
 extension ReferenceTable {
   /// Applies all changes, or none of them if a value differs or an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
-    guard batch.allSatisfy(isMet) else { return batch.map { _ in .valueDiffers } }
+    guard batch.allSatisfy(findsExpectedValue) else { return batch.map { _ in .valueDiffers } }
     let before = self
     defer { earlyBatches = [:] }
     let outcomes = batch.map { change in
@@ -320,9 +324,9 @@ extension ReferenceTable {
     case .park(let lease, let failure):
       return self.change(lease, to: .parked) { $0.note(failure) }
     case .cancel(let target, let date, let retains):
-      return control(
-        target,
-        [.waiting, .suspended, .parked, .paused],
+      return changeState(
+        of: target,
+        in: [.waiting, .suspended, .parked, .paused],
         to: .cancelled,
         retains: retains,
         at: date
@@ -330,49 +334,53 @@ extension ReferenceTable {
     case .pause(let target):
       // Only an unclaimed task can be suspended. A stale lease must not wake it.
       if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
-      return control(target, [.waiting, .parked], to: .paused)
-    case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
+      return changeState(of: target, in: [.waiting, .parked], to: .paused)
+    case .resume(let id): return changeState(of: .unclaimed(id), in: [.paused], to: .waiting)
     case .restart(let target, let date, let forgets):
-      if isConcerned(by: target), let record = record(of: target.id), record.uniqueKey != nil {
+      if isCurrent(target), let record = record(of: target.id), record.uniqueKey != nil {
         if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
-        if record.keyRole == nil { setHolder(record.id) }
+        if record.keyRole == nil { makeHolder(record.id) }
       }
-      let outcome = control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
+      let outcome = changeState(of: target, in: Self.atRest, to: .waiting) { record in
+        record.restart(availableDate: date)
+      }
       if outcome == .done, forgets { forget(target.id) }
       return outcome
     case .reschedule(let target, let date, let origin):
       let state = record(of: target.id)?.state ?? .waiting
       let waitsAgain = state == .running || state == .suspended
-      return control(target, Self.unclaimed, to: waitsAgain ? .waiting : state) {
+      return changeState(of: target, in: Self.unclaimed, to: waitsAgain ? .waiting : state) {
         $0.availableDate = date
         $0.countedFrom = origin
         $0.isPostponed = false
       }
     case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
-      return control(.unclaimed(id), Self.ended, to: .waiting, retains: false)
+      return changeState(of: .unclaimed(id), in: Self.ended, to: .waiting, retains: false)
     case .unpark(let name, let queue): unpark(name, in: queue)
     case .prune(let state, let date, let count, let now, let queue):
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .extend(let lease, let duration): return extend(lease, for: duration)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
-    case .remember(let lease, let name, let value): return remember(lease, name, value)
+    case .remember(let lease, let name, let value):
+      return remember(value, named: name, by: lease)
     case .suspend(let lease, let date, let names, let origin):
       return suspend(lease, until: date, awaiting: names, countedFrom: origin)
-    case .complete(let id, let name, let value): return complete(id, name, value)
+    case .complete(let id, let name, let value): return complete(id, named: name, with: value)
     @unknown default: break
     }
     return .done
   }
 
-  /// Returns whether the present value is the one that a change expects, if it expects any.
-  private func isMet(_ change: TaskChange) -> Bool {
+  /// Returns whether a change finds the value that it expects; `true` if it expects no value.
+  private func findsExpectedValue(_ change: TaskChange) -> Bool {
     guard case .setValue(let name, let bytes, _) = change else { return true }
     return values[ExactText(name)] == bytes
   }
 
-  private func isConcerned(by target: TaskTarget) -> Bool {
+  /// Returns whether a target is current: its lease is valid, or its task exists and does not run.
+  private func isCurrent(_ target: TaskTarget) -> Bool {
     switch target {
     case .claimed(let lease): entries.contains { $0.lease == lease }
     case .unclaimed(let id): record(of: id).map { $0.state != .running } ?? false
@@ -383,9 +391,10 @@ extension ReferenceTable {
   private static let ended = Set(TaskState.allCases.filter(\.isFinished))
   private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
 
-  private mutating func control(
-    _ target: TaskTarget,
-    _ states: Set<TaskState>,
+  /// Changes a claimed task, or an unclaimed one that is in one of the states.
+  private mutating func changeState(
+    of target: TaskTarget,
+    in states: Set<TaskState>,
     to state: TaskState,
     retains: Bool = true,
     at date: Date? = nil,
@@ -480,7 +489,7 @@ extension ReferenceTable {
       || record.state == .suspended && record.availableDate < .distantFuture
   }
 
-  /// Returns whether the task is first in its order: no task with its key runs or comes before it.
+  /// Returns whether no other task with the task's order key runs or comes before the task.
   private func isHead(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.contains { other in
@@ -497,17 +506,25 @@ extension ReferenceTable {
 extension ReferenceTable {
   /// Returns the values that a task remembers, by the bytes of their names.
   package func memory(of id: TaskID) -> [ExactText: [UInt8]] {
-    index(id).map { entries[$0].memory } ?? [:]
+    index(of: id).map { entries[$0].memory } ?? [:]
   }
 
-  mutating func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) -> ChangeOutcome {
-    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
-    set(value, name, index)
+  mutating func remember(
+    _ value: [UInt8],
+    named name: String,
+    by lease: Lease
+  ) -> ChangeOutcome {
+    guard let index = index(of: lease.id), entries[index].lease == lease else { return .stale }
+    setMemory(value, named: name, ofTaskAt: index)
     entries[index].record.interruptionCount = 0
     return .done
   }
 
-  private mutating func set(_ value: [UInt8], _ name: String, _ index: Int) {
+  private mutating func setMemory(
+    _ value: [UInt8],
+    named name: String,
+    ofTaskAt index: Int
+  ) {
     entries[index].memory[ExactText(name)] = value
     entries[index].record.memorySize = entries[index].memory.reduce(0) { size, item in
       size + item.key.text.utf8.count + item.value.count
@@ -515,7 +532,7 @@ extension ReferenceTable {
   }
 
   mutating func forget(_ id: TaskID) {
-    guard let index = index(id) else { return }
+    guard let index = index(of: id) else { return }
     entries[index].memory = [:]
     entries[index].record.memorySize = 0
   }
@@ -538,11 +555,15 @@ extension ReferenceTable {
     return outcome
   }
 
-  mutating func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) -> ChangeOutcome {
-    guard let index = index(id), !entries[index].record.state.isFinished,
+  mutating func complete(
+    _ id: TaskID,
+    named name: String,
+    with value: [UInt8]
+  ) -> ChangeOutcome {
+    guard let index = index(of: id), !entries[index].record.state.isFinished,
       entries[index].memory[ExactText(name)] == []
     else { return .stale }
-    set(value, name, index)
+    setMemory(value, named: name, ofTaskAt: index)
     if entries[index].record.state == .suspended {
       wake(id)
       entries[index].place = nextPlace()
@@ -551,7 +572,7 @@ extension ReferenceTable {
   }
 
   mutating func wake(_ id: TaskID) {
-    guard let index = index(id) else { return }
+    guard let index = index(of: id) else { return }
     wake(&entries[index].record)
   }
 
@@ -569,7 +590,7 @@ extension ReferenceTable {
   package mutating func rebase(to now: Date) {
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place }) {
       let old = entries[index].record
-      var record = old.dated(min(old.createdDate, now))
+      var record = old.withCreatedDate(min(old.createdDate, now))
       if !old.state.isFinished { record.failedDate = old.failedDate.map { min($0, now) } }
       if !old.state.isFinished, let origin = old.countedFrom, origin > now {
         record.availableDate = old.availableDate.moved(by: now.timeIntervalSince(origin))
@@ -596,8 +617,8 @@ extension Date {
 extension TaskRecord {
   /// Returns a copy with another creation date, built field by field.
   ///
-  /// The dates that were counted from the creation move with it.
-  func dated(_ date: Date) -> TaskRecord {
+  /// The dates that were counted from the creation date move by the same duration.
+  func withCreatedDate(_ date: Date) -> TaskRecord {
     func moved(_ end: Date?) -> Date? {
       guard let end, end >= createdDate, date != createdDate else { return end }
       return end.moved(by: date.timeIntervalSince(createdDate))

@@ -7,37 +7,37 @@ extension PersistenceConformance.Requirement {
     Self(
       "batch.outcomes",
       "A batch has an outcome for each of its changes, in order; an empty batch has none.",
-      check: outcomes
+      check: checkOutcomesOfBatch
     ),
     Self(
       "batch.large",
       "The store keeps the order of a thousand tasks that are added in one batch.",
-      check: large
+      check: checkOrderOfLargeBatch
     ),
     Self(
       "batch.stale",
       "A stale change or a skipped duplicate does not affect the rest of its batch.",
-      check: stale
+      check: checkStaleChangeInBatch
     ),
     Self(
       "batch.rejected",
       "If one insertion of a batch is rejected, nothing of the batch is stored.",
-      check: rejected
+      check: checkRejectedInsertionInBatch
     ),
     Self(
       "batch.identity-taken",
       "If the ID of one insertion is taken, nothing of the batch is stored.",
-      check: identityTaken
+      check: checkTakenIDInBatch
     ),
     Self(
       "batch.sent-again",
       "An insertion that is sent again has the outcome `done` and changes nothing. The insertion "
         + "of a different task with the same ID is refused.",
-      check: sentAgain
+      check: checkInsertionsSentAgain
     ),
   ]
 
-  private static func outcomes(_ store: StoreProbe) async throws {
+  private static func checkOutcomesOfBatch(in store: StoreProbe) async throws {
     try await store.apply([])
     try await store.apply([], durability: .relaxed)
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
@@ -57,9 +57,9 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 5), [4, 2])
   }
 
-  private static func large(_ store: StoreProbe) async throws {
+  private static func checkOrderOfLargeBatch(in store: StoreProbe) async throws {
     let batch = (1...1000).reversed().map { TaskRecord.numbered($0) }
-    store.note("apply 1000 insertions, numbers 1000 to 1")
+    store.recordStep("apply 1000 insertions, numbers 1000 to 1")
     let outcomes = try await store.store.apply(
       batch.map { .insert($0, onDuplicate: .keep) },
       durability: .durable
@@ -69,7 +69,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), batch.map(\.id.number))
   }
 
-  private static func stale(_ store: StoreProbe) async throws {
+  private static func checkStaleChangeInBatch(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2))
     let outcomes = try await store.apply([
       .insert(.numbered(3), onDuplicate: .reject),
@@ -85,19 +85,23 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2, 3, 5])
   }
 
-  private static func rejected(_ store: StoreProbe) async throws {
-    try await refuse(
-      store,
-      .insert(.numbered(5, key: "k"), onDuplicate: .reject),
-      .duplicate(of: .numbered(1))
+  private static func checkRejectedInsertionInBatch(in store: StoreProbe) async throws {
+    try await checkRefusedBatch(
+      in: store,
+      because: .insert(.numbered(5, key: "k"), onDuplicate: .reject),
+      outcome: .duplicate(of: .numbered(1))
     )
   }
 
-  private static func identityTaken(_ store: StoreProbe) async throws {
-    try await refuse(store, .insert(.numbered(1), onDuplicate: .keep), .identityTaken)
+  private static func checkTakenIDInBatch(in store: StoreProbe) async throws {
+    try await checkRefusedBatch(
+      in: store,
+      because: .insert(.numbered(1), onDuplicate: .keep),
+      outcome: .identityTaken
+    )
   }
 
-  private static func sentAgain(_ store: StoreProbe) async throws {
+  private static func checkInsertionsSentAgain(in store: StoreProbe) async throws {
     let first = TaskRecord.numbered(1, at: 5, key: "k", order: "o")
     let batch: [TaskChange] = [
       .insert(first, onDuplicate: .reject), .insert(.numbered(2), onDuplicate: .keep),
@@ -128,11 +132,11 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([3], TaskFilter(states: [.succeeded]))
   }
 
-  /// Checks a batch of various changes with one insertion that can't be stored.
-  private static func refuse(
-    _ store: StoreProbe,
-    _ culprit: TaskChange,
-    _ outcome: ChangeOutcome
+  /// Expects that a batch is refused because of one insertion, the culprit, with this outcome.
+  private static func checkRefusedBatch(
+    in store: StoreProbe,
+    because culprit: TaskChange,
+    outcome: ChangeOutcome
   ) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2, at: 60, key: "twin"))
     try await store.insert(.numbered(3, at: -1), .numbered(8, at: 70))

@@ -4,68 +4,72 @@ import SystemFoundation
 /// Requirements about the tasks that a claim returns, and its date for the next claim.
 extension PersistenceConformance.Requirement {
   static let claims: [Self] = [
-    Self("claim.date", "A claim returns a task from its available date on.", check: claimDate),
+    Self("claim.date", "A claim returns a task from its available date on.", check: checkClaimDate),
     Self(
       "claim.earlier-date",
       "A claim whose date is before that of the previous claim returns only tasks that are "
         + "available by its own date.",
-      check: earlierDate
+      check: checkClaimWithEarlierDate
     ),
-    Self("claim.limit", "A claim returns at most as many tasks as its limit.", check: claimLimit),
+    Self(
+      "claim.limit",
+      "A claim returns at most as many tasks as its limit.",
+      check: checkClaimLimit
+    ),
     Self(
       "claim.names",
       "A claim returns at most as many tasks of a name as the name's limit.",
-      check: claimNames
+      check: checkLimitsOfNames
     ),
     Self(
       "claim.other-names",
       "Each unlisted name has the limit for other names; each listed name has its own.",
-      check: otherNames
+      check: checkLimitOfOtherNames
     ),
     Self(
       "claim.unknown-names",
       "Tasks whose names no claim accepts stay in the store, and don't delay other tasks.",
-      check: unknownNames
+      check: checkUnacceptedNames
     ),
     Self(
       "claim.texts",
       "A name or a condition of a claim may contain a NUL. It matches no task, and the claim "
         + "returns the other tasks.",
-      check: claimTexts
+      check: checkNULInClaims
     ),
     Self(
       "claim.once",
       "A claimed task is running, and no other claim returns it. Each claim of a task has a new "
         + "lease.",
-      check: claimOnce
+      check: checkTaskIsClaimedOnce
     ),
     Self(
       "claim.next-date",
       "A claim's next date is not later than the date on which the next task becomes available. "
         + "It is after now if the claim finds nothing.",
-      check: nextDate
+      check: checkNextDate
     ),
     Self(
       "claim.next-date-now",
       "A claim's next date is not later than now if its limit left available tasks unclaimed.",
-      check: nextDateNow
+      check: checkNextDateIsNow
     ),
     Self(
       "claim.next-date-room",
-      "If a claim finds nothing, available tasks that its names or their limits exclude don't make "
-        + "its next date now.",
-      check: nextDateWithoutCapacity
+      "If a claim finds nothing, its next date is after now, even if there are available tasks "
+        + "that its names or their limits exclude.",
+      check: checkNextDateWithoutCapacity
     ),
   ]
 
-  private static func claimDate(_ store: StoreProbe) async throws {
+  private static func checkClaimDate(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, at: 60), .numbered(2, at: 60.5), .numbered(3, at: 1e8))
     try store.expect(try await store.claim(at: 59.75), [])
     try store.expect(try await store.claim(at: 60), [1])
     try store.expect(try await store.claim(at: 61), [2])
   }
 
-  private static func earlierDate(_ store: StoreProbe) async throws {
+  private static func checkClaimWithEarlierDate(in store: StoreProbe) async throws {
     try await store.insert(
       .numbered(1),
       .numbered(2, priority: 1, at: 60),
@@ -83,7 +87,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 92), [1, 4])
   }
 
-  private static func claimLimit(_ store: StoreProbe) async throws {
+  private static func checkClaimLimit(in store: StoreProbe) async throws {
     for number in 1...5 { try await store.insert(.numbered(number)) }
     try store.expect(try await store.claim(0), [])
     try store.expect(try await store.claim(1), [1])
@@ -92,7 +96,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(3), [])
   }
 
-  private static func claimNames(_ store: StoreProbe) async throws {
+  private static func checkLimitsOfNames(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number)) }
     for number in 5...6 { try await store.insert(.numbered(number, name: "B", priority: -1)) }
     try await store.insert(.numbered(7, name: "a"))
@@ -103,7 +107,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(names: ["A": .max]), [3, 4])
   }
 
-  private static func otherNames(_ store: StoreProbe) async throws {
+  private static func checkLimitOfOtherNames(in store: StoreProbe) async throws {
     for number in 1...3 { try await store.insert(.numbered(number)) }
     for number in 4...6 { try await store.insert(.numbered(number, name: "B")) }
     for number in 7...9 { try await store.insert(.numbered(number, name: "C")) }
@@ -113,7 +117,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(second, [1, 2, 5])
   }
 
-  private static func unknownNames(_ store: StoreProbe) async throws {
+  private static func checkUnacceptedNames(in store: StoreProbe) async throws {
     for number in 1...3 {
       try await store.insert(.numbered(number, name: "unknown", priority: 9))
     }
@@ -122,7 +126,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2, 3], TaskFilter(states: [.waiting]))
   }
 
-  private static func claimTexts(_ store: StoreProbe) async throws {
+  private static func checkNULInClaims(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2, name: "a"), .numbered(3, requires: ["c"]))
     try await store.insert(.numbered(4, at: 60))
     let names = ["A": 1000, "a\0b": 0, "\0": 1]
@@ -134,7 +138,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(names: names, holding: ["c\0", "c"]), [3])
   }
 
-  private static func claimOnce(_ store: StoreProbe) async throws {
+  private static func checkTaskIsClaimedOnce(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let claim = try await store.claim()
     try store.expect(claim, [1, 2])
@@ -150,7 +154,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("whether the lease is another one", lease != claim.tasks[0].lease, true)
   }
 
-  private static func nextDate(_ store: StoreProbe) async throws {
+  private static func checkNextDate(in store: StoreProbe) async throws {
     try store.expectNextDate(try await store.claim(), by: nil, at: 0)
     try await store.insert(.numbered(1, at: 90), .numbered(2, at: 60.5), .numbered(3, at: 70))
     try store.expectNextDate(try await store.claim(at: 1), by: 60.5, at: 1)
@@ -161,7 +165,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(try await store.claim(at: 62), by: nil, at: 62)
   }
 
-  private static func nextDateNow(_ store: StoreProbe) async throws {
+  private static func checkNextDateIsNow(in store: StoreProbe) async throws {
     for number in 1...3 { try await store.insert(.numbered(number)) }
     try await store.insert(.numbered(4, at: 60))
     for limit in [0, 1, 1] {
@@ -172,7 +176,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(try await store.claim(2, at: 5), by: 60, at: 5)
   }
 
-  private static func nextDateWithoutCapacity(_ store: StoreProbe) async throws {
+  private static func checkNextDateWithoutCapacity(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3, name: "unknown"))
     try await store.insert(.numbered(4, at: 60))
     let claim = try await store.claim(names: ["A": 1], at: 5)

@@ -6,29 +6,30 @@ extension PersistenceConformance.Requirement {
     Self(
       "concurrency.claims",
       "When many callers claim tasks at the same time, each task is returned once.",
-      check: concurrentClaims
+      check: checkConcurrentClaims
     ),
     Self(
       "concurrency.changes",
       "When many callers make changes at the same time, no change is lost.",
-      check: concurrentChanges
+      check: checkConcurrentChanges
     ),
     Self(
       "concurrency.keys",
       "When many callers add tasks with the same key at the same time, one is stored.",
-      check: concurrentTwins
+      check: checkConcurrentInsertionsWithOneKey
     ),
     Self(
       "concurrency.leases",
       "When many callers end the same attempt at the same time, one of them succeeds.",
-      check: concurrentEnds
+      check: checkConcurrentEndsOfAttempt
     ),
   ]
 
+  /// The number of concurrent callers.
   static let callers = 8
 
-  /// Runs `body` in `callers` tasks at the same time, and returns the results.
-  static func atOnce<Result: Sendable>(
+  /// Runs `body` at the same time for each caller, from 0 on, and returns the results in any order.
+  static func runConcurrently<Result: Sendable>(
     _ body: @escaping @Sendable (Int) async throws -> Result
   ) async throws -> [Result] {
     try await withThrowingTaskGroup(of: Result.self) { group in
@@ -37,24 +38,24 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func insertMany(_ count: Int, _ store: StoreProbe) async throws {
-    store.note("apply insertions of the numbers 1 to \(count)")
+  private static func insertTasks(count: Int, in store: StoreProbe) async throws {
+    store.recordStep("apply insertions of the numbers 1 to \(count)")
     let batch = (1...count).map { TaskChange.insert(.numbered($0), onDuplicate: .keep) }
     _ = try await store.store.apply(batch, durability: .durable)
   }
 
-  private static func concurrentClaims(_ store: StoreProbe) async throws {
-    try await insertMany(200, store)
-    store.note("\(callers) callers claim 3 at a time, until nothing is left")
+  private static func checkConcurrentClaims(in store: StoreProbe) async throws {
+    try await insertTasks(count: 200, in: store)
+    store.recordStep("\(callers) callers claim 3 at a time, until nothing is left")
     let request = ClaimRequest(
       limit: 3,
       names: ["A": 1000],
       now: .second(0),
       leaseDuration: store.store.sharing.map { _ in .seconds(StoreProbe.longLeaseTime) }
     )
-    var claimed = try await atOnce { _ in
+    var claimed = try await runConcurrently { _ in
       var claimed: [ClaimedTask] = []
-      // At most as many claims as there are tasks: a faulty store may return tasks for ever.
+      // Make at most as many claims as there are tasks: a faulty store may return tasks for ever.
       for _ in 1...200 {
         let claim = try await store.store.claim(request)
         guard !claim.tasks.isEmpty else { break }
@@ -78,9 +79,9 @@ extension PersistenceConformance.Requirement {
     try store.expect("the claimed tasks", numbers, Array(1...200))
   }
 
-  private static func concurrentChanges(_ store: StoreProbe) async throws {
-    store.note("\(callers) callers add 20 tasks each, one at a time, and cancel each second")
-    let outcomes = try await atOnce { caller in
+  private static func checkConcurrentChanges(in store: StoreProbe) async throws {
+    store.recordStep("\(callers) callers add 20 tasks each, one at a time, and cancel each second")
+    let outcomes = try await runConcurrently { caller in
       var outcomes: [ChangeOutcome] = []
       for index in 0..<20 {
         let record = TaskRecord.numbered(caller * 100 + index)
@@ -106,10 +107,10 @@ extension PersistenceConformance.Requirement {
     try store.expect("the waiting tasks", waiting, callers * 10)
   }
 
-  private static func concurrentTwins(_ store: StoreProbe) async throws {
+  private static func checkConcurrentInsertionsWithOneKey(in store: StoreProbe) async throws {
     for round in 0..<10 {
-      store.note("\(callers) callers add a task with the key 'key \(round)'")
-      let outcomes = try await atOnce { caller in
+      store.recordStep("\(callers) callers add a task with the key 'key \(round)'")
+      let outcomes = try await runConcurrently { caller in
         let twin = TaskRecord.numbered(round * 100 + caller, key: "key \(round)")
         let batch = [TaskChange.insert(twin, onDuplicate: .keep)]
         return try await store.store.apply(batch, durability: .relaxed)[0]
@@ -123,11 +124,11 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func concurrentEnds(_ store: StoreProbe) async throws {
-    try await insertMany(20, store)
+  private static func checkConcurrentEndsOfAttempt(in store: StoreProbe) async throws {
+    try await insertTasks(count: 20, in: store)
     for task in try await store.claim().tasks {
-      store.note("\(callers) callers end \(task.lease.step)")
-      let outcomes = try await atOnce { caller in
+      store.recordStep("\(callers) callers end \(task.lease.step)")
+      let outcomes = try await runConcurrently { caller in
         let change = changes(with: task.lease)[caller]
         return try await store.store.apply([change], durability: .relaxed)[0]
       }

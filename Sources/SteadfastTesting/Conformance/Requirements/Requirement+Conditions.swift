@@ -6,22 +6,22 @@ extension PersistenceConformance.Requirement {
     Self(
       "conditions.all",
       "A claim returns a task only if all of its conditions are met.",
-      check: all
+      check: checkClaimNeedsAllConditions
     ),
     Self(
       "conditions.name",
       "Tasks with conditions count against the limits of their names, and are returned in order "
         + "with the others.",
-      check: name
+      check: checkNameLimitsWithConditions
     ),
     Self(
       "conditions.replaced",
       "A task that is replaced has the conditions of its replacement.",
-      check: replaced
+      check: checkConditionsOfReplacedTask
     ),
   ]
 
-  private static func all(_ store: StoreProbe) async throws {
+  private static func checkClaimNeedsAllConditions(in store: StoreProbe) async throws {
     try await store.insert(
       .numbered(1, requires: ["network", "charging"]),
       .numbered(2, requires: ["network"]),
@@ -40,7 +40,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 50, holding: ["Network"]), [4])
   }
 
-  private static func name(_ store: StoreProbe) async throws {
+  private static func checkNameLimitsWithConditions(in store: StoreProbe) async throws {
     try await store.insert(
       .numbered(1, requires: ["a"]),
       .numbered(2),
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
       [1, 2, 3, 5]
     )
     try store.expect(try await store.claim(1, names: ["A": 3], holding: []), [6])
-    // Unmet conditions don't end claims, and tasks are unparked whether or not theirs are met.
+    // Unmet conditions don't end claims. A task is unparked whether or not its conditions are met.
     try await store.expectTasks([4], TaskFilter(states: [.waiting]))
     let four = try await store.claim(holding: ["a"]).tasks.first.required().lease
     try await store.apply(.park(four, failure: .at(1)))
@@ -64,7 +64,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(holding: ["a"]), [4])
   }
 
-  private static func replaced(_ store: StoreProbe) async throws {
+  private static func checkConditionsOfReplacedTask(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k", requires: ["a"]))
     try await store.apply(
       .insert(.numbered(2, key: "k", order: "o", requires: ["b"]), onDuplicate: .replace),

@@ -7,56 +7,58 @@ extension PersistenceConformance.Requirement {
     Self(
       "control.cancel",
       "A task that has not ended can be cancelled: it is removed, or retained with the date.",
-      check: cancel
+      check: checkCancellation
     ),
-    Self("control.pause", "A waiting or parked task can be paused.", check: pause),
+    Self("control.pause", "A waiting or parked task can be paused.", check: checkPausing),
     Self(
       "control.resume",
       "Only a paused task can be resumed. It waits again with its previous date and retries.",
-      check: resume
+      check: checkResuming
     ),
     Self(
       "control.restart",
       "A task in any state can be restarted. It waits again as if it were new.",
-      check: restart
+      check: checkRestarting
     ),
     Self(
       "control.expiry",
-      "A restart removes an expiry date only if it is not after the new available date.",
-      check: expiry
+      "A restart removes the task's expiry date only if that date is not after the new available "
+        + "date.",
+      check: checkExpiryDateAfterRestart
     ),
     Self(
       "control.reschedule",
       "A task that has not ended can be rescheduled: it gets another date and is no longer "
         + "postponed. Nothing else changes.",
-      check: reschedule
+      check: checkRescheduling
     ),
     Self(
       "control.update",
-      "An update changes the options that it names of a task that has not ended, and nothing else.",
-      check: update
+      "An update of a task that has not ended changes the options that the update names, and "
+        + "nothing else.",
+      check: checkUpdates
     ),
     Self(
       "control.update-place",
       "An updated task keeps its place. If its priority changes, it goes behind its equals.",
-      check: updatedPlace
+      check: checkPlaceAfterUpdate
     ),
     Self(
       "control.remove",
       "Only a task that has ended can be removed.",
-      check: remove
+      check: checkRemoval
     ),
     Self(
       "control.unknown",
       "A change to a task that doesn't exist is stale.",
-      check: unknown
+      check: checkChangesToUnknownTask
     ),
   ]
 
   /// Inserts one task in each state except running.
   ///
   /// Task 1 is waiting, 2 parked, 3 paused, 4 succeeded, 5 abandoned and 6 cancelled.
-  static func insertOneInEachState(_ store: StoreProbe) async throws -> [TaskRecord] {
+  static func insertTaskOfEachState(in store: StoreProbe) async throws -> [TaskRecord] {
     for number in 1...6 {
       try await store.insert(.numbered(number, key: "key \(number)"))
     }
@@ -80,17 +82,19 @@ extension PersistenceConformance.Requirement {
     return records
   }
 
-  /// Makes a change to a task in each state, and expects an effect only in `states`.
-  private static func change(
-    _ store: StoreProbe,
-    applyingTo states: Set<TaskState>,
+  /// Makes a change to a task in each state, and expects an effect only on tasks in `states`.
+  ///
+  /// `leadsTo` returns the expected record after the change, or `nil` if the task is removed.
+  private static func checkChange(
+    in store: StoreProbe,
+    appliesTo states: Set<TaskState>,
     _ change: (TaskID) -> TaskChange,
-    leads: (TaskRecord) -> TaskRecord?
+    leadsTo: (TaskRecord) -> TaskRecord?
   ) async throws {
-    for before in try await insertOneInEachState(store) {
+    for before in try await insertTaskOfEachState(in: store) {
       let applies = states.contains(before.state)
       try await store.apply(change(before.id), applies ? .done : .stale)
-      if let expected = applies ? leads(before) : before {
+      if let expected = applies ? leadsTo(before) : before {
         try await store.expect(before.id.number, is: expected)
       } else {
         try await store.expectTasks([], TaskFilter(ids: [before.id]))
@@ -98,17 +102,17 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func cancel(_ store: StoreProbe) async throws {
+  private static func checkCancellation(in store: StoreProbe) async throws {
     let states: Set<TaskState> = [.waiting, .parked, .paused]
-    try await change(store, applyingTo: states) {
+    try await checkChange(in: store, appliesTo: states) {
       .cancel(.unclaimed($0), at: .second(20), retains: false)
-    } leads: { _ in
+    } leadsTo: { _ in
       nil
     }
-    let other = try await store.fresh("kept")
-    try await change(other, applyingTo: states) {
+    let other = try await store.openEmptyStore(suffix: "kept")
+    try await checkChange(in: other, appliesTo: states) {
       .cancel(.unclaimed($0), at: .second(20), retains: true)
-    } leads: { before in
+    } leadsTo: { before in
       before.with { record in
         record.state = .cancelled
         record.finishedDate = .second(20)
@@ -117,38 +121,38 @@ extension PersistenceConformance.Requirement {
     try other.expect(try await other.claim(at: 30), [])
   }
 
-  private static func pause(_ store: StoreProbe) async throws {
-    try await change(store, applyingTo: [.waiting, .parked]) {
+  private static func checkPausing(in store: StoreProbe) async throws {
+    try await checkChange(in: store, appliesTo: [.waiting, .parked]) {
       .pause(.unclaimed($0))
-    } leads: { before in
+    } leadsTo: { before in
       before.with { $0.state = .paused }
     }
     try store.expect(try await store.claim(at: 30), [])
   }
 
-  private static func resume(_ store: StoreProbe) async throws {
-    try await change(store, applyingTo: [.paused]) {
+  private static func checkResuming(in store: StoreProbe) async throws {
+    try await checkChange(in: store, appliesTo: [.paused]) {
       .resume($0)
-    } leads: { before in
+    } leadsTo: { before in
       before.with { $0.state = .waiting }
     }
     try store.expect(try await store.claim(at: 30), [1, 3])
   }
 
-  private static func restart(_ store: StoreProbe) async throws {
+  private static func checkRestarting(in store: StoreProbe) async throws {
     let states: Set<TaskState> = [
       .waiting, .parked, .paused, .succeeded, .abandoned, .cancelled,
     ]
-    try await change(store, applyingTo: states) {
+    try await checkChange(in: store, appliesTo: states) {
       .restart(.unclaimed($0), availableDate: .second(20.5))
-    } leads: { before in
+    } leadsTo: { before in
       .numbered(before.id.number, at: 20.5, key: before.uniqueKey, from: 20.5)
     }
     try store.expect(try await store.claim(at: 20.25), [])
     try store.expect(try await store.claim(at: 20.5), [1, 2, 3, 4, 5, 6])
   }
 
-  private static func expiry(_ store: StoreProbe) async throws {
+  private static func checkExpiryDateAfterRestart(in store: StoreProbe) async throws {
     for (number, seconds) in [19.5, 20, 20.5].enumerated() {
       try await store.insert(.numbered(number, expires: .second(seconds)))
       let target = TaskTarget.unclaimed(.numbered(number))
@@ -159,10 +163,10 @@ extension PersistenceConformance.Requirement {
     try await store.expect(2, is: .numbered(2, at: 20, from: 20, expires: .second(20.5)))
   }
 
-  private static func reschedule(_ store: StoreProbe) async throws {
-    try await change(store, applyingTo: [.waiting, .parked, .paused]) {
+  private static func checkRescheduling(in store: StoreProbe) async throws {
+    try await checkChange(in: store, appliesTo: [.waiting, .parked, .paused]) {
       .reschedule(.unclaimed($0), availableDate: .second(20.5), countedFrom: .second(20.25))
-    } leads: { before in
+    } leadsTo: { before in
       before.with { record in
         record.availableDate = .second(20.5)
         record.countedFrom = .second(20.25)
@@ -173,7 +177,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 20.5), [1])
   }
 
-  private static func update(_ store: StoreProbe) async throws {
+  private static func checkUpdates(in store: StoreProbe) async throws {
     let full = TaskUpdate(
       payload: StoredPayload([0, 10, 255], format: .binary, version: 3),
       priority: TaskQueue.Priority(rawValue: 7),
@@ -183,9 +187,9 @@ extension PersistenceConformance.Requirement {
       expiryDate: .second(500.25),
       tags: ["ü", "other"]
     )
-    try await change(store, applyingTo: [.waiting, .parked, .paused]) {
+    try await checkChange(in: store, appliesTo: [.waiting, .parked, .paused]) {
       .update($0, full)
-    } leads: { before in
+    } leadsTo: { before in
       before.with { $0.apply(full) }
     }
     let first = try await store.task(1)
@@ -199,7 +203,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(claim.tasks[0].record, is: try await store.task(1))
   }
 
-  private static func updatedPlace(_ store: StoreProbe) async throws {
+  private static func checkPlaceAfterUpdate(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number, priority: 1)) }
     try await store.insert(.numbered(5))
     let unchanged = TaskUpdate(priority: TaskQueue.Priority(rawValue: 1), maxRetries: .atMost(3))
@@ -214,16 +218,16 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [1, 4, 2, 5, 3])
   }
 
-  private static func remove(_ store: StoreProbe) async throws {
-    try await change(store, applyingTo: [.succeeded, .abandoned, .cancelled]) {
+  private static func checkRemoval(in store: StoreProbe) async throws {
+    try await checkChange(in: store, appliesTo: [.succeeded, .abandoned, .cancelled]) {
       .remove($0)
-    } leads: { _ in
+    } leadsTo: { _ in
       nil
     }
     try await store.expectTasks([1, 2, 3])
   }
 
-  private static func unknown(_ store: StoreProbe) async throws {
+  private static func checkChangesToUnknownTask(in store: StoreProbe) async throws {
     let id = TaskID.numbered(1)
     for change: TaskChange in [
       .cancel(.unclaimed(id), at: .second(1), retains: true), .pause(.unclaimed(id)), .resume(id),

@@ -6,53 +6,53 @@ extension PersistenceConformance.Requirement {
     Self(
       "prune.count",
       "Pruning by count keeps only the tasks in the state that ended last.",
-      check: pruneByCount
+      check: checkPruningByCount
     ),
     Self(
       "prune.date",
       "Pruning by date removes only the tasks in the state that ended before the date.",
-      check: pruneByDate
+      check: checkPruningByDate
     ),
     Self(
       "rebase.dates",
       "When the clock goes back, dates that were counted from a later date are moved, once, so "
         + "that they count from the new date. Dates that callers chose stay.",
       .oneClock,
-      check: rebaseDates
+      check: checkDatesOfNewTasksAfterRebase
     ),
     Self(
       "rebase.changes",
       "When the clock goes back, a task still waits as long as intended after a failure, a snooze "
         + "or a request. Dates that callers chose stay.",
       .oneClock,
-      check: rebaseChanges
+      check: checkDatesOfChangedTasksAfterRebase
     ),
     Self(
       "rebase.keys",
       "When the clock goes back, a succeeded task still blocks its unique key for the intended "
         + "time.",
       .oneClock,
-      check: rebaseKeys
+      check: checkUniqueKeysAfterRebase
     ),
     Self(
       "rebase.order",
       "Tasks that were moved when the clock went back wait behind their equals, in the same "
         + "order.",
       .oneClock,
-      check: rebaseOrder
+      check: checkOrderAfterRebase
     ),
   ]
 
   /// Inserts tasks, and lets them succeed one by one, a second apart.
-  private static func succeed(_ numbers: [Int], _ store: StoreProbe) async throws {
+  private static func performTasks(_ numbers: [Int], in store: StoreProbe) async throws {
     for number in numbers { try await store.insert(.numbered(number)) }
     for (index, task) in try await store.claim().tasks.enumerated() {
       try await store.apply(.succeed(task.lease, at: .second(Double(index + 1)), retains: true))
     }
   }
 
-  private static func pruneByCount(_ store: StoreProbe) async throws {
-    try await succeed([5, 1, 4, 2], store)
+  private static func checkPruningByCount(in store: StoreProbe) async throws {
+    try await performTasks([5, 1, 4, 2], in: store)
     try await store.insert(.numbered(6), .numbered(7), .numbered(8))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(.pause(.unclaimed(.numbered(7))))
@@ -67,8 +67,8 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([6, 7, 8])
   }
 
-  private static func pruneByDate(_ store: StoreProbe) async throws {
-    try await succeed([5, 1, 4, 2], store)
+  private static func checkPruningByDate(in store: StoreProbe) async throws {
+    try await performTasks([5, 1, 4, 2], in: store)
     try await store.insert(.numbered(6))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(
@@ -89,11 +89,11 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([6])
   }
 
-  private static func rebaseDates(_ store: StoreProbe) async throws {
+  private static func checkDatesOfNewTasksAfterRebase(in store: StoreProbe) async throws {
     let records = [
       // Task 1 is available at once, task 2 after a delay, and task 3 on a chosen date.
       TaskRecord.numbered(1), .numbered(2, at: 60, from: 0), .numbered(3, at: 500),
-      // The early dates of task 5 were counted from other dates.
+      // Task 5 has dates before its creation, which were not counted from its creation date.
       .numbered(4, key: "a", uniqueUntil: 60, latest: 90),
       .numbered(5, key: "b", uniqueUntil: -20, latest: -10),
       // Task 6 was created while the clock was right.
@@ -104,7 +104,8 @@ extension PersistenceConformance.Requirement {
     for _ in 0..<2 {
       try await store.apply(.rebase(.second(-50)))
       for record in before.prefix(5) {
-        try await store.expect(record.id.number, is: record.dated(.second(-50)).moved { $0 - 50 })
+        let expected = record.withCreatedDate(.second(-50)).afterRebase { $0 - 50 }
+        try await store.expect(record.id.number, is: expected)
       }
       try await store.expect(6, is: before[5])
     }
@@ -113,10 +114,10 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(claim, by: 10, at: -50)
   }
 
-  private static func rebaseChanges(_ store: StoreProbe) async throws {
-    // Each task gets its date from a different change: a retry, a snooze, and so on.
+  private static func checkDatesOfChangedTasksAfterRebase(in store: StoreProbe) async throws {
+    // A different change sets the date of each task: a retry, a snooze, and so on.
     for number in 1...9 { try await store.insert(.numbered(number, at: -70, created: -70)) }
-    let leases = try await store.claimed(1, 2, 3, 4, 5, 6, 7, 8, 9)
+    let leases = try await store.claimExactly(1, 2, 3, 4, 5, 6, 7, 8, 9)
     let failure = TaskFailure.at(100)
     let changes: [TaskChange] = [
       .retry(leases[0], availableDate: .second(130), retryCount: 1, failure: failure),
@@ -146,7 +147,7 @@ extension PersistenceConformance.Requirement {
     for _ in 0..<2 {
       try await store.apply(.rebase(.second(-50)))
       for record in before {
-        try await store.expect(record.id.number, is: record.moved { $0 - 150 })
+        try await store.expect(record.id.number, is: record.afterRebase { $0 - 150 })
       }
     }
     let claim = try await store.claim(at: -20)
@@ -154,7 +155,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(claim, by: 130, at: -20)
   }
 
-  private static func rebaseKeys(_ store: StoreProbe) async throws {
+  private static func checkUniqueKeysAfterRebase(in store: StoreProbe) async throws {
     func task(_ number: Int, key: String, created: Double) -> TaskRecord {
       .numbered(number, at: created, key: key, uniqueUntil: created + 60, created: created)
     }
@@ -173,7 +174,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func rebaseOrder(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterRebase(in store: StoreProbe) async throws {
     try await store.insert(.numbered(2), .numbered(1), .numbered(4, at: -50), .numbered(3))
     try await store.apply(.rebase(.second(-50)))
     try store.expect(try await store.claim(at: -50), [4, 2, 1, 3])
@@ -181,8 +182,8 @@ extension PersistenceConformance.Requirement {
 }
 
 extension TaskRecord {
-  /// Returns the task as it should be after a rebase to 50 seconds before the check.
-  fileprivate func moved(_ date: (Double) -> Double) -> TaskRecord {
+  /// Returns the expected record after a rebase to the date 50 seconds before the start date.
+  fileprivate func afterRebase(movingDates date: (Double) -> Double) -> TaskRecord {
     with { record in
       if state.isFinished { return }
       record.failedDate = failedDate.map { .second(date($0.second)) }

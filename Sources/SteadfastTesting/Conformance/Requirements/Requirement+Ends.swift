@@ -6,47 +6,51 @@ extension PersistenceConformance.Requirement {
     Self(
       "end.succeed",
       "A task that succeeds is removed, or retained with the date.",
-      check: succeed
+      check: checkSuccess
     ),
     Self(
       "end.retry",
       "A retried task waits with its new date, its number of retries and the error.",
-      check: retried
+      check: checkRetry
     ),
     Self(
       "end.retry-without-failure",
       "A task that is retried without a failure keeps its last error.",
-      check: retriedWithoutFailure
+      check: checkRetryWithoutFailure
     ),
     Self(
       "end.failures",
       "A task keeps its last five failures, the oldest first; a restart forgets them.",
-      check: failuresAreKept
+      check: checkKeptFailures
     ),
     Self(
       "end.abandon",
       "A task that is abandoned is removed, or retained with the reason and the date.",
-      check: abandon
+      check: checkAbandonment
     ),
     Self(
       "end.release",
       "A task that is released is as if it had never been claimed.",
-      check: released
+      check: checkRelease
     ),
     Self(
       "end.park",
       "A parked task keeps the error, and no claim returns it.",
-      check: park
+      check: checkParking
     ),
-    Self("end.unpark", "All parked tasks of one name wait again, and no others.", check: unpark),
+    Self(
+      "end.unpark",
+      "All parked tasks of one name wait again, and no others.",
+      check: checkUnparking
+    ),
     Self(
       "end.claimed-control",
       "With its lease, a claimed task can be cancelled, paused, restarted and rescheduled.",
-      check: claimedControl
+      check: checkControlOfClaimedTasks
     ),
   ]
 
-  private static func succeed(_ store: StoreProbe) async throws {
+  private static func checkSuccess(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
@@ -61,7 +65,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 1e5), [])
   }
 
-  private static func retried(_ store: StoreProbe) async throws {
+  private static func checkRetry(in store: StoreProbe) async throws {
     let new = TaskRecord.numbered(1, priority: 2, key: "k")
     try await store.insert(new)
     let lease = try await store.claimOne()
@@ -83,7 +87,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
   }
 
-  private static func retriedWithoutFailure(_ store: StoreProbe) async throws {
+  private static func checkRetryWithoutFailure(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let first = try await store.claimOne()
     try await store.apply(
@@ -103,7 +107,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: expected)
   }
 
-  private static func failuresAreKept(_ store: StoreProbe) async throws {
+  private static func checkKeptFailures(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     // The store keeps the first 500 scalars of an earlier failure's text, even if that splits a
     // character.
@@ -128,13 +132,13 @@ extension PersistenceConformance.Requirement {
         )
       }
     }
-    try await store.expect(1, is: recordAfterFailures(long))
+    try await store.expect(1, is: recordAfterSevenFailures(longText: long))
     try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(20)))
     try await store.expect(1, is: .numbered(1, at: 20, from: 20))
   }
 
-  /// Returns the expected task after seven failures, some of them with this text.
-  private static func recordAfterFailures(_ long: String) -> TaskRecord {
+  /// Returns the expected record after seven failures, three of which contain the long text.
+  private static func recordAfterSevenFailures(longText long: String) -> TaskRecord {
     let cut = String(String.UnicodeScalarView(long.unicodeScalars.prefix(500)))
     let kept = zip([2, 3, 4, 5], ["", cut, "fifth", cut]).map { index, reason in
       TaskFailure.at(Double(2 * index) + 0.5, reason)
@@ -151,7 +155,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func abandon(_ store: StoreProbe) async throws {
+  private static func checkAbandonment(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
@@ -168,7 +172,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 1e5), [])
   }
 
-  private static func released(_ store: StoreProbe) async throws {
+  private static func checkRelease(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, priority: 3, at: -7, key: "k"))
     let first = try await store.claimOne()
     try await store.apply(
@@ -180,7 +184,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 1), [1])
   }
 
-  private static func park(_ store: StoreProbe) async throws {
+  private static func checkParking(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     try await store.apply(.park(try await store.claimOne(), failure: .at(2, "can't be read")))
     let expected = TaskRecord.numbered(1).with { record in
@@ -194,7 +198,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(claim, by: nil, at: 1e5)
   }
 
-  private static func unpark(_ store: StoreProbe) async throws {
+  private static func checkUnparking(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2, name: "B"), .numbered(3), .numbered(4))
     let claim = try await store.claim(3, names: ["A": 9, "B": 9])
     try store.expect(claim, [1, 2, 3])
@@ -207,7 +211,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("the claimed tasks, in any order", numbers.sorted(), [1, 3, 4])
   }
 
-  private static func claimedControl(_ store: StoreProbe) async throws {
+  private static func checkControlOfClaimedTasks(in store: StoreProbe) async throws {
     for number in 1...5 { try await store.insert(.numbered(number)) }
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 5)

@@ -7,37 +7,37 @@ extension PersistenceConformance.Requirement {
     Self(
       "form.checked",
       "An invalid change throws the error of checkForm(), and nothing of its batch is stored.",
-      check: formIsChecked
+      check: checkInvalidChangesAreRefused
     ),
     Self(
       "form.texts",
       "A NUL in a name, a unique key, a tag or the text of a failure is refused.",
-      check: textsAreChecked
+      check: checkTextsWithNULAreRefused
     ),
     Self(
       "form.dates",
       "A date before the year 1 or after the year 9999 is refused, and so is a time limit of more "
         + "than 100,000,000,000 seconds.",
-      check: datesAreChecked
+      check: checkExtremeDatesAreRefused
     ),
   ]
 
-  private static func formIsChecked(_ store: StoreProbe) async throws {
-    try await refuse(store, nonsense)
+  private static func checkInvalidChangesAreRefused(in store: StoreProbe) async throws {
+    try await expectRefusal(of: invalidChanges, in: store)
   }
 
-  private static func textsAreChecked(_ store: StoreProbe) async throws {
-    try await refuse(store, textsWithNUL)
+  private static func checkTextsWithNULAreRefused(in store: StoreProbe) async throws {
+    try await expectRefusal(of: changesWithNUL, in: store)
   }
 
-  private static func datesAreChecked(_ store: StoreProbe) async throws {
-    try await refuse(store, farDates)
+  private static func checkExtremeDatesAreRefused(in store: StoreProbe) async throws {
+    try await expectRefusal(of: changesWithExtremeDates, in: store)
   }
 
   /// Expects that each change is refused, together with the insertion before it in its batch.
-  private static func refuse(
-    _ store: StoreProbe,
-    _ changes: (Lease) -> [TaskChange]
+  private static func expectRefusal(
+    of changes: (Lease) -> [TaskChange],
+    in store: StoreProbe
   ) async throws {
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne()
@@ -58,7 +58,7 @@ extension PersistenceConformance.Requirement {
     (error as? TaskQueueError)?.code == .invalidArgument
   }
 
-  private static func nonsense(_ lease: Lease) -> [TaskChange] {
+  private static func invalidChanges(for lease: Lease) -> [TaskChange] {
     let never = Date(timeIntervalSince1970: .nan)
     let endless = Date(timeIntervalSince1970: .infinity)
     let id = TaskTarget.unclaimed(.numbered(1))
@@ -80,7 +80,7 @@ extension PersistenceConformance.Requirement {
     ]
   }
 
-  private static func textsWithNUL(_ lease: Lease) -> [TaskChange] {
+  private static func changesWithNUL(for lease: Lease) -> [TaskChange] {
     let failure = TaskFailure.at(0, "a\0b")
     let records = [
       TaskRecord.numbered(3, name: "a\0"), .numbered(3, key: "\0b"),
@@ -97,7 +97,7 @@ extension PersistenceConformance.Requirement {
     ]
   }
 
-  private static func farDates(_ lease: Lease) -> [TaskChange] {
+  private static func changesWithExtremeDates(for lease: Lease) -> [TaskChange] {
     let id = TaskTarget.unclaimed(.numbered(1))
     let long = Duration.seconds(100_000_000_001)
     let limited = TaskRecord.numbered(3).with { $0.apply(TaskUpdate(timeLimit: long)) }

@@ -6,22 +6,22 @@ extension PersistenceConformance.Requirement {
     Self(
       "lease.twice",
       "An attempt ends only once: afterwards its lease is stale, and nothing changes.",
-      check: endedTwice
+      check: checkAttemptEndsOnce
     ),
     Self(
       "lease.old",
       "While a task is claimed again, every change with the lease of an earlier claim is stale.",
-      check: oldLease
+      check: checkOldLease
     ),
     Self(
       "lease.forged",
       "A lease that the store never issued is stale.",
-      check: forgedLease
+      check: checkForgedLeases
     ),
     Self(
       "lease.unclaimed",
       "A change for unclaimed tasks is stale while a task is claimed.",
-      check: unclaimedWhileRunning
+      check: checkUnclaimedChangesWhileRunning
     ),
   ]
 
@@ -42,7 +42,7 @@ extension PersistenceConformance.Requirement {
     ]
   }
 
-  private static func endedTwice(_ store: StoreProbe) async throws {
+  private static func checkAttemptEndsOnce(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 3)
@@ -59,7 +59,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2, 3])
   }
 
-  private static func oldLease(_ store: StoreProbe) async throws {
+  private static func checkOldLease(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let old = try await store.claimOne()
     try await store.apply(.release(old))
@@ -70,7 +70,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([])
   }
 
-  private static func forgedLease(_ store: StoreProbe) async throws {
+  private static func checkForgedLeases(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2, at: 60))
     let lease = try await store.claimOne()
     let forged = [
@@ -85,7 +85,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(2, is: .numbered(2, at: 60))
   }
 
-  private static func unclaimedWhileRunning(_ store: StoreProbe) async throws {
+  private static func checkUnclaimedChangesWhileRunning(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne()
     let target = TaskTarget.unclaimed(.numbered(1))

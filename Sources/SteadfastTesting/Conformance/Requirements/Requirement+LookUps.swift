@@ -7,30 +7,30 @@ extension PersistenceConformance.Requirement {
     Self(
       "find.filter",
       "Finding, counting and testing for existence agree on the tasks that meet every criterion.",
-      check: filter
+      check: checkFilters
     ),
     Self(
       "find.put-off",
       "A retried task, with or without a failure, counts as postponed until it is restarted or "
         + "rescheduled.",
-      check: postponed
+      check: checkPostponedTasks
     ),
     Self(
       "find.dates",
       "A look-up by date finds the tasks whose available date is in a range, without its upper "
         + "bound.",
-      check: dates
+      check: checkLookUpsByDate
     ),
     Self(
       "find.pages",
       "A look-up returns tasks in the order of their IDs, starting after the given ID, and at most "
         + "the requested number.",
-      check: pages
+      check: checkPagesOfLookUps
     ),
   ]
 
-  private static func filter(_ store: StoreProbe) async throws {
-    _ = try await insertOneInEachState(store)
+  private static func checkFilters(in store: StoreProbe) async throws {
+    _ = try await insertTaskOfEachState(in: store)
     try await store.insert(
       .numbered(7, name: "B", tags: ["red", "large"]),
       .numbered(8, name: "B", tags: ["blue"]),
@@ -66,7 +66,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func postponed(_ store: StoreProbe) async throws {
+  private static func checkPostponedTasks(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number)) }
     try await store.insert(.numbered(5, at: 500))
     let leases = try await store.claim().tasks.map(\.lease)
@@ -97,7 +97,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("the count", try await store.count(TaskFilter(isPostponed: false)), 4)
   }
 
-  private static func dates(_ store: StoreProbe) async throws {
+  private static func checkLookUpsByDate(in store: StoreProbe) async throws {
     for number in 1...5 { try await store.insert(.numbered(number, at: 10 * Double(number))) }
     let cases: [(from: Double, to: Double, found: [Int])] = [
       (20, 40, [2, 3]), (-1e9, 1e9, [1, 2, 3, 4, 5]), (20, 20, []), (20.5, 29.5, []), (50, 60, [5]),
@@ -114,7 +114,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([3], some)
   }
 
-  private static func pages(_ store: StoreProbe) async throws {
+  private static func checkPagesOfLookUps(in store: StoreProbe) async throws {
     // IDs are ordered by both halves, as unsigned numbers.
     let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
     let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }

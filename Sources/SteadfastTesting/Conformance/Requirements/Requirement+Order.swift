@@ -6,30 +6,46 @@ extension PersistenceConformance.Requirement {
     Self(
       "order.priority",
       "Tasks with higher priority are claimed first, for all integers.",
-      check: priority
+      check: checkOrderByPriority
     ),
     Self(
       "order.date",
       "Among tasks of equal priority, those with earlier available dates are claimed first.",
-      check: date
+      check: checkOrderByDate
     ),
     Self(
       "order.kept",
       "Among tasks of equal priority and date, those that were stored first are claimed first.",
-      check: kept
+      check: checkOrderOfInsertion
     ),
-    Self("order.retry", "A task that is retried waits behind its equals.", check: retry),
-    Self("order.resume", "A task that is resumed waits behind its equals.", check: resume),
-    Self("order.restart", "A task that is restarted waits behind its equals.", check: restart),
+    Self(
+      "order.retry",
+      "A task that is retried waits behind its equals.",
+      check: checkOrderAfterRetry
+    ),
+    Self(
+      "order.resume",
+      "A task that is resumed waits behind its equals.",
+      check: checkOrderAfterResuming
+    ),
+    Self(
+      "order.restart",
+      "A task that is restarted waits behind its equals.",
+      check: checkOrderAfterRestart
+    ),
     Self(
       "order.reschedule",
       "A task that is rescheduled waits behind its equals.",
-      check: reschedule
+      check: checkOrderAfterRescheduling
     ),
-    Self("order.release", "A task that is released returns to its place in line.", check: release),
+    Self(
+      "order.release",
+      "A task that is released returns to its place in line.",
+      check: checkOrderAfterRelease
+    ),
   ]
 
-  private static func priority(_ store: StoreProbe) async throws {
+  private static func checkOrderByPriority(in store: StoreProbe) async throws {
     let priorities = [0, .min, 1, .max, -1, .min + 1, .max - 1]
     for (number, priority) in priorities.enumerated() {
       // A later date must not matter for a task of higher priority.
@@ -40,14 +56,14 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 10), [4, 5, 1])
   }
 
-  private static func date(_ store: StoreProbe) async throws {
+  private static func checkOrderByDate(in store: StoreProbe) async throws {
     for (number, seconds) in [4.0, -5, 2, 3.5, -1e9].enumerated() {
       try await store.insert(.numbered(number, at: seconds))
     }
     try store.expect(try await store.claim(at: 10), [4, 1, 2, 3, 0])
   }
 
-  private static func kept(_ store: StoreProbe) async throws {
+  private static func checkOrderOfInsertion(in store: StoreProbe) async throws {
     // Neither the IDs nor the names are in the order of insertion.
     try await store.insert(.numbered(5), .numbered(2, name: "B"), .numbered(9))
     try await store.insert(.numbered(1, name: "B"))
@@ -57,7 +73,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(names: names), [9, 1, 7, 3])
   }
 
-  private static func retry(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterRetry(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
     let lease = try await store.claim(1).tasks.first.required().lease
     try await store.apply(
@@ -67,7 +83,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [2, 3, 1, 4])
   }
 
-  private static func resume(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterResuming(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
     try await store.apply(.pause(.unclaimed(.numbered(1))))
     try await store.insert(.numbered(4))
@@ -75,19 +91,19 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [2, 3, 4, 1])
   }
 
-  private static func restart(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterRestart(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
     try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(0)))
     try store.expect(try await store.claim(), [2, 3, 1])
   }
 
-  private static func reschedule(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterRescheduling(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, at: -5), .numbered(2), .numbered(3))
     try await store.apply(.reschedule(.unclaimed(.numbered(1)), availableDate: .second(0)))
     try store.expect(try await store.claim(), [2, 3, 1])
   }
 
-  private static func release(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterRelease(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3), .numbered(4))
     let leases = try await store.claim(3).tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 3)

@@ -7,31 +7,31 @@ extension PersistenceConformance.Requirement {
     Self(
       "record.fields",
       "Look-ups and claims return a task with every field unchanged.",
-      check: fields
+      check: checkFieldsOfRecords
     ),
     Self(
       "record.extremes",
       "Extreme priorities, limits, durations and dates come back unchanged.",
-      check: extremes
+      check: checkExtremeFields
     ),
     Self(
       "record.payload",
       "A payload comes back with its bytes, format and version unchanged.",
-      check: payloads
+      check: checkPayloads
     ),
     Self(
       "record.texts",
       "Names, unique keys and tags are the same only if their bytes are equal, even if they look "
         + "alike.",
-      check: exactTexts
+      check: checkTextsAreComparedByBytes
     ),
-    Self("record.large", "A payload of a megabyte comes back whole.", check: largePayload),
+    Self("record.large", "A payload of a megabyte comes back whole.", check: checkLargePayload),
   ]
 
-  private static func fields(_ store: StoreProbe) async throws {
-    try await store.insert(.full(1), .full(2))
+  private static func checkFieldsOfRecords(in store: StoreProbe) async throws {
+    try await store.insert(.withAllFields(1), .withAllFields(2))
     for number in 1...2 {
-      let expected = TaskRecord.full(number)
+      let expected = TaskRecord.withAllFields(number)
       try await store.expect(number, is: expected)
       let claim = try await store.claim(
         names: [expected.name: 1],
@@ -43,28 +43,43 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  static func extreme(_ number: Int, _ priority: Int, _ limit: RetryLimit, _ date: Date)
-    -> TaskRecord
-  {
+  /// Makes a task whose expiry date and available date are `date`, with extreme durations.
+  static func extremeTask(
+    _ number: Int,
+    priority: Int,
+    maxRetries: RetryLimit,
+    date: Date
+  ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
       name: "A",
       payload: StoredPayload([], format: .binary),
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: Date(timeIntervalSince1970: -1e9 - 0.5),
-      maxRetries: limit,
+      maxRetries: maxRetries,
       timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(100_000_000_000),
       expiryDate: date,
       availableDate: date
     )
   }
 
-  private static func extremes(_ store: StoreProbe) async throws {
+  private static func checkExtremeFields(in store: StoreProbe) async throws {
     let extremes = [
-      extreme(1, .max, .alwaysRetry, .distantPast), extreme(2, .min, .atMost(0), .distantFuture),
-      extreme(3, .max - 1, .atMost(.max), Date(timeIntervalSince1970: 0)),
-      extreme(4, .min + 1, 1, Date(timeIntervalSince1970: -0.000_001)),
-      extreme(5, 0, 1, TaskRecord.lastDate),
+      extremeTask(1, priority: .max, maxRetries: .alwaysRetry, date: .distantPast),
+      extremeTask(2, priority: .min, maxRetries: .atMost(0), date: .distantFuture),
+      extremeTask(
+        3,
+        priority: .max - 1,
+        maxRetries: .atMost(.max),
+        date: Date(timeIntervalSince1970: 0)
+      ),
+      extremeTask(
+        4,
+        priority: .min + 1,
+        maxRetries: 1,
+        date: Date(timeIntervalSince1970: -0.000_001)
+      ),
+      extremeTask(5, priority: 0, maxRetries: 1, date: TaskRecord.lastDate),
     ]
     for record in extremes { try await store.insert(record) }
     for record in extremes { try await store.expect(record.id.number, is: record) }
@@ -73,7 +88,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(claim, by: Date.distantFuture.second, at: 0)
   }
 
-  private static func payloads(_ store: StoreProbe) async throws {
+  private static func checkPayloads(in store: StoreProbe) async throws {
     let text = Array(#"{"text":"\"\\\/\u0000 naïve 任務 🎈","n":[1e300,-0.1,null,true]}"#.utf8)
     var payloads = [
       StoredPayload([], format: .binary),
@@ -99,7 +114,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func exactTexts(_ store: StoreProbe) async throws {
+  private static func checkTextsAreComparedByBytes(in store: StoreProbe) async throws {
     // Swift treats these two as equal, and they look alike.
     let (one, two) = ("\u{e9}", "e\u{301}")
     let records = [
@@ -131,7 +146,8 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(names: [two: 9]), [3])
   }
 
-  static func large(_ number: Int) -> TaskRecord {
+  /// Makes a task with a payload of at least a megabyte.
+  static func taskWithLargePayload(_ number: Int) -> TaskRecord {
     // The block size is not a power of two, so that a store that confuses its pages fails.
     let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     var bytes: [UInt8] = []
@@ -145,8 +161,8 @@ extension PersistenceConformance.Requirement {
     )
   }
 
-  private static func largePayload(_ store: StoreProbe) async throws {
-    let record = large(1)
+  private static func checkLargePayload(in store: StoreProbe) async throws {
+    let record = taskWithLargePayload(1)
     try await store.insert(record)
     try await store.expect(1, is: record)
   }

@@ -8,57 +8,60 @@ extension PersistenceConformance.Requirement {
       "reopen.records",
       "After the store is reopened, tasks in each state come back with every field.",
       .reopened,
-      check: recordsSurvive
+      check: checkRecordsAfterReopening
     ),
     Self(
       "reopen.order",
       "After the store is reopened, tasks have the same order, even after retries and releases.",
       .reopened,
-      check: orderSurvives
+      check: checkOrderAfterReopening
     ),
     Self(
       "reopen.keys",
       "After the store is reopened, tasks have the same roles, and block their unique keys for the "
         + "same time.",
       .reopened,
-      check: keysSurvive
+      check: checkUniqueKeysAfterReopening
     ),
     Self(
       "reopen.removed",
       "After the store is reopened, removed tasks don't come back, and changed tasks stay changed.",
       .reopened,
-      check: removalsSurvive
+      check: checkRemovalsAfterReopening
     ),
     Self(
       "reopen.interrupted",
       "When the store is reopened, a running task becomes available in its place, with one more "
         + "interruption. A retry resets its interruptions.",
       .reopenedByOneQueue,
-      check: interrupted
+      check: checkInterruptionsAfterReopening
     ),
     Self(
       "reopen.leases",
       "After the store is reopened, earlier leases are stale, even if their tasks are claimed "
         + "again.",
       .reopenedByOneQueue,
-      check: leasesAreVoid
+      check: checkLeasesAfterReopening
     ),
   ]
 
-  private static func recordsSurvive(_ store: StoreProbe) async throws {
-    _ = try await insertOneInEachState(store)
-    try await store.insert(.full(7), .full(8))
+  private static func checkRecordsAfterReopening(in store: StoreProbe) async throws {
+    _ = try await insertTaskOfEachState(in: store)
+    try await store.insert(.withAllFields(7), .withAllFields(8))
     try await store.insert(
-      extreme(9, .max, .alwaysRetry, .distantPast),
-      extreme(10, .min, .atMost(0), .distantFuture)
+      extremeTask(9, priority: .max, maxRetries: .alwaysRetry, date: .distantPast),
+      extremeTask(10, priority: .min, maxRetries: .atMost(0), date: .distantFuture)
     )
-    try await store.insert(large(11))
+    try await store.insert(taskWithLargePayload(11))
     try await store.apply([.insert(.numbered(12), onDuplicate: .keep)], durability: .relaxed)
     var records = try await store.tasks()
     try store.expect("the tasks", records.map(\.id.number), Array(1...12))
     // A store may still have these records in memory, although it stored them wrongly. So compare
     // the records that a reopened store returns with the original ones.
-    for (number, expected) in [(7, TaskRecord.full(7)), (8, .full(8)), (11, large(11))] {
+    let originals = [
+      (7, TaskRecord.withAllFields(7)), (8, .withAllFields(8)), (11, taskWithLargePayload(11)),
+    ]
+    for (number, expected) in originals {
       records[number - 1] = expected
     }
     var next = store
@@ -69,7 +72,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func orderSurvives(_ store: StoreProbe) async throws {
+  private static func checkOrderAfterReopening(in store: StoreProbe) async throws {
     try await store.insert(.numbered(5), .numbered(3), .numbered(4), .numbered(9, priority: 1))
     try await store.insert(.numbered(1), .numbered(2), .numbered(6, at: -1))
     let leases = try await store.claim(3).tasks.map(\.lease)
@@ -91,8 +94,8 @@ extension PersistenceConformance.Requirement {
     try next.expect("the claimed tasks", rest, [4, 1, 5, 3, 7])
   }
 
-  private static func keysSurvive(_ store: StoreProbe) async throws {
-    _ = try await insertOneInEachState(store)
+  private static func checkUniqueKeysAfterReopening(in store: StoreProbe) async throws {
+    _ = try await insertTaskOfEachState(in: store)
     try await store.insert(.numbered(7, key: "twins"))
     let lease = try await store.claim(1).tasks.first.required().lease
     try await store.insert(.numbered(8, key: "twins"))
@@ -121,7 +124,7 @@ extension PersistenceConformance.Requirement {
     try await next.insert(.numbered(31, key: "same", created: 60))
   }
 
-  private static func removalsSurvive(_ store: StoreProbe) async throws {
+  private static func checkRemovalsAfterReopening(in store: StoreProbe) async throws {
     for number in 1...6 { try await store.insert(.numbered(number, key: "key \(number)")) }
     let leases = try await store.claim(3).tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 3)
@@ -150,7 +153,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func interrupted(_ store: StoreProbe) async throws {
+  private static func checkInterruptionsAfterReopening(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2), .numbered(3))
     try store.expect(try await store.claim(2), [1, 2])
     let second = try await store.reopened()
@@ -170,7 +173,7 @@ extension PersistenceConformance.Requirement {
     try third.expect("interruptions after a retry and a release", counts, [0, 1, 0])
   }
 
-  private static func leasesAreVoid(_ store: StoreProbe) async throws {
+  private static func checkLeasesAfterReopening(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let old = try await store.claimOne()
     let next = try await store.reopened()

@@ -7,67 +7,67 @@ extension PersistenceConformance.Requirement {
       "sharing.durations",
       "The lease duration and the poll interval are positive.",
       .shared,
-      check: durations
+      check: checkSharingDurations
     ),
     Self(
       "sharing.clocks",
       "A store decides by its own clock when a claim expires, whatever the date of a request.",
       .shared,
-      check: ownClock
+      check: checkClaimsExpireByOwnClock
     ),
     Self(
       "sharing.runs-out",
       "After a claim expires, the task is claimed again, in its place and with one more "
         + "interruption, and the old lease is stale.",
       .sharedWithClock,
-      check: runsOut
+      check: checkExpiredClaim
     ),
     Self(
       "sharing.extend",
       "Only a current claim can be extended.",
       .shared,
-      check: extend
+      check: checkWhichClaimsCanBeExtended
     ),
     Self(
       "sharing.extended",
       "An extended claim lasts for the given duration from the extension on, by the store's clock.",
       .sharedWithClock,
-      check: extended
+      check: checkDurationOfExtendedClaim
     ),
     Self(
       "sharing.clock-back",
       "When the store's clock goes back, existing claims last no longer than their durations.",
       .sharedWithOneClock,
-      check: clockBack
+      check: checkClaimsAfterClockGoesBack
     ),
     Self(
       "sharing.next-date",
       "A claim's next date is not later than the date on which the next existing claim expires.",
       .shared,
-      check: nextDateOfClaims
+      check: checkNextDateBeforeClaimExpires
     ),
     Self(
       "sharing.two",
       "Two stores that are open at once have the same tasks, and a task that one has claimed is "
         + "not available to the other.",
       .shared,
-      check: two
+      check: checkTwoOpenStores
     ),
     Self(
       "sharing.closed",
       "Closing or opening a store does not affect the claims of another open store.",
       .shared,
-      check: othersClose
+      check: checkClosingOtherStore
     ),
   ]
 
-  private static func durations(_ store: StoreProbe) async throws {
+  private static func checkSharingDurations(in store: StoreProbe) async throws {
     let sharing = store.store.sharing ?? StoreSharing()
     try store.expect("whether leaseDuration is positive", sharing.leaseDuration > .zero, true)
     try store.expect("whether pollInterval is positive", sharing.pollInterval > .zero, true)
   }
 
-  private static func ownClock(_ store: StoreProbe) async throws {
+  private static func checkClaimsExpireByOwnClock(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne(at: 86_400, leaseTime: StoreProbe.leaseTime)
     for now in [0, 86_400 + StoreProbe.leaseTime, 172_800] as [Double] {
@@ -78,32 +78,32 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.succeed(lease, at: .second(1), retains: false))
   }
 
-  private static func clockBack(_ store: StoreProbe) async throws {
+  private static func checkClaimsAfterClockGoesBack(in store: StoreProbe) async throws {
     for extends in [false, true] {
-      let fresh = try await store.fresh("\(extends)")
+      let fresh = try await store.openEmptyStore(suffix: "\(extends)")
       try await fresh.insert(.numbered(1))
-      if !extends { try await fresh.advanceClock(1e6) }
+      if !extends { try await fresh.advanceClock(bySeconds: 1e6) }
       let lease = try await fresh.claimOne(leaseTime: StoreProbe.leaseTime)
       if extends {
-        try await fresh.advanceClock(1e6)
+        try await fresh.advanceClock(bySeconds: 1e6)
         try await fresh.apply(.extend(lease, for: .seconds(StoreProbe.leaseTime)))
       }
-      try await fresh.advanceClock(-1e6)
+      try await fresh.advanceClock(bySeconds: -1e6)
       try await fresh.apply(.rebase(.second(0)))
       try fresh.expect(try await fresh.claim(), [])
-      try await fresh.advanceClock(StoreProbe.leaseTime + fresh.mostDelay + 1)
+      try await fresh.advanceClock(bySeconds: StoreProbe.leaseTime + fresh.mostDelay + 1)
       try fresh.expect(try await fresh.claim(), [1])
     }
   }
 
-  private static func runsOut(_ store: StoreProbe) async throws {
+  private static func checkExpiredClaim(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let old = try await store.claim(1, leaseTime: StoreProbe.leaseTime).tasks.first.required().lease
-    try await store.advanceClock(StoreProbe.leaseTime / 2)
+    try await store.advanceClock(bySeconds: StoreProbe.leaseTime / 2)
     try store.expect(try await store.claim(1), [2])
     try store.expect(try await store.claim(), [])
     try await store.insert(.numbered(3))
-    try await store.advanceClock(StoreProbe.leaseTime / 2 + store.mostDelay)
+    try await store.advanceClock(bySeconds: StoreProbe.leaseTime / 2 + store.mostDelay)
     let claim = try await store.claim()
     try store.expect(claim, [1, 3])
     let expected = TaskRecord.numbered(1).with { record in
@@ -121,7 +121,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("interruptions after a retry", count, 0)
   }
 
-  private static func extend(_ store: StoreProbe) async throws {
+  private static func checkWhichClaimsCanBeExtended(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne(leaseTime: StoreProbe.leaseTime)
     let time = Duration.seconds(StoreProbe.leaseTime)
@@ -135,24 +135,24 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1], TaskFilter(states: [.succeeded]))
   }
 
-  private static func extended(_ store: StoreProbe) async throws {
+  private static func checkDurationOfExtendedClaim(in store: StoreProbe) async throws {
     let time = StoreProbe.leaseTime
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne(leaseTime: time)
     // This claim comes from another queue, whose clock is a day ahead.
     try store.expect(try await store.claim(at: 86_400), [])
-    try await store.advanceClock(time / 2)
+    try await store.advanceClock(bySeconds: time / 2)
     try await store.apply(.extend(lease, for: .seconds(time)))
-    try await store.advanceClock(time * 3 / 4)
+    try await store.advanceClock(bySeconds: time * 3 / 4)
     try store.expect(try await store.claim(at: 86_400), [])
     try await store.apply(.extend(lease, for: .seconds(time)))
-    try await store.advanceClock(time * 3 / 4)
+    try await store.advanceClock(bySeconds: time * 3 / 4)
     try store.expect(try await store.claim(), [])
-    try await store.advanceClock(time / 4 + store.mostDelay)
+    try await store.advanceClock(bySeconds: time / 4 + store.mostDelay)
     try store.expect(try await store.claim(), [1])
   }
 
-  private static func nextDateOfClaims(_ store: StoreProbe) async throws {
+  private static func checkNextDateBeforeClaimExpires(in store: StoreProbe) async throws {
     let (now, time) = (86_400.0, StoreProbe.leaseTime)
     let end = now + time + store.mostDelay
     try await store.insert(.numbered(1), .numbered(2, at: end + 900))
@@ -166,11 +166,11 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(try await store.claim(at: now), by: nil, at: now)
   }
 
-  private static func two(_ store: StoreProbe) async throws {
+  private static func checkTwoOpenStores(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2), .numbered(3))
     let mine = try await store.claim(1)
     try store.expect(mine, [1])
-    let other = try await store.another()
+    let other = try await store.openSecondStore()
     let others = try await other.claim(1)
     try other.expect(others, [2])
     try await other.expect(1, is: .numbered(1, key: "k").with { $0.state = .running })
@@ -186,14 +186,14 @@ extension PersistenceConformance.Requirement {
     try store.expect("whether leases differ", Set(leases).count, 2)
   }
 
-  private static func othersClose(_ store: StoreProbe) async throws {
+  private static func checkClosingOtherStore(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let lease = try await store.claim(1).tasks.first.required().lease
-    let other = try await store.another()
+    let other = try await store.openSecondStore()
     try other.expect(try await other.claim(), [2])
-    other.note("close")
+    other.recordStep("close")
     try await other.store.close()
-    let third = try await store.another()
+    let third = try await store.openSecondStore()
     try third.expect(try await third.claim(at: 10), [])
     try await store.apply(.succeed(lease, at: .second(1), retains: false))
     try await store.expectTasks([2], TaskFilter(states: [.running]))

@@ -17,7 +17,7 @@ extension History {
     check.checkKeys()
     check.checkWaitingTasks()
     check.checkLimits()
-    check.checkBound()
+    check.checkEveryTaskEnds()
     check.countRarePaths()
     return check.report
   }
@@ -54,8 +54,9 @@ struct HistoryCheck {
     return named + (members[life.id] ?? [])
   }
 
-  mutating func report(
-    _ promise: History.Promise,
+  /// Adds a violation of a promise to the report: its text, its tasks, and the lines that show it.
+  mutating func addViolation(
+    of promise: History.Promise,
     _ found: String,
     _ tasks: [TaskID],
     _ places: [HistoryPlace?]
@@ -66,7 +67,7 @@ struct HistoryCheck {
     )
   }
 
-  mutating func skip(_ promise: History.Promise, _ reason: String) {
+  mutating func skip(_ promise: History.Promise, because reason: String) {
     report.skipped.append((promise, reason))
   }
 }
@@ -76,13 +77,13 @@ extension HistoryCheck {
   /// H1: no acknowledged task is missing.
   mutating func checkPresence() {
     guard let end = index.remainingTasks else {
-      return skip(.nothingIsLost, "no process has recorded which tasks remain")
+      return skip(.nothingIsLost, because: "no process has recorded which tasks remain")
     }
     for life in tasks where life.remaining == nil && !mayHaveLeft(life) {
       let insertion = life.insertions.first { $0.isDone && $0.isCertainlyBefore(end) }
       guard let insertion else { continue }
-      report(
-        .nothingIsLost,
+      addViolation(
+        of: .nothingIsLost,
         "a task whose insertion was acknowledged is not in the store, and has not ended",
         [life.id],
         [insertion.asked, insertion.answered, life.claims.last?.answered, end]
@@ -95,11 +96,13 @@ extension HistoryCheck {
     let left = life.steps.contains { step in
       step.mayBeDone && (step.endsTask || step.kind == .remove)
     }
-    return left || mayHaveEndedAlong(life)
+    return left || mayHaveEndedBecauseOfOthers(life)
   }
 
-  /// Returns whether an unanswered call may have ended or removed a task that this one waits for.
-  func mayHaveEndedAlong(_ life: TaskLife) -> Bool {
+  /// Returns whether a task may have ended or been removed because of another task.
+  ///
+  /// That is so if an unanswered call may have ended or removed a task that the task waits for.
+  func mayHaveEndedBecauseOfOthers(_ life: TaskLife) -> Bool {
     awaited(by: life).contains { other in
       other.steps.contains { step in
         switch step.kind {
@@ -120,8 +123,8 @@ extension HistoryCheck {
       if life.claims.isEmpty, life.attempts.isEmpty, life.ends.isEmpty, life.remaining == nil {
         continue
       }
-      report(
-        .nothingIsAdded,
+      addViolation(
+        of: .nothingIsAdded,
         life.insertions.isEmpty
           ? "a task exists that no process has enqueued"
           : "a task exists although its insertion was refused",
@@ -132,35 +135,37 @@ extension HistoryCheck {
     }
   }
 
-  /// H3, or H2 for tasks that were sent twice, or H8 for followers: a task ends once.
+  /// H3: a task ends once.
+  ///
+  /// For a task whose insertion was sent twice, this is part of H2; for a follower, of H8.
   mutating func checkEnds() {
     for life in tasks {
-      checkNumberOfEnds(life)
-      checkLeasesOfSteps(life)
+      checkNumberOfEnds(of: life)
+      checkLeasesOfSteps(of: life)
     }
   }
 
   /// Returns the promise that a second end of the task breaks.
-  private func promiseOfOneEnd(_ life: TaskLife) -> History.Promise {
+  private func promiseBrokenBySecondEnd(of life: TaskLife) -> History.Promise {
     if members[life.id] != nil { return .waitingTasksAreLast }
     let sendings = life.insertions.filter(\.mayBeDone)
     return sendings.count > 1 || sendings.contains { $0.result == .unknown }
       ? .nothingIsAdded : .oneEnd
   }
 
-  private mutating func checkNumberOfEnds(_ life: TaskLife) {
+  private mutating func checkNumberOfEnds(of life: TaskLife) {
     let (ends, restarts) = (life.ends, life.restarts)
     if ends.count > 1 + restarts.count {
-      report(
-        promiseOfOneEnd(life),
+      addViolation(
+        of: promiseBrokenBySecondEnd(of: life),
         "\(ends.count) ends were accepted, but only \(restarts.count) restarts",
         [life.id],
         life.insertions.map(\.asked) + ends.map(\.answered)
       )
     } else if restarts.isEmpty, let end = ends.first {
       if let claim = life.claims.first(where: { end.isCertainlyBefore($0.asked) }) {
-        report(
-          promiseOfOneEnd(life),
+        addViolation(
+          of: promiseBrokenBySecondEnd(of: life),
           "a task was claimed after its end was accepted",
           [life.id],
           life.insertions.map(\.asked) + [end.asked, end.answered, claim.answered]
@@ -168,8 +173,8 @@ extension HistoryCheck {
       } else if let state = life.remaining.flatMap(TaskState.init), !state.isFinished,
         let remaining = index.remainingTasks, end.isCertainlyBefore(remaining)
       {
-        report(
-          promiseOfOneEnd(life),
+        addViolation(
+          of: promiseBrokenBySecondEnd(of: life),
           "a task whose end was accepted remains in the store in the state \(state)",
           [life.id],
           life.insertions.map(\.asked) + [end.asked, end.answered, remaining]
@@ -179,7 +184,7 @@ extension HistoryCheck {
   }
 
   /// Checks that each accepted change names the latest lease of its task at that time.
-  private mutating func checkLeasesOfSteps(_ life: TaskLife) {
+  private mutating func checkLeasesOfSteps(of life: TaskLife) {
     var ended: [UInt64: HistoryStep] = [:]
     for step in life.steps where step.isDone {
       guard let lease = step.lease else { continue }
@@ -188,15 +193,15 @@ extension HistoryCheck {
         own?.isCertainlyBefore(claim) ?? false && claim.answered.isCertainlyBefore(step.asked)
       }
       if let newer {
-        report(
-          .oneEnd,
+        addViolation(
+          of: .oneEnd,
           "the change \(step.kind) was accepted, though a later lease had been handed out",
           [life.id],
           [own?.answered, newer.answered, step.asked, step.answered]
         )
       } else if own == nil {
-        report(
-          .oneEnd,
+        addViolation(
+          of: .oneEnd,
           "the change \(step.kind) was accepted with the lease \(lease), which no process received",
           [life.id],
           [step.asked, step.answered]
@@ -204,8 +209,8 @@ extension HistoryCheck {
       }
       guard step.endsClaim else { continue }
       if let other = ended.updateValue(step, forKey: lease) {
-        report(
-          .oneEnd,
+        addViolation(
+          of: .oneEnd,
           "two changes that end the claim \(lease) were accepted: \(other.kind) and \(step.kind)",
           [life.id],
           [other.answered, step.answered]
@@ -241,11 +246,11 @@ extension HistoryCheck {
       for (number, claim) in life.claims.enumerated() {
         let last = lastClaims(before: number, of: life)
         // Either another promise is broken, or the order of the claims is unknown.
-        if last.contains(where: { $0.grant.lease == claim.grant.lease }) || overlaps(life, number) {
-          continue
-        }
+        if last.contains(where: { $0.grant.lease == claim.grant.lease }) { continue }
+        if mayOverlapOtherClaims(number, of: life) { continue }
         let begin = last.map(\.asked).min() ?? life.insertions[0].asked
-        // The counts may then come from another task, which this check does not track.
+        // Skip the claim if the counts may come from a task with the same key, whose counts this
+        // check does not track.
         let isTakenOver = life.takenOver.contains { place in
           !claim.answered.isCertainlyBefore(place) && !place.isCertainlyBefore(begin)
         }
@@ -253,14 +258,14 @@ extension HistoryCheck {
         var expected = last.flatMap { counts(after: $0, before: claim, of: life) }
         if last.isEmpty {
           expected = [
-            Counts(retries: 0, interruptions: 0, lost: lostClaims(from: begin, to: claim))
+            Counts(retries: 0, interruptions: 0, lost: maxLostClaims(from: begin, to: claim))
           ]
         }
         guard !expected.contains(where: { $0.allows(claim.grant) }) else { continue }
         let leases = Set(last.map(\.grant.lease))
         let steps = life.steps.filter { $0.lease.map(leases.contains) ?? false }
-        report(
-          .exactCounts,
+        addViolation(
+          of: .exactCounts,
           "a task was claimed with \(claim.grant.retryCount) retries and "
             + "\(claim.grant.interruptionCount) interruptions, but should have "
             + expected.map(\.description).joined(separator: ", or "),
@@ -273,14 +278,15 @@ extension HistoryCheck {
 
   /// Returns the claims that may be the last one before a claim.
   ///
-  /// There are several if they overlap, because the earlier one may be answered later.
+  /// There are several if the claims overlap, because the store may have made the claim first whose
+  /// answer came last.
   private func lastClaims(before number: Int, of life: TaskLife) -> [HistoryClaim] {
     let earlier = life.claims[..<number]
     return earlier.filter { claim in !earlier.contains { claim.isCertainlyBefore($0) } }
   }
 
   /// Returns whether other claims may have been made at the same time as a claim.
-  private func overlaps(_ life: TaskLife, _ number: Int) -> Bool {
+  private func mayOverlapOtherClaims(_ number: Int, of life: TaskLife) -> Bool {
     let claim = life.claims[number]
     return life.claims[..<number].contains { !$0.isCertainlyBefore(claim) }
       // A claim that is answered later may have been made earlier.
@@ -306,10 +312,10 @@ extension HistoryCheck {
     let ends = own.filter(\.endsClaim)
     let settled = ends.first(where: \.isDone).map { [$0] } ?? ends
     var expected = settled.flatMap { end in held.map { self.counts($0, after: end) } }
-    let lost = lostClaims(from: claim.asked, to: next)
+    let lost = maxLostClaims(from: claim.asked, to: next)
     for index in expected.indices { expected[index].lost = lost }
     if !ends.contains(where: \.isDone) {
-      let lost = lostClaims(from: claim.asked, to: next, besides: 1)
+      let lost = maxLostClaims(from: claim.asked, to: next, besides: 1)
       expected += held.map {
         Counts(retries: retries, interruptions: $0.interruptions + 1, lost: lost)
       }
@@ -337,9 +343,9 @@ extension HistoryCheck {
 
   /// Returns the maximum number of claims that expired without any process knowing of them.
   ///
-  /// Each of them, like `others` known claims, belongs to a different call without an answer, and
-  /// takes at least the shortest lease duration.
-  private func lostClaims(
+  /// Each of them belongs to a different call without an answer. Each of them, and each of the
+  /// `others` claims that are known to have expired, takes at least the shortest lease duration.
+  private func maxLostClaims(
     from begin: HistoryPlace,
     to claim: HistoryClaim,
     besides others: Int = 0
@@ -357,18 +363,18 @@ struct Holding {
   let task: TaskID
   let claim: HistoryClaim
   /// The earliest date at which the claim can have expired; `nil` if it never expires.
-  let runsOut: Int64?
+  let earliestExpiry: Int64?
   /// The earliest place at which a change may have ended the claim.
   let released: HistoryPlace?
 
   /// Returns whether the claim may have expired.
-  func mayHaveRunOut(at place: HistoryPlace, tolerance: Int64) -> Bool {
-    runsOut.map { place.date + tolerance >= $0 } ?? false
+  func mayHaveExpired(at place: HistoryPlace, tolerance: Int64) -> Bool {
+    earliestExpiry.map { place.date + tolerance >= $0 } ?? false
   }
 
   /// Returns whether the claim was certainly still held at a place.
   func isHeld(at place: HistoryPlace, tolerance: Int64 = 0) -> Bool {
-    if mayHaveRunOut(at: place, tolerance: tolerance) { return false }
+    if mayHaveExpired(at: place, tolerance: tolerance) { return false }
     return released.map { place.isCertainlyBefore($0) } ?? true
   }
 }
@@ -387,16 +393,16 @@ extension HistoryCheck {
     return Holding(
       task: life.id,
       claim: claim,
-      runsOut: earliestRunningOut(of: claim, extendedBy: own.filter { $0.kind == .extend }),
+      earliestExpiry: earliestExpiry(of: claim, extendedBy: own.filter { $0.kind == .extend }),
       released: released
     )
   }
 
   /// Returns the earliest date at which a claim can have expired, in microseconds.
   ///
-  /// The last grant or extension that was made determines it, counted at the earliest from the
-  /// request.
-  private func earliestRunningOut(
+  /// The last grant or extension determines the date. Its duration is counted from the request,
+  /// which is the earliest possible start.
+  private func earliestExpiry(
     of claim: HistoryClaim,
     extendedBy steps: [HistoryStep]
   ) -> Int64? {
@@ -416,17 +422,17 @@ extension HistoryCheck {
   /// H4: a task has one holder at a time.
   mutating func checkHolders() {
     for life in tasks {
-      checkClaims(life)
-      checkAttempts(life)
+      checkClaims(of: life)
+      checkAttempts(of: life)
     }
   }
 
-  private mutating func checkClaims(_ life: TaskLife) {
+  private mutating func checkClaims(of life: TaskLife) {
     for (number, claim) in life.claims.enumerated() {
       let same = life.claims[(number + 1)...].first { $0.grant.lease == claim.grant.lease }
       if let same {
-        report(
-          .oneHolder,
+        addViolation(
+          of: .oneHolder,
           "the lease \(claim.grant.lease) was issued twice",
           [life.id],
           [claim.answered, same.answered]
@@ -438,8 +444,8 @@ extension HistoryCheck {
       // If two claims overlap, either may be the first.
       && (claim.isCertainlyBefore(next) || isHeld(next, of: life, at: claim))
     {
-      report(
-        .oneHolder,
+      addViolation(
+        of: .oneHolder,
         "a task was claimed again before its claim had ended or expired",
         [life.id],
         [claim.asked, claim.answered, next.asked, next.answered]
@@ -447,25 +453,26 @@ extension HistoryCheck {
     }
   }
 
+  /// Returns whether a claim was certainly still held when the store answered the next claim.
   private func isHeld(_ claim: HistoryClaim, of life: TaskLife, at next: HistoryClaim) -> Bool {
     holding(claim, of: life).isHeld(at: next.answered, tolerance: tolerance)
   }
 
   /// Checks that two attempts overlap only if one of their claims had expired.
   ///
-  /// The expired claim may be the later one, because a process that is suspended right before an
-  /// attempt starts still continues with it.
-  private mutating func checkAttempts(_ life: TaskLife) {
+  /// The expired claim may be that of the later attempt: a process that was suspended right before
+  /// it starts an attempt starts the attempt anyway, even if the claim has expired.
+  private mutating func checkAttempts(of life: TaskLife) {
     for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
       guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
         let claim = life.claim(with: attempt.lease),
         holding(claim, of: life).isHeld(at: next.began, tolerance: tolerance)
       else { continue }
       let later = life.claim(with: next.lease).map { holding($0, of: life) }
-      if let later, later.mayHaveRunOut(at: next.began, tolerance: tolerance) { continue }
-      report(
-        .oneHolder,
-        "an attempt started while another one was running, and neither claim had expired",
+      if let later, later.mayHaveExpired(at: next.began, tolerance: tolerance) { continue }
+      addViolation(
+        of: .oneHolder,
+        "an attempt started while another attempt at the task ran, and neither claim had expired",
         [life.id],
         [claim.asked, attempt.began, next.began, ended]
       )
@@ -473,7 +480,7 @@ extension HistoryCheck {
   }
 
   /// H7: only one of the tasks with the same order key is held at a time.
-  mutating func checkRunners(_ lives: [TaskLife]) {
+  mutating func checkOneRunner(of lives: [TaskLife]) {
     let holdings = lives.flatMap { life in life.claims.map { holding($0, of: life) } }
       .sorted { $0.claim.asked < $1.claim.asked }
     var active: [Holding] = []
@@ -483,8 +490,8 @@ extension HistoryCheck {
       where other.task != holding.task && other.claim.isCertainlyBefore(holding.claim)
         && other.isHeld(at: holding.claim.answered, tolerance: tolerance)
       {
-        report(
-          .oneRunnerForKey,
+        addViolation(
+          of: .oneRunnerForKey,
           "two tasks with the same order key were held at the same time",
           [other.task, holding.task],
           [other.claim.answered, holding.claim.asked, holding.claim.answered]
@@ -516,21 +523,21 @@ extension HistoryCheck {
       keys[key, default: []].append(life)
     }
     for lives in keys.values {
-      checkOrder(lives)
-      checkRunners(lives)
+      checkOrder(of: lives)
+      checkOneRunner(of: lives)
     }
   }
 
-  private mutating func checkOrder(_ lives: [TaskLife]) {
+  private mutating func checkOrder(of lives: [TaskLife]) {
     for life in lives {
       guard let claim = life.claims.first else { continue }
       for earlier in lives
-      where isInserted(earlier, before: life) && !earlier.mayHaveEnded(by: claim.answered)
-        && !mayHaveEndedAlong(earlier)
+      where isCertainlyInserted(earlier, before: life) && !earlier.mayHaveEnded(by: claim.answered)
+        && !mayHaveEndedBecauseOfOthers(earlier)
       {
-        report(
-          .orderOfKeys,
-          "a task was claimed before an earlier one with its order key had ended",
+        addViolation(
+          of: .orderOfKeys,
+          "a task was claimed before an earlier task with its order key had ended",
           [earlier.id, life.id],
           [earlier.insertions.first?.asked, life.insertions.first?.asked, claim.answered]
             + [earlier.ends.first?.asked]
@@ -540,7 +547,7 @@ extension HistoryCheck {
   }
 
   /// Returns whether a task was certainly stored before another one.
-  private func isInserted(_ life: TaskLife, before other: TaskLife) -> Bool {
+  private func isCertainlyInserted(_ life: TaskLife, before other: TaskLife) -> Bool {
     // If an insertion was sent twice, either call may have stored the task.
     guard life.id != other.id, life.insertions.count == 1, let insertion = life.insertions.first,
       insertion.isDone
@@ -562,10 +569,10 @@ extension HistoryCheck {
       for claim in life.claims {
         for other in awaited
         where other.insertions.contains(where: { $0.isDone && $0.isCertainlyBefore(claim.asked) })
-          && !other.mayHaveEnded(by: claim.answered) && !mayHaveEndedAlong(other)
+          && !other.mayHaveEnded(by: claim.answered) && !mayHaveEndedBecauseOfOthers(other)
         {
-          report(
-            .waitingTasksAreLast,
+          addViolation(
+            of: .waitingTasksAreLast,
             "a task was claimed before a task that it waits for had ended",
             [other.id, life.id],
             [other.insertions.first?.asked, claim.asked, claim.answered, other.ends.first?.asked]
@@ -590,7 +597,7 @@ extension HistoryCheck {
   /// A start is counted between the request for its task and the start of its handler.
   mutating func checkLimits() {
     guard !expectations.limits.isEmpty else {
-      return skip(.limitsHold, "no limit is expected")
+      return skip(.limitsHold, because: "no limit is expected")
     }
     for limit in expectations.limits {
       let starts = starts(under: limit).sorted { $0.earliest < $1.earliest }
@@ -600,8 +607,8 @@ extension HistoryCheck {
           .prefix { $0.earliest.date < first.earliest.date + interval }
           .filter { $0.latest.date < first.earliest.date + interval }
         guard within.count > limit.count else { continue }
-        report(
-          .limitsHold,
+        addViolation(
+          of: .limitsHold,
           "\(within.count) attempts started within \(limit.interval), but at most "
             + "\(limit.count) may",
           within.map(\.task),
@@ -612,6 +619,7 @@ extension HistoryCheck {
     }
   }
 
+  /// Returns the starts of all attempts to which a limit applies.
   private func starts(under limit: History.Expectations.StartLimit) -> [Start] {
     tasks.flatMap { life in
       life.attempts.compactMap { attempt in
@@ -624,12 +632,12 @@ extension HistoryCheck {
   }
 
   /// H10: after the faults have ended, every task ends within a time limit.
-  mutating func checkBound() {
+  mutating func checkEveryTaskEnds() {
     guard let bound = expectations.endsWithin else {
-      return skip(.everythingEnds, "no time limit is expected")
+      return skip(.everythingEnds, because: "no time limit is expected")
     }
     guard let calm = index.faultsEnd else {
-      return skip(.everythingEnds, "no process has recorded the end of the faults")
+      return skip(.everythingEnds, because: "no process has recorded the end of the faults")
     }
     let unfinished: Set<TaskState> = [.waiting, .running, .suspended]
     for life in tasks {
@@ -639,16 +647,16 @@ extension HistoryCheck {
         unfinished.contains(state)
       {
         // Report the task even if the run was shorter than the limit, because the run is over.
-        report(
-          .everythingEnds,
+        addViolation(
+          of: .everythingEnds,
           "a task is still in the state \(state) at the end of the run",
           [life.id],
           [calm, life.claims.last?.answered, place]
         )
       } else if let end = life.ends.last, end.asked.date > latest {
-        report(
-          .everythingEnds,
-          "a task ended more than \(bound) after the end of the faults",
+        addViolation(
+          of: .everythingEnds,
+          "a task ended more than \(bound) after both its insertion and the end of the faults",
           [life.id],
           [calm, end.asked]
         )
@@ -661,6 +669,7 @@ extension HistoryCheck {
   /// Two ends are close together if they are requested within this time, in microseconds.
   private static let closeTime: Int64 = 1000
 
+  /// Counts the rare events that make a run worth checking.
   mutating func countRarePaths() {
     for life in tasks {
       for (claim, next) in zip(life.claims, life.claims.dropFirst()) {
@@ -673,8 +682,8 @@ extension HistoryCheck {
         else { continue }
         report.rarePaths.lostLeases += 1
       }
-      countUnanswered(life)
-      report.rarePaths.lateBegins += lateBegins(life)
+      countUnansweredChanges(of: life)
+      report.rarePaths.lateBegins += numberOfLateBegins(of: life)
     }
     for members in members.values {
       let ends = members.compactMap { $0.ends.last?.asked.date }.sorted()
@@ -686,7 +695,7 @@ extension HistoryCheck {
   }
 
   /// Returns the number of attempts that started after their task had been claimed again.
-  private func lateBegins(_ life: TaskLife) -> Int {
+  private func numberOfLateBegins(of life: TaskLife) -> Int {
     guard life.claims.count > 1 else { return 0 }
     return life.attempts.count { attempt in
       guard let claim = life.claim(with: attempt.lease) else { return false }
@@ -697,7 +706,7 @@ extension HistoryCheck {
   }
 
   /// Counts an unanswered change that was not sent again because its process was killed.
-  private mutating func countLast(_ step: HistoryStep, of life: TaskLife, isTaken: Bool) {
+  private mutating func countLastChange(_ step: HistoryStep, of life: TaskLife, isTaken: Bool) {
     guard step.endsTask else { return }
     if isTaken {
       report.rarePaths.unansweredAndNotDone += 1
@@ -707,7 +716,7 @@ extension HistoryCheck {
   }
 
   /// Counts the unanswered changes for which a later line shows whether they were made.
-  private mutating func countUnanswered(_ life: TaskLife) {
+  private mutating func countUnansweredChanges(of life: TaskLife) {
     for (number, step) in life.steps.enumerated() where step.endsClaim && step.result == .unknown {
       let later = life.steps[(number + 1)...].first {
         $0.lease == step.lease && $0.kind == step.kind && $0.result != .unknown
@@ -719,7 +728,7 @@ extension HistoryCheck {
       case .done: report.rarePaths.unansweredAndNotDone += 1
       // Stale, but no other process received the task, so the first call ended the claim.
       case .skipped where !isTaken: report.rarePaths.unansweredButDone += 1
-      case nil: countLast(step, of: life, isTaken: isTaken)
+      case nil: countLastChange(step, of: life, isTaken: isTaken)
       case .skipped, .unknown: break
       }
     }

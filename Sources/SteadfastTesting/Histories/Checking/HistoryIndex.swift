@@ -34,7 +34,7 @@ struct HistoryIndex: Sendable {
         add(value, at: HistoryPlace(date: value.date, source: source, line: line))
       }
     }
-    for call in pending.values { end(call, at: nil, outcomes: nil, isRefused: false) }
+    for call in pending.values { recordEnd(of: call, at: nil, outcomes: nil, isRefused: false) }
     pending = [:]
     for id in lives.keys {
       lives[id]?.claims.sort { $0.answered < $1.answered }
@@ -56,7 +56,7 @@ struct HistoryIndex: Sendable {
       pending[name(call)] = Call(asked: place, isClaim: true, seconds: seconds)
     case .answered(let call, let outcomes):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
-      end(asked, at: place, outcomes: outcomes, isRefused: false)
+      recordEnd(of: asked, at: place, outcomes: outcomes, isRefused: false)
     case .granted(let call, let tasks):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
       for task in tasks {
@@ -66,10 +66,10 @@ struct HistoryIndex: Sendable {
       }
     case .refused(let call, _):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
-      end(asked, at: place, outcomes: nil, isRefused: true)
+      recordEnd(of: asked, at: place, outcomes: nil, isRefused: true)
     case .unanswered(let call, _):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
-      end(asked, at: nil, outcomes: nil, isRefused: false)
+      recordEnd(of: asked, at: nil, outcomes: nil, isRefused: false)
     case .attemptBegan(let attempt, let task, let lease):
       let index = lives[task, default: TaskLife(task)].attempts.count
       attempts[name(attempt)] = (task, index)
@@ -89,8 +89,8 @@ struct HistoryIndex: Sendable {
   }
 
   /// Records the changes that a call made or may have made.
-  private mutating func end(
-    _ call: Call,
+  private mutating func recordEnd(
+    of call: Call,
     at answered: HistoryPlace?,
     outcomes: [HistoryOutcome]?,
     isRefused: Bool
@@ -120,13 +120,13 @@ struct HistoryIndex: Sendable {
         seconds: change.seconds,
         outcome: outcome
       )
-      note(step, of: change)
+      addStep(step, of: change)
     }
   }
 
-  private mutating func note(_ step: HistoryStep, of change: HistoryChange) {
+  private mutating func addStep(_ step: HistoryStep, of change: HistoryChange) {
     for id in step.outcome?.tasks ?? [] {
-      recordCascade(id, step)
+      recordCascade(of: step, to: id)
     }
     guard let id = change.task else { return }
     if change.kind == .insert {
@@ -138,7 +138,7 @@ struct HistoryIndex: Sendable {
   }
 
   /// Records a cascade of a step to another task.
-  private mutating func recordCascade(_ id: TaskID, _ step: HistoryStep) {
+  private mutating func recordCascade(of step: HistoryStep, to id: TaskID) {
     func cascade(_ kind: HistoryChange.Kind) -> HistoryStep {
       HistoryStep(
         kind: kind,
@@ -227,7 +227,7 @@ struct HistoryClaim: Sendable {
   /// The claim's duration unless it is extended; `nil` in a store with one queue.
   let seconds: Double?
 
-  /// Returns whether this claim was certainly made before the other one; their calls may overlap.
+  /// Returns whether this claim was certainly made before the other claim.
   func isCertainlyBefore(_ other: HistoryClaim) -> Bool {
     answered.isCertainlyBefore(other.asked)
   }
@@ -248,12 +248,13 @@ struct TaskLife: Sendable {
   var description: HistoryTask?
   /// The other changes that concern the task, in the order of their requests.
   var steps: [HistoryStep] = []
-  /// The task's claims, in the order of their answers, which may differ from that of the requests.
+  /// The task's claims, in the order of their answers; the requests may have another order.
   var claims: [HistoryClaim] = []
   var attempts: [HistoryAttempt] = []
   /// The state of the task if it remained in the store.
   var remaining: String?
-  /// The places where a replacement or a superseded task with its key may have changed its counts.
+  /// The places where another task with the key, superseded or replacing, may have changed the
+  /// counts.
   var takenOver: [HistoryPlace] = []
 
   init(_ id: TaskID) { self.id = id }

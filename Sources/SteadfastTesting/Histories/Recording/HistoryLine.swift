@@ -86,7 +86,7 @@ package struct HistoryTask: Sendable, Codable {
   package var queue: String?
   package var orderKey: String?
   package var follower: TaskID?
-  /// The tasks that it waits for.
+  /// The tasks that the task waits for.
   package var after: [TaskID]?
 
   package init(
@@ -237,8 +237,9 @@ extension HistoryGrant {
 
 /// A new file to which lines are appended.
 ///
-/// Each line is passed to the system before `append` returns, so that it outlives the process. If
-/// a write fails, no more lines follow: the file ends with a line that may be incomplete.
+/// Each line is passed to the system before `append` returns, so that the line outlives the
+/// process. If a write fails, no more lines follow: the file ends with a line that may be
+/// incomplete.
 final class HistoryFile: Sendable {
   private let path: String
   private let descriptor: Int32
@@ -262,7 +263,10 @@ final class HistoryFile: Sendable {
     bytes.append(UInt8(ascii: "\n"))
     try isBroken.withLock { isBroken in
       guard !isBroken else {
-        throw HistoryError("the history \(path) is incomplete, because a line was not written")
+        throw HistoryError(
+          "the history \(path) is incomplete, because an earlier line could not be written; "
+            + "repeat the run with a new file"
+        )
       }
       // Reset once the whole line is written.
       isBroken = true

@@ -19,7 +19,7 @@ public import SystemFoundation
 /// but no payloads and no values. <doc:ProvingAStore> shows a complete example.
 ///
 /// The store behaves like the underlying one, but is slower. If a line can't be written, the call
-/// throws a ``HistoryError``. In this case, the call may have taken effect.
+/// throws a ``HistoryError``, although it may have taken effect.
 ///
 /// The store returns no statement with which another connection adds tasks (`insertStatement`),
 /// because the history would not contain these tasks.
@@ -55,8 +55,8 @@ public final class HistoryRecorder: Persistence {
   ///   - base: the underlying store. It must be empty when the first process starts.
   ///   - file: the file to write, which must not exist. Its name, without the extension, is the
   ///     name of the process in the report.
-  ///   - clock: the clock of the lines. The clocks of all recorders of a history must agree, even
-  ///     if the queues' clocks don't.
+  ///   - clock: the clock that dates the lines. The clocks of all recorders of a history must
+  ///     agree, even if the queues' clocks don't.
   ///   - isRefusal: returns whether an error of the store means that the call has changed nothing.
   ///     After any other error, the check assumes that the call may have taken effect. By default,
   ///     only a `TaskQueueError` with the code `invalidArgument` means that nothing has changed.
@@ -137,13 +137,13 @@ public final class HistoryRecorder: Persistence {
 extension HistoryRecorder {
   /// Records the start and the end of an attempt.
   ///
-  /// Call it in the handler, around all of its work.
+  /// Call this method in the handler, around all of the handler's work.
   /// - Parameters:
   ///   - id: the ID of the task, `context.id`.
   ///   - work: the handler's work.
   /// - Returns: The result of the work.
   /// - Throws: The error of the work; a ``HistoryError`` if the start can't be written. If the end
-  ///   can't be written, the history lacks it, as if the process had been killed.
+  ///   can't be written, the history does not contain it, as if the process had been killed.
   nonisolated(nonsending) public func recordAttempt<Result>(
     of id: TaskID,
     _ work: nonisolated(nonsending) () async throws -> Result
@@ -161,13 +161,13 @@ extension HistoryRecorder {
   /// Records that from now on the test causes no more faults in the store and the processes.
   ///
   /// All tasks must end within a time limit from here on (``History/Expectations/endsWithin``).
-  /// - Throws: A ``HistoryError`` if it can't be written.
+  /// - Throws: A ``HistoryError`` if the line can't be written.
   public func recordEndOfFaults() throws { try write { _ in .faultsEnded } }
 
   /// Records which tasks are in the store.
   ///
-  /// Call it once, at the end, when no queue changes anything. Without it, the check can't detect a
-  /// missing task.
+  /// Call this method once, at the end, when no queue changes anything. Otherwise the check can't
+  /// detect a missing task.
   /// - Throws: The underlying store's error; a ``HistoryError`` if the line can't be written.
   public func recordRemainingTasks() async throws {
     var tasks: [HistoryTask] = []

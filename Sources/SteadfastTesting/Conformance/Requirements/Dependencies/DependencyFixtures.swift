@@ -9,13 +9,13 @@ extension TaskRecord {
     }
   }
 
-  /// Returns a copy of the task in the batch whose follower has this number.
+  /// Returns a copy of the task, in the batch whose follower has this number.
   func before(_ follower: Int) -> TaskRecord {
     with { $0.dependencies.follower = .numbered(follower) }
   }
 
   /// Returns a copy of the task that records how the tasks with these numbers ended.
-  func noting(_ failed: [Int: TaskState], batch: BatchProgress? = nil) -> TaskRecord {
+  func withFailures(_ failed: [Int: TaskState], batch: BatchProgress? = nil) -> TaskRecord {
     with { record in
       record.dependencies.failed = Dictionary(
         uniqueKeysWithValues: failed.map { (TaskID.numbered($0.key), $0.value) }
@@ -36,7 +36,7 @@ extension TaskRecord {
 
 extension ChangeOutcome {
   /// Returns the outcome of a change that cascaded to the tasks with these numbers.
-  static func along(_ numbers: Int..., batch: BatchProgress? = nil) -> ChangeOutcome {
+  static func cascading(to numbers: Int..., batch: BatchProgress? = nil) -> ChangeOutcome {
     .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
   }
 }
@@ -55,7 +55,7 @@ extension TaskChange {
 
 extension StoreProbe {
   /// Claims tasks, expects those with these numbers, in order, and returns their leases.
-  func claimed(_ numbers: Int..., at seconds: Double = 0) async throws -> [Lease] {
+  func claimExactly(_ numbers: Int..., at seconds: Double = 0) async throws -> [Lease] {
     let claim = try await claim(at: seconds)
     try expect(claim, numbers)
     return claim.tasks.map(\.lease)

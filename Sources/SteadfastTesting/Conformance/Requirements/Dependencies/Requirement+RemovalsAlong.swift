@@ -1,49 +1,49 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about the removal of a task for which others wait, or because of which others
-/// were cancelled.
+/// Requirements about the removal of a task for which other tasks wait, or because of which other
+/// tasks were cancelled.
 extension PersistenceConformance.Requirement {
   static let removalsAlong: [Self] = [
     Self(
       "dependencies.removed",
       "The removal of a task cascades to the tasks that were cancelled because of it. The outcome "
         + "lists them, and has no progress.",
-      check: removalCascades
+      check: checkRemovalCascades
     ),
     Self(
       "dependencies.pruned",
-      "A task that was cancelled because of another one is pruned only together with that one.",
-      check: pruningCascades
+      "A task that was cancelled because of another task is pruned only together with that task.",
+      check: checkPruningCascades
     ),
     Self(
       "dependencies.superseded",
       "A task for which others wait is retried even if it has a successor, which keeps waiting.",
-      check: notSuperseded
+      check: checkAwaitedTaskIsNotSuperseded
     ),
   ]
 
-  private static func removalCascades(_ store: StoreProbe) async throws {
+  private static func checkRemovalCascades(in store: StoreProbe) async throws {
     let fourth = TaskRecord.numbered(4).after(1, rule: .allEnded)
     try await store.insert(.numbered(1), .numbered(2).after(1), .numbered(3).after(2), fourth)
-    try await store.apply(.cancel(1), .along(2, 3))
-    try await store.apply(.remove(.numbered(1)), .along(2, 3))
+    try await store.apply(.cancel(1), .cascading(to: 2, 3))
+    try await store.apply(.remove(.numbered(1)), .cascading(to: 2, 3))
     try await store.expectTasks([4])
-    try await store.expect(4, is: fourth.noting([1: .cancelled]))
+    try await store.expect(4, is: fourth.withFailures([1: .cancelled]))
     let follower = TaskRecord.numbered(9).after(rule: .allEnded)
     try await store.insert(follower, .numbered(5).before(9), .numbered(6).after(5).before(9))
     let batch = BatchProgress(total: 2, failed: 2)
-    try await store.apply(.cancel(5), .along(6, batch: batch))
-    // Removing the task that was cancelled by the cascade does not remove its cause.
-    try await store.apply(.remove(.numbered(6)), .along())
+    try await store.apply(.cancel(5), .cascading(to: 6, batch: batch))
+    // Removing a task that the cascade cancelled does not remove the task that was its cause.
+    try await store.apply(.remove(.numbered(6)), .cascading())
     try await store.expectTasks([4, 5, 9])
-    try await store.apply(.remove(.numbered(5)), .along())
+    try await store.apply(.remove(.numbered(5)), .cascading())
     let noted: [Int: TaskState] = [5: .cancelled, 6: .cancelled]
-    try await store.expect(9, is: follower.noting(noted, batch: batch))
+    try await store.expect(9, is: follower.withFailures(noted, batch: batch))
     try await store.perform(4, 9)
   }
 
-  private static func pruningCascades(_ store: StoreProbe) async throws {
+  private static func checkPruningCascades(in store: StoreProbe) async throws {
     func prune(_ state: TaskState, keeping count: Int?, before date: Double? = nil) -> TaskChange {
       .prune(
         state,
@@ -53,10 +53,10 @@ extension PersistenceConformance.Requirement {
       )
     }
     try await store.insert(.numbered(5), .numbered(6).after(5))
-    let lease = try await store.claimed(5)[0]
-    try await store.apply(.abandon(lease, failure: .at(1), retains: true), .along(6))
+    let lease = try await store.claimExactly(5)[0]
+    try await store.apply(.abandon(lease, failure: .at(1), retains: true), .cascading(to: 6))
     try await store.insert(.numbered(1), .numbered(2).after(1), .numbered(3).after(2), .numbered(4))
-    try await store.apply(.cancel(1, at: 2), .along(2, 3))
+    try await store.apply(.cancel(1, at: 2), .cascading(to: 2, 3))
     try await store.apply(.cancel(4, at: 3))
     try await store.apply(prune(.cancelled, keeping: 2))
     try await store.expectTasks([1, 2, 3, 4, 5, 6])
@@ -68,10 +68,10 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([])
   }
 
-  private static func notSuperseded(_ store: StoreProbe) async throws {
+  private static func checkAwaitedTaskIsNotSuperseded(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2).after(1))
     try await store.insert(.numbered(3, key: "other").before(9))
-    let leases = try await store.claimed(1, 3)
+    let leases = try await store.claimExactly(1, 3)
     try await store.insert(.numbered(4, key: "k"), .numbered(5, key: "other"))
     for (lease, date) in zip(leases, [50.0, 60.0]) {
       try await store.apply(

@@ -8,46 +8,46 @@ extension PersistenceConformance.Requirement {
       "order-key.one",
       "Tasks with the same order key are claimed one at a time, in the order of insertion, whatever "
         + "their names, priorities and dates.",
-      check: one
+      check: checkTasksAreClaimedOneAtATime
     ),
     Self(
       "order-key.held-up",
       "The first task with an order key blocks the others while it waits for a date or a retry, and "
         + "while it is parked or paused. It does not block tasks with other keys.",
-      check: firstBlocksOthers
+      check: checkFirstTaskBlocksOthers
     ),
     Self(
       "order-key.ended",
       "After the first task with an order key has ended in any way, or was removed, the next one is "
         + "claimed.",
-      check: ended
+      check: checkNextTaskAfterEnd
     ),
     Self(
       "order-key.restart",
       "A restarted task keeps its place in the order of its key, but waits for a task that is "
         + "already running.",
-      check: restart
+      check: checkOrderOfRestartedTask
     ),
     Self(
       "order-key.holds",
       "If a task that blocks its order on failure ends without success and is retained, the others "
         + "wait until it is restarted or removed. Pruning does not remove it.",
-      check: blocksOnFailure
+      check: checkBlockingOnFailure
     ),
     Self(
       "reopen.order-keys",
       "After the store is reopened, the order of each key is the same.",
       .reopened,
-      check: reopened
+      check: checkOrderKeysAfterReopening
     ),
   ]
 
   private static let names = ["A": 1000, "B": 1000]
 
   /// Claims tasks of both names, expects exactly this one, and returns its lease.
-  private static func claim(
+  private static func claimOnly(
     _ number: Int,
-    _ store: StoreProbe,
+    in store: StoreProbe,
     at seconds: Double = 100
   ) async throws -> Lease {
     let claim = try await store.claim(names: names, at: seconds)
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
     return claim.tasks[0].lease
   }
 
-  private static func one(_ store: StoreProbe) async throws {
+  private static func checkTasksAreClaimedOneAtATime(in store: StoreProbe) async throws {
     try await store.insert(
       .numbered(9, at: 50, order: "k"),
       .numbered(2, name: "B", priority: 5, at: 10, order: "k"),
@@ -66,42 +66,42 @@ extension PersistenceConformance.Requirement {
     try store.expect(claim, [1, 3, 9])
     try store.expect(try await store.claim(names: names, at: 100), [])
     try await store.apply(.succeed(claim.tasks[2].lease, at: .second(1), retains: false))
-    let second = try await self.claim(2, store)
+    let second = try await claimOnly(2, in: store)
     try await store.apply(.succeed(second, at: .second(2), retains: true))
-    _ = try await self.claim(5, store)
+    _ = try await claimOnly(5, in: store)
   }
 
-  private static func firstBlocksOthers(_ store: StoreProbe) async throws {
+  private static func checkFirstTaskBlocksOthers(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, at: 90, order: "k"), .numbered(2, order: "k"))
     try await store.insert(.numbered(3), .numbered(4, order: "other"))
     let others = try await store.claim(at: 0)
     try store.expect(others, [3, 4])
     try store.expectNextDate(others, by: 90, at: 0)
-    var lease = try await claim(1, store, at: 90)
+    var lease = try await claimOnly(1, in: store, at: 90)
     try await store.apply(
       .retry(lease, availableDate: .second(200), retryCount: 1, failure: .at(1))
     )
     let claim = try await store.claim(at: 199)
     try store.expect(claim, [])
     try store.expectNextDate(claim, by: 200, at: 199)
-    lease = try await self.claim(1, store, at: 200)
+    lease = try await claimOnly(1, in: store, at: 200)
     try await store.apply(.park(lease, failure: .at(2)))
     try store.expect(try await store.claim(at: 200), [])
     try await store.apply(.unpark(name: "A"))
     try await store.apply(.pause(.unclaimed(.numbered(1))))
     try store.expect(try await store.claim(at: 200), [])
     try await store.apply(.resume(.numbered(1)))
-    lease = try await self.claim(1, store, at: 200)
+    lease = try await claimOnly(1, in: store, at: 200)
     try await store.apply(.release(lease))
     // A task that is not first in its order can be controlled like any other task.
     let later = TaskChange.reschedule(.unclaimed(.numbered(2)), availableDate: .second(1))
     try await store.apply(later)
     try await store.apply(.update(.numbered(2), TaskUpdate(priority: 9)))
-    _ = try await self.claim(1, store, at: 200)
+    _ = try await claimOnly(1, in: store, at: 200)
     try store.expect(try await store.claim(at: 200), [])
   }
 
-  private static func ended(_ store: StoreProbe) async throws {
+  private static func checkNextTaskAfterEnd(in store: StoreProbe) async throws {
     for number in 1...8 {
       try await store.insert(.numbered(number, order: "key \(number)"))
       try await store.insert(.numbered(10 + number, order: "key \(number)"))
@@ -125,30 +125,30 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [18, 27])
   }
 
-  private static func restart(_ store: StoreProbe) async throws {
+  private static func checkOrderOfRestartedTask(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number, order: "k")) }
-    let first = try await claim(1, store)
+    let first = try await claimOnly(1, in: store)
     try await store.apply(.abandon(first, failure: .at(1), retains: true))
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .second(0))
     // The next task has not started, so it waits again.
     try await store.apply(restart)
-    let again = try await claim(1, store)
+    let again = try await claimOnly(1, in: store)
     try await store.apply(.abandon(again, failure: .at(1), retains: true))
-    let second = try await claim(2, store)
+    let second = try await claimOnly(2, in: store)
     // The next task is already running, and continues.
     try await store.apply(restart)
     try store.expect(try await store.claim(at: 100), [])
     try await store.apply(
       .retry(second, availableDate: .second(0), retryCount: 1, failure: .at(2))
     )
-    let third = try await claim(1, store)
+    let third = try await claimOnly(1, in: store)
     try await store.apply(.succeed(third, at: .second(3), retains: false))
-    let last = try await claim(2, store)
+    let last = try await claimOnly(2, in: store)
     try await store.apply(.succeed(last, at: .second(4), retains: false))
-    _ = try await claim(3, store)
+    _ = try await claimOnly(3, in: store)
   }
 
-  private static func blocksOnFailure(_ store: StoreProbe) async throws {
+  private static func checkBlockingOnFailure(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, order: "k", holds: true), .numbered(2, order: "k"))
     try await store.insert(.numbered(3, order: "l", holds: true), .numbered(4, order: "l"))
     let leases = try await store.claim(names: names).tasks.map(\.lease)
@@ -165,21 +165,21 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2, 3, 4])
     try store.expect(try await store.claim(names: names), [])
     try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(0)))
-    let again = try await claim(1, store)
+    let again = try await claimOnly(1, in: store)
     try await store.apply(.succeed(again, at: .second(2), retains: true))
-    _ = try await claim(2, store)
+    _ = try await claimOnly(2, in: store)
     try await store.apply(.remove(.numbered(3)))
-    _ = try await claim(4, store)
-    try await onlyRetainedTasksBlock(store)
+    _ = try await claimOnly(4, in: store)
+    try await checkOnlyRetainedTasksBlock(in: store)
   }
 
-  private static func onlyRetainedTasksBlock(_ store: StoreProbe) async throws {
+  private static func checkOnlyRetainedTasksBlock(in store: StoreProbe) async throws {
     // A task that is not retained does not block its order.
     try await store.insert(.numbered(8, order: "n", holds: true), .numbered(9, order: "n"))
     try await store.apply(
       .cancel(.unclaimed(.numbered(8)), at: .second(4), retains: false)
     )
-    _ = try await claim(9, store)
+    _ = try await claimOnly(9, in: store)
     try await store.expectTasks([1, 2, 4, 9])
     // Tasks that can't be pruned don't count toward the number to keep.
     try await store.insert(.numbered(5, order: "m", holds: true), .numbered(6), .numbered(7))
@@ -200,7 +200,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2, 4, 9])
   }
 
-  private static func reopened(_ store: StoreProbe) async throws {
+  private static func checkOrderKeysAfterReopening(in store: StoreProbe) async throws {
     for number in [5, 2, 8] { try await store.insert(.numbered(number, order: "k", holds: true)) }
     try await store.insert(.numbered(1, order: "l", holds: true), .numbered(3, order: "l"))
     let leases = try await store.claim().tasks.map(\.lease)
@@ -208,16 +208,16 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.release(leases[0]))
     try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
     let second = try await store.reopened()
-    let five = try await claim(5, second)
+    let five = try await claimOnly(5, in: second)
     try await second.apply(.succeed(five, at: .second(2), retains: true))
     try await second.apply(.restart(.unclaimed(.numbered(5)), availableDate: .second(0)))
     let third = try await second.reopened()
-    let again = try await claim(5, third)
+    let again = try await claimOnly(5, in: third)
     try await third.apply(.succeed(again, at: .second(3), retains: false))
-    let two = try await claim(2, third)
+    let two = try await claimOnly(2, in: third)
     try await third.apply(.succeed(two, at: .second(3), retains: false))
-    _ = try await claim(8, third)
+    _ = try await claimOnly(8, in: third)
     try await third.apply(.remove(.numbered(1)))
-    _ = try await claim(3, third)
+    _ = try await claimOnly(3, in: third)
   }
 }

@@ -1,40 +1,40 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about successors: tasks that wait for another one with their unique key.
+/// Requirements about successors: tasks that wait for another task with their unique key.
 extension PersistenceConformance.Requirement {
   static let successors: [Self] = [
     Self(
       "unique.successor",
-      "One task waits behind a running one with its key, and is not claimed. Further ones are "
-        + "skipped, or replace it.",
-      check: successor
+      "While a task runs, one new task with its unique key waits behind it. Further new tasks with "
+        + "the key are skipped, or replace the waiting task.",
+      check: checkWaitingSuccessor
     ),
     Self(
       "unique.promoted",
       "After a task has ended in any way, or was removed, its successor is claimed.",
-      check: promoted
+      check: checkPromotedSuccessors
     ),
     Self(
       "unique.released",
       "A running task that is released is claimed again before its successor.",
-      check: released
+      check: checkReleasedHolder
     ),
     Self(
       "unique.superseded",
       "If a task fails and has a successor, the task is removed. The successor gets its retries and "
         + "failures, and is not claimed before the date of its retry.",
-      check: superseded
+      check: checkSupersededHolder
     ),
     Self(
       "unique.restart",
       "A task that has ended can't be restarted while another one holds its key. After a restart, it "
         + "holds the key again.",
-      check: restart
+      check: checkRestartWhileKeyIsHeld
     ),
   ]
 
-  private static func successor(_ store: StoreProbe) async throws {
+  private static func checkWaitingSuccessor(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2, key: "other"))
     try store.expect(try await store.claim(1), [1])
     try await store.insert(.numbered(3, key: "k"))
@@ -64,7 +64,7 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim()
     try store.expect(claim, [])
     try store.expectNextDate(claim, by: nil, at: 0)
-    // With another policy, too, the first task that is added during an attempt waits behind it.
+    // With the policy `replace`, too, the first task that is added during an attempt waits.
     try await store.apply(.insert(.numbered(7, key: "other"), onDuplicate: .replace))
     try await store.expectTasks([1, 2, 3, 7])
     // A successor can be controlled like any other task.
@@ -74,7 +74,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [])
   }
 
-  private static func promoted(_ store: StoreProbe) async throws {
+  private static func checkPromotedSuccessors(in store: StoreProbe) async throws {
     for number in 1...7 { try await store.insert(.numbered(number, key: "key \(number)")) }
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 7)
@@ -98,12 +98,12 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func released(_ store: StoreProbe) async throws {
+  private static func checkReleasedHolder(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"))
     let lease = try await store.claimOne()
     try await store.insert(.numbered(2, priority: 9, key: "k"))
     try await store.apply(.release(lease))
-    // New tasks meet the successor, which is performed last.
+    // A new task is a duplicate of the successor, because the successor is performed last.
     try await store.apply(
       .insert(.numbered(3, key: "k"), onDuplicate: .keep),
       .duplicate(of: .numbered(2))
@@ -117,7 +117,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [1])
   }
 
-  private static func superseded(_ store: StoreProbe) async throws {
+  private static func checkSupersededHolder(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2, key: "late"))
     var leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
@@ -140,7 +140,7 @@ extension PersistenceConformance.Requirement {
         record.note(.at(6, "second"))
       }
     )
-    // The later date counts. A task that is retried without a failure is superseded, too.
+    // The successor keeps its own date if that is later. A retry without a failure supersedes, too.
     try await store.apply(
       .retry(leases[1], availableDate: .second(60), retryCount: 0, failure: nil),
       .superseded(by: .numbered(4))
@@ -151,7 +151,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 90), [4])
   }
 
-  private static func restart(_ store: StoreProbe) async throws {
+  private static func checkRestartWhileKeyIsHeld(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"))
     let lease = try await store.claimOne()
     try await store.apply(.abandon(lease, failure: .at(1), retains: true))

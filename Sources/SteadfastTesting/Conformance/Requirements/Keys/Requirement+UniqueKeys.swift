@@ -8,61 +8,61 @@ extension PersistenceConformance.Requirement {
       "unique.keep",
       "A second task with a key is skipped while the first one waits, is parked or is paused, and is "
         + "added once the first one has ended.",
-      check: keepTwin
+      check: checkPolicyKeep
     ),
     Self(
       "unique.replace",
       "When a task replaces one that waits, is parked or is paused, the existing task gets the new "
         + "payload and options, and keeps its ID.",
-      check: replaceTwin
+      check: checkPolicyReplace
     ),
     Self(
       "unique.replace-date",
       "A replacement with a later date moves the task to that date, but not beyond its latest date. "
         + "A replacement that is available at once doesn't cost the task its place. The date of a "
         + "retry never gets earlier.",
-      check: replaceDate
+      check: checkDateOfReplacedTask
     ),
     Self(
       "unique.reject",
       "A second task with a key is refused until the first one has ended.",
-      check: rejectTwin
+      check: checkPolicyReject
     ),
     Self(
       "unique.join",
-      "A task that joins another one is skipped while that one waits or runs.",
-      check: joinTwin
+      "A task with the policy `join` is skipped while another task with its key waits or runs.",
+      check: checkPolicyJoin
     ),
     Self(
       "unique.window",
-      "Until its uniqueness ends, a task that runs or has succeeded makes new ones with its key "
-        + "duplicates, and is not pruned.",
-      check: window
+      "Until its uniqueness ends, a task that runs or has succeeded is not pruned, and new tasks "
+        + "with its key are duplicates.",
+      check: checkUniquenessUntilDate
     ),
     Self(
       "unique.names",
       "Tasks with the same key but different names don't affect each other.",
-      check: names
+      check: checkKeysOfDifferentNames
     ),
     Self(
       "unique.exact",
       "Keys that differ only in case or white space are different. A task without a key is never a "
         + "duplicate.",
-      check: exactKeys
+      check: checkKeysAreComparedExactly
     ),
   ]
 
-  private static func keepTwin(_ store: StoreProbe) async throws {
-    let before = try await insertOneInEachState(store)
-    try await addTwins(store, .keep, priority: 9)
+  private static func checkPolicyKeep(in store: StoreProbe) async throws {
+    let before = try await insertTaskOfEachState(in: store)
+    try await addTwins(to: store, policy: .keep, priority: 9)
     for record in before { try await store.expect(record.id.number, is: record) }
     try store.expect(try await store.claim(at: 9), [14, 15, 16, 1])
     // A look-up by key finds all tasks with that key.
     try await store.expectTasks([5, 15], TaskFilter(uniqueKeys: ["key 5"]))
   }
 
-  private static func replaceTwin(_ store: StoreProbe) async throws {
-    for record in try await insertOneInEachState(store).prefix(3) {
+  private static func checkPolicyReplace(in store: StoreProbe) async throws {
+    for record in try await insertTaskOfEachState(in: store).prefix(3) {
       let number = record.id.number
       let new = TaskRecord.numbered(
         10 + number,
@@ -91,7 +91,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 9), [2, 1])
   }
 
-  private static func replaceDate(_ store: StoreProbe) async throws {
+  private static func checkDateOfReplacedTask(in store: StoreProbe) async throws {
     func replace(_ number: Int, _ key: String, at seconds: Double, latest: Double? = nil)
       async throws
     {
@@ -130,18 +130,18 @@ extension PersistenceConformance.Requirement {
     try store.expect("the retries of task 5", retries, 1)
   }
 
-  private static func rejectTwin(_ store: StoreProbe) async throws {
-    _ = try await insertOneInEachState(store)
-    try await addTwins(store, .reject)
+  private static func checkPolicyReject(in store: StoreProbe) async throws {
+    _ = try await insertTaskOfEachState(in: store)
+    try await addTwins(to: store, policy: .reject)
   }
 
-  private static func joinTwin(_ store: StoreProbe) async throws {
-    _ = try await insertOneInEachState(store)
+  private static func checkPolicyJoin(in store: StoreProbe) async throws {
+    _ = try await insertTaskOfEachState(in: store)
     try store.expect(try await store.claim(at: 9), [1])
-    try await addTwins(store, .join)
+    try await addTwins(to: store, policy: .join)
   }
 
-  private static func window(_ store: StoreProbe) async throws {
+  private static func checkUniquenessUntilDate(in store: StoreProbe) async throws {
     for number in 1...3 {
       try await store.insert(.numbered(number, key: "key \(number)", uniqueUntil: 60))
     }
@@ -168,7 +168,7 @@ extension PersistenceConformance.Requirement {
         .duplicate(of: .numbered(1))
       )
     }
-    // An abandoned task makes none a duplicate, and a replacement is always added.
+    // A new task is not a duplicate of an abandoned task, and a replacement is always added.
     try await store.insert(twin(12, 2, at: 3))
     try await store.apply(.insert(twin(13, 3, at: 3), onDuplicate: .replace))
     try await store.insert(twin(11, 1, at: 60))
@@ -178,7 +178,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2, 11, 12, 13])
   }
 
-  private static func names(_ store: StoreProbe) async throws {
+  private static func checkKeysOfDifferentNames(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2, name: "B", key: "k"))
     try await store.apply(
       .insert(.numbered(3, name: "B", key: "k"), onDuplicate: .keep),
@@ -192,7 +192,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2, 4], TaskFilter(uniqueKeys: ["k"]))
   }
 
-  private static func exactKeys(_ store: StoreProbe) async throws {
+  private static func checkKeysAreComparedExactly(in store: StoreProbe) async throws {
     let keys: [String?] = [nil, nil, "k", "K", "k ", " k", "", "ß", "ss", "'k'", "k%", "null"]
     for (number, key) in keys.enumerated() {
       try await store.apply(.insert(.numbered(number, key: key), onDuplicate: .reject))
@@ -205,10 +205,10 @@ extension PersistenceConformance.Requirement {
 
   /// Adds a twin of each of six tasks; the last three tasks have ended.
   ///
-  /// Expects that the twins of the first three are skipped.
+  /// Expects that only the twins of the first three tasks are skipped.
   private static func addTwins(
-    _ store: StoreProbe,
-    _ policy: UniquePolicy,
+    to store: StoreProbe,
+    policy: UniquePolicy,
     priority: Int = 0
   ) async throws {
     for number in 1...6 {

@@ -8,51 +8,51 @@ extension PersistenceConformance.Requirement {
       "completion.wakes",
       "A completion wakes a suspended task: it waits behind its equals, available since the date on "
         + "which it was enqueued.",
-      check: wakes
+      check: checkCompletionWakesSuspendedTask
     ),
     Self(
       "completion.others",
-      "If a task is not suspended, a completion changes only what it remembers.",
-      check: notSuspended
+      "If a task is not suspended, a completion changes only what the task remembers.",
+      check: checkCompletionOfUnsuspendedTasks
     ),
     Self(
       "completion.first",
       "Only the first of several completions counts. A name that is not open can't be completed.",
-      check: first
+      check: checkFirstCompletionCounts
     ),
     Self(
       "completion.ended",
       "A task that has ended or doesn't exist can't be completed.",
-      check: ended
+      check: checkCompletionOfEndedTasks
     ),
     Self(
       "completion.held",
-      "A completed task that waits for others is not claimed before they have ended.",
-      check: waitsForDependencies
+      "A completed task that depends on other tasks is not claimed before those have ended.",
+      check: checkCompletedTaskWaitsForDependency
     ),
   ]
 
-  private static func wakes(_ store: StoreProbe) async throws {
+  private static func checkCompletionWakesSuspendedTask(in store: StoreProbe) async throws {
     let record = TaskRecord.numbered(1, created: -5)
     for until: Double? in [60, nil] {
-      let fresh = try await store.fresh(until == nil ? "endless" : "dated")
-      let lease = try await fresh.begin(record, open: "open")
+      let fresh = try await store.openEmptyStore(suffix: until == nil ? "endless" : "dated")
+      let lease = try await fresh.startTask(record, open: "open")
       try await fresh.apply(.suspend(lease, until: until, "open"))
       try await fresh.insert(.numbered(2, at: -5), .numbered(3, priority: 1), .numbered(4, at: -4))
       try await fresh.apply(.complete(1, "open", [7]))
       try await fresh.expectMemory(1, ["step": [1, 2], "open": [7]])
-      try await fresh.expect(1, is: record.being(.waiting, at: -5, remembering: 11))
+      try await fresh.expect(1, is: record.inState(.waiting, at: -5, remembering: 11))
       try await fresh.insert(.numbered(5, at: -5))
       let claim = try await fresh.claim()
       try fresh.expect(claim, [3, 2, 1, 5, 4])
       try fresh.expect(
         claim.tasks[2].record,
-        is: record.being(.running, at: -5, remembering: 11)
+        is: record.inState(.running, at: -5, remembering: 11)
       )
       try await fresh.apply(.complete(1, "open", [8]), .stale)
     }
-    // Any completion wakes the task, even one that it doesn't await. The task checks what it got.
-    let lease = try await store.begin(record, open: "one", "two")
+    // Any completion wakes the task, even of a name that the task doesn't await.
+    let lease = try await store.startTask(record, open: "one", "two")
     try await store.apply(.suspend(lease, until: nil, "one"))
     try await store.apply(.complete(1, "two", [1]))
     try await store.apply(.suspend(try await store.claimOne(), until: nil, "one"))
@@ -61,9 +61,9 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(), [1])
   }
 
-  private static func notSuspended(_ store: StoreProbe) async throws {
+  private static func checkCompletionOfUnsuspendedTasks(in store: StoreProbe) async throws {
     for number in 1...4 {
-      let lease = try await store.begin(.numbered(number), remembering: [:], open: "open")
+      let lease = try await store.startTask(.numbered(number), remembering: [:], open: "open")
       switch number {
       case 1:
         try await store.apply(
@@ -89,15 +89,15 @@ extension PersistenceConformance.Requirement {
     for number in 1...4 { try await store.expectMemory(number, ["open": [1]]) }
   }
 
-  private static func first(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), open: "open", "other")
+  private static func checkFirstCompletionCounts(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), open: "open", "other")
     try await store.apply(.complete(1, "step", [9]), .stale)
     try await store.apply(.complete(1, "never", [9]), .stale)
     try await store.apply(.complete(1, "Open", [9]), .stale)
     try await store.apply(.complete(1, "open", [3]))
     try await store.apply(.complete(1, "open", [4]), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": []])
-    try await store.expect(1, is: .numbered(1).being(.running, remembering: 16))
+    try await store.expect(1, is: .numbered(1).inState(.running, remembering: 16))
     try await store.apply(.suspend(lease, until: nil, "other"))
     // A repeated completion does not wake the task.
     try await store.apply(.complete(1, "open", [4]), .stale)
@@ -108,14 +108,14 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": [5]])
     // With the lease, an attempt may set a completed value, and open it again.
     let next = try await store.claimOne()
-    try await store.remember(next, "open", [])
+    try await store.remember(next, named: "open", value: [])
     try await store.apply(.complete(1, "open", [7]))
-    try await store.remember(next, "other", [8])
+    try await store.remember(next, named: "other", value: [8])
     try await store.apply(.complete(1, "other", [9]), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": [7], "other": [8]])
   }
 
-  private static func ended(_ store: StoreProbe) async throws {
+  private static func checkCompletionOfEndedTasks(in store: StoreProbe) async throws {
     try await store.apply(.complete(1, "open", [1]), .stale)
     try await store.insert(.numbered(1))
     try await store.apply(.complete(1, "open", [1]), .stale)
@@ -127,7 +127,7 @@ extension PersistenceConformance.Requirement {
       { .succeed($0, at: .second(1), retains: true) },
     ]
     for (number, end) in ends.enumerated() {
-      let lease = try await store.begin(.numbered(number), open: "open")
+      let lease = try await store.startTask(.numbered(number), open: "open")
       try await store.apply(end(lease))
       let before = try await store.task(number)
       try await store.apply(.complete(number, "open", [1]), .stale)
@@ -140,13 +140,13 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(0, ["step": [1, 2], "open": [1]])
   }
 
-  private static func waitsForDependencies(_ store: StoreProbe) async throws {
+  private static func checkCompletedTaskWaitsForDependency(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), TaskRecord.numbered(2).after(1))
     try await store.perform(1)
-    let lease = try await store.claimed(2)[0]
-    try await store.remember(lease, "open", [])
+    let lease = try await store.claimExactly(2)[0]
+    try await store.remember(lease, named: "open", value: [])
     try await store.apply(.suspend(lease, until: nil, "open"))
-    try await store.apply(.restart(1, at: 60), .along())
+    try await store.apply(.restart(1, at: 60), .cascading())
     try await store.apply(.complete(2, "open", [1]))
     try store.expect(try await store.claim(), [])
     try await store.perform(1, at: 60)

@@ -1,66 +1,66 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about when a task forgets what it remembers, and when it does not.
+/// Requirements about the changes that make a task forget what it remembers, and those that don't.
 extension PersistenceConformance.Requirement {
   static let forgetting: [Self] = [
     Self(
       "memory.succeeded",
       "A task that succeeds forgets everything, even if it is retained.",
-      check: succeeded
+      check: checkMemoryAfterSuccess
     ),
     Self(
       "memory.stays",
       "All other changes keep what the task remembers, including abandonment and cancellation.",
-      check: stays
+      check: checkMemoryAfterOtherChanges
     ),
     Self(
       "memory.removed",
       "When a task is removed, so is its memory. A new task with the same ID remembers nothing.",
-      check: removed
+      check: checkMemoryAfterRemoval
     ),
     Self(
       "memory.restarted",
       "A restart keeps all that the task remembers, or makes it forget everything, as requested.",
-      check: restarted
+      check: checkMemoryAfterRestart
     ),
     Self(
       "memory.along",
       "Cascading cancellations and restarts keep what the tasks remember.",
-      check: cascades
+      check: checkMemoryAfterCascades
     ),
     Self(
       "unique.remembers",
       "A holder that remembers something is neither superseded nor replaced. A new task becomes its "
         + "successor.",
-      check: unique
+      check: checkHolderWithMemoryStays
     ),
   ]
 
-  private static func succeeded(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), open: "open")
-    let other = try await store.begin(.numbered(2))
+  private static func checkMemoryAfterSuccess(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), open: "open")
+    let other = try await store.startTask(.numbered(2))
     try await store.apply(.succeed(lease, at: .second(1), retains: true))
     try await store.expectMemory(1, [:])
     try await store.expectMemory(2, ["step": [1, 2]])
     try await store.expect(
       1,
-      is: .numbered(1).being(.succeeded).with { $0.finishedDate = .second(1) }
+      is: .numbered(1).inState(.succeeded).with { $0.finishedDate = .second(1) }
     )
     try await store.apply(.complete(1, "open", [1]), .stale)
     try await store.apply(.restart(1))
     try await store.expectMemory(1, [:])
     let again = try await store.claimOne()
     try await store.expectMemory(1, [:])
-    try await store.remember(again, "step", [3])
+    try await store.remember(again, named: "step", value: [3])
     try await store.expectMemory(1, ["step": [3]])
     try await store.apply(.succeed(other, at: .second(2), retains: false))
     try await store.expectMemory(2, [:])
   }
 
-  private static func stays(_ store: StoreProbe) async throws {
+  private static func checkMemoryAfterOtherChanges(in store: StoreProbe) async throws {
     let target = TaskTarget.unclaimed(.numbered(1))
-    var lease = try await store.begin(.numbered(1))
+    var lease = try await store.startTask(.numbered(1))
     let ends: [(Lease) -> TaskChange] = [
       { .retry($0, availableDate: .second(0), retryCount: 1, failure: .at(1)) }, { .release($0) },
       { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
@@ -98,7 +98,7 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func removed(_ store: StoreProbe) async throws {
+  private static func checkMemoryAfterRemoval(in store: StoreProbe) async throws {
     let leaves: [[(Lease) -> TaskChange]] = [
       [{ .succeed($0, at: .second(1), retains: false) }],
       [{ .abandon($0, failure: .at(1), retains: false) }],
@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
       ],
     ]
     for changes in leaves {
-      let lease = try await store.begin(.numbered(1), open: "open")
+      let lease = try await store.startTask(.numbered(1), open: "open")
       for change in changes { try await store.apply(change(lease)) }
       try await store.expectTasks([])
       try await store.expectMemory(1, [:])
@@ -126,27 +126,28 @@ extension PersistenceConformance.Requirement {
       try await store.apply(.complete(1, "open", [1]), .stale)
       try await store.apply(.cancel(1, retains: false))
     }
-    // A task that the cascade cancelled is removed together with its cause.
-    let lease = try await store.begin(.numbered(2))
+    // Removing task 2 also removes task 3, which was cancelled because of task 2.
+    let lease = try await store.startTask(.numbered(2))
     try await store.insert(.numbered(3).after(2))
-    try await store.apply(.cancel(.claimed(lease), at: .second(1), retains: true), .along(3))
-    try await store.apply(.remove(.numbered(2)), .along(3))
+    let cancel = TaskChange.cancel(.claimed(lease), at: .second(1), retains: true)
+    try await store.apply(cancel, .cascading(to: 3))
+    try await store.apply(.remove(.numbered(2)), .cascading(to: 3))
     try await store.insert(.numbered(2), .numbered(3))
     try await store.expectMemory(2, [:])
     try await store.expectMemory(3, [:])
   }
 
-  private static func restarted(_ store: StoreProbe) async throws {
-    var lease = try await store.begin(.numbered(1), open: "open")
+  private static func checkMemoryAfterRestart(in store: StoreProbe) async throws {
+    var lease = try await store.startTask(.numbered(1), open: "open")
     func restart(_ target: TaskTarget, forgets: Bool) async throws {
       try await store.apply(.restart(target, availableDate: .second(0), forgets: forgets))
       let size = forgets ? 0 : 10
       try await store.expectMemory(1, forgets ? [:] : ["step": [1, 2], "open": []])
-      try await store.expect(1, is: .numbered(1).being(.waiting, remembering: size))
+      try await store.expect(1, is: .numbered(1).inState(.waiting, remembering: size))
       lease = try await store.claimOne()
       guard forgets else { return }
-      try await store.remember(lease, "step", [1, 2])
-      try await store.remember(lease, "open", [])
+      try await store.remember(lease, named: "step", value: [1, 2])
+      try await store.remember(lease, named: "open", value: [])
     }
     for forgets in [false, true] {
       try await restart(.claimed(lease), forgets: forgets)
@@ -165,7 +166,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.restart(old, availableDate: .second(0), forgets: true), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": []])
     try await store.apply(.pause(.unclaimed(.numbered(1))))
-    let twin = try await store.begin(.numbered(2, priority: 1, key: "k"))
+    let twin = try await store.startTask(.numbered(2, priority: 1, key: "k"))
     try await store.apply(.abandon(twin, failure: .at(1), retains: true))
     try await store.insert(.numbered(3, at: 60, key: "k"))
     try await store.apply(
@@ -175,24 +176,24 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(2, ["step": [1, 2]])
   }
 
-  private static func cascades(_ store: StoreProbe) async throws {
+  private static func checkMemoryAfterCascades(in store: StoreProbe) async throws {
     // Task 2 starts before task 1, its dependency, is restarted.
     try await store.insert(.numbered(1), TaskRecord.numbered(2, priority: 1).after(1))
     try await store.apply(
-      .succeed(try await store.claimed(1)[0], at: .second(1), retains: true),
-      .along()
+      .succeed(try await store.claimExactly(1)[0], at: .second(1), retains: true),
+      .cascading()
     )
-    let lease = try await store.claimed(2)[0]
-    try await store.remember(lease, "step", [1])
+    let lease = try await store.claimExactly(2)[0]
+    try await store.remember(lease, named: "step", value: [1])
     try await store.apply(.release(lease))
-    try await store.apply(.restart(1), .along())
-    let first = try await store.claimed(1)[0]
-    try await store.remember(first, "own", [2])
-    try await store.apply(.abandon(first, failure: .at(2), retains: true), .along(2))
+    try await store.apply(.restart(1), .cascading())
+    let first = try await store.claimExactly(1)[0]
+    try await store.remember(first, named: "own", value: [2])
+    try await store.apply(.abandon(first, failure: .at(2), retains: true), .cascading(to: 2))
     try await store.expectMemory(2, ["step": [1]])
     try await store.apply(
       .restart(.unclaimed(.numbered(1)), availableDate: .second(0), forgets: true),
-      .along(2)
+      .cascading(to: 2)
     )
     try await store.expectMemory(1, [:])
     try await store.expectMemory(2, ["step": [1]])
@@ -204,8 +205,8 @@ extension PersistenceConformance.Requirement {
     )
   }
 
-  private static func unique(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1, key: "k"))
+  private static func checkHolderWithMemoryStays(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1, key: "k"))
     try await store.insert(.numbered(2, key: "k"))
     try await store.apply(
       .retry(lease, availableDate: .second(10), retryCount: 1, failure: .at(1))
@@ -219,13 +220,13 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: holder)
     try await store.expect(2, is: TaskRecord.numbered(2, key: "k").with { $0.keyRole = .successor })
     try store.expect(try await store.claim(at: 9), [])
-    try await replaceSuccessors(store, of: holder)
+    try await checkReplacedSuccessors(of: holder, in: store)
   }
 
   /// Checks that a new task replaces the successor, and never the holder, whatever its state.
-  private static func replaceSuccessors(
-    _ store: StoreProbe,
-    of holder: TaskRecord
+  private static func checkReplacedSuccessors(
+    of holder: TaskRecord,
+    in store: StoreProbe
   ) async throws {
     let third = TaskRecord.numbered(3, key: "k", payload: 33)
     try await store.apply(.insert(third, onDuplicate: .replace), .replaced(.numbered(2)))
@@ -240,7 +241,7 @@ extension PersistenceConformance.Requirement {
       try await store.apply(.cancel(number, retains: false))
       number += 1
     }
-    let again = try await store.claimed(1, at: 10)[0]
+    let again = try await store.claimExactly(1, at: 10)[0]
     try await store.apply(.suspend(again))
     try await store.insert(.numbered(number, key: "k"), onDuplicate: .replace)
     try await store.expect(
@@ -255,7 +256,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(
       .restart(.unclaimed(.numbered(1)), availableDate: .second(0), forgets: true)
     )
-    let forgetful = try await store.claimed(1)[0]
+    let forgetful = try await store.claimExactly(1)[0]
     // The holder now remembers nothing, so it is superseded.
     try await store.apply(
       .retry(forgetful, availableDate: .second(10), retryCount: 1, failure: nil),

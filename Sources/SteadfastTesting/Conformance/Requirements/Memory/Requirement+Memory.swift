@@ -18,7 +18,7 @@ extension TaskMemory {
 
 extension TaskRecord {
   /// Returns a copy of the task in another state that remembers `size` bytes.
-  func being(
+  func inState(
     _ state: TaskState,
     at seconds: Double? = nil,
     remembering size: Int? = nil
@@ -48,8 +48,8 @@ extension TaskChange {
 }
 
 extension StoreProbe {
-  func memory(_ number: Int) async throws -> TaskMemory {
-    try await step("read what \(number) remembers", \.step) {
+  func memory(ofTask number: Int) async throws -> TaskMemory {
+    try await recordCall("read what \(number) remembers", \.step) {
       try await store.memory(of: .numbered(number))
     }
   }
@@ -63,7 +63,7 @@ extension StoreProbe {
   }
 
   func expectMemory(_ number: Int, _ expected: TaskMemory) async throws {
-    let found = try await memory(number)
+    let found = try await memory(ofTask: number)
     guard found != expected else { return }
     throw ConformanceMismatch(
       expected: "task \(number) remembers \(expected.step)",
@@ -72,26 +72,26 @@ extension StoreProbe {
   }
 
   /// Makes a claimed task remember bytes under a name.
-  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) async throws {
+  func remember(_ lease: Lease, named name: String, value: [UInt8]) async throws {
     try await apply(.remember(lease, named: name, value: value))
   }
 
   /// Adds and claims a task, makes it remember values, and returns its lease.
   ///
   /// The names in `open` get values without bytes, so that they can be completed.
-  func begin(
+  func startTask(
     _ record: TaskRecord,
     remembering values: KeyValuePairs<String, [UInt8]> = ["step": [1, 2]],
     open: String...
   ) async throws -> Lease {
     try await insert(record)
-    let lease = try await claimed(record.id.number)[0]
-    for (name, value) in values { try await remember(lease, name, value) }
-    for name in open { try await remember(lease, name, []) }
+    let lease = try await claimExactly(record.id.number)[0]
+    for (name, value) in values { try await remember(lease, named: name, value: value) }
+    for name in open { try await remember(lease, named: name, value: []) }
     return lease
   }
 
-  /// Whether the check can interrupt claims, as a crash does.
+  /// Whether the check can end claims as a crash does: by reopening the store, or by expiry.
   var canBeInterrupted: Bool {
     store.sharing == nil ? trial.reopens : trial.advanceClock != nil
   }
@@ -101,7 +101,7 @@ extension StoreProbe {
   /// In a store that several queues share, the claims expire.
   func interrupted() async throws -> StoreProbe {
     guard store.sharing != nil else { return try await reopened() }
-    try await advanceClock(Self.leaseTime + mostDelay)
+    try await advanceClock(bySeconds: Self.leaseTime + mostDelay)
     return self
   }
 }
@@ -113,45 +113,45 @@ extension PersistenceConformance.Requirement {
       "memory.kept",
       "A task's values come back byte for byte. Remembering a value under an existing name replaces "
         + "the old one.",
-      check: kept
+      check: checkStoredMemory
     ),
     Self(
       "memory.names",
       "Two names in a task's memory are the same only if their UTF-8 bytes are equal.",
-      check: names
+      check: checkNamesInMemory
     ),
     Self(
       "memory.apart",
       "The memories of different tasks are separate, and so are the values of the store.",
-      check: separate
+      check: checkMemoriesAreSeparate
     ),
     Self(
       "memory.lease",
       "A task can remember something only with its current lease.",
-      check: lease
+      check: checkLeaseForRemembering
     ),
     Self(
       "memory.batch",
       "In one batch, a task may remember several values, and other tasks may change too.",
-      check: batch
+      check: checkMemoriesInBatch
     ),
     Self(
       "memory.refused",
       "If a batch is refused or a value differs, the batch changes no task's memory.",
-      check: refused
+      check: checkMemoryAfterRefusedBatch
     ),
     Self(
       "memory.size",
       "Look-ups, claims and filters use the present size of a task's memory. A new task remembers "
         + "nothing.",
-      check: size
+      check: checkMemorySize
     ),
     Self(
       "reopen.interruptions",
       "When a task remembers something, its interruptions are reset. Its memory survives later "
         + "interruptions.",
       .reopened,
-      check: interruptions
+      check: checkInterruptionsOfRememberingTask
     ),
   ]
 
@@ -166,7 +166,7 @@ extension PersistenceConformance.Requirement {
     longMemoryName + "b": [3], "a": [4], "b": [5],
   ]
 
-  private static func kept(_ store: StoreProbe) async throws {
+  private static func checkStoredMemory(in store: StoreProbe) async throws {
     try await store.expectMemory(1, [:])
     try await store.insert(.numbered(1))
     try await store.expectMemory(1, [:])
@@ -174,7 +174,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(1, [:])
     var expected = TaskMemory()
     for (name, value) in memories {
-      try await store.remember(lease, name, value)
+      try await store.remember(lease, named: name, value: value)
       expected[name] = value
       try await store.expectMemory(1, expected)
     }
@@ -184,22 +184,22 @@ extension PersistenceConformance.Requirement {
       "text": [9, 9],
     ]
     for (name, value) in others {
-      try await store.remember(lease, name, value)
+      try await store.remember(lease, named: name, value: value)
       expected[name] = value
       try await store.expectMemory(1, expected)
     }
   }
 
-  private static func names(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), remembering: [:])
+  private static func checkNamesInMemory(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), remembering: [:])
     let names = ["\u{e9}", "e\u{301}", "a", "A", "a ", " a", "\u{feff}a"]
     var expected = TaskMemory()
     for (index, name) in names.enumerated() {
-      try await store.remember(lease, name, [UInt8(index)])
+      try await store.remember(lease, named: name, value: [UInt8(index)])
       expected[name] = [UInt8(index)]
     }
     try await store.expectMemory(1, expected)
-    try await store.remember(lease, "\u{e9}", [])
+    try await store.remember(lease, named: "\u{e9}", value: [])
     expected["\u{e9}"] = []
     try await store.expectMemory(1, expected)
     // Completing e\u{301} must not complete \u{e9}, which is open.
@@ -209,11 +209,11 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(1, expected)
   }
 
-  private static func separate(_ store: StoreProbe) async throws {
-    let first = try await store.begin(.numbered(1), remembering: ["step": [1], "a": [2]])
-    let second = try await store.begin(.numbered(2), remembering: ["step": [3]])
+  private static func checkMemoriesAreSeparate(in store: StoreProbe) async throws {
+    let first = try await store.startTask(.numbered(1), remembering: ["step": [1], "a": [2]])
+    let second = try await store.startTask(.numbered(2), remembering: ["step": [3]])
     try await store.apply(.setValue(named: "a", from: nil, to: [9]))
-    try await store.remember(first, "step", [4])
+    try await store.remember(first, named: "step", value: [4])
     try await store.expectMemory(1, ["step": [4], "a": [2]])
     try await store.expectMemory(2, ["step": [3]])
     try await store.expectValue("a", [9])
@@ -222,13 +222,13 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.succeed(first, at: .second(1), retains: false))
     try await store.expectMemory(1, [:])
     try await store.expectMemory(2, ["step": [3]])
-    try await store.remember(second, "a", [])
+    try await store.remember(second, named: "a", value: [])
     try await store.expectTasks([2])
-    try await store.expect(2, is: .numbered(2).being(.running, remembering: 6))
+    try await store.expect(2, is: .numbered(2).inState(.running, remembering: 6))
   }
 
-  private static func lease(_ store: StoreProbe) async throws {
-    let old = try await store.begin(.numbered(1), remembering: ["step": [1]])
+  private static func checkLeaseForRemembering(in store: StoreProbe) async throws {
+    let old = try await store.startTask(.numbered(1), remembering: ["step": [1]])
     try await store.insert(.numbered(2, at: 60))
     try await store.apply(.release(old))
     func expectStale(_ leases: [Lease]) async throws {
@@ -243,22 +243,22 @@ extension PersistenceConformance.Requirement {
       try await store.expectMemory(3, [:])
     }
     try await expectStale([old])
-    try await store.expect(1, is: .numbered(1).being(.waiting, remembering: 5))
+    try await store.expect(1, is: .numbered(1).inState(.waiting, remembering: 5))
     let present = try await store.claimOne()
     try await expectStale([
       old, Lease(id: present.id, token: present.token &+ 1),
       Lease(id: .numbered(2), token: present.token), Lease(id: .numbered(3), token: present.token),
     ])
-    try await store.expect(1, is: .numbered(1).being(.running, remembering: 5))
+    try await store.expect(1, is: .numbered(1).inState(.running, remembering: 5))
     try await store.expect(2, is: .numbered(2, at: 60))
     try await store.apply(.abandon(present, failure: .at(1), retains: true))
     try await expectStale([present])
   }
 
-  private static func batch(_ store: StoreProbe) async throws {
-    let first = try await store.begin(.numbered(1), remembering: ["a": [0]])
-    let second = try await store.begin(.numbered(2), remembering: [:])
-    let third = try await store.begin(.numbered(3), remembering: [:], open: "other")
+  private static func checkMemoriesInBatch(in store: StoreProbe) async throws {
+    let first = try await store.startTask(.numbered(1), remembering: ["a": [0]])
+    let second = try await store.startTask(.numbered(2), remembering: [:])
+    let third = try await store.startTask(.numbered(3), remembering: [:], open: "other")
     var outcomes = try await store.apply(
       [
         .remember(first, named: "a", value: [1]), .insert(.numbered(4), onDuplicate: .keep),
@@ -284,16 +284,16 @@ extension PersistenceConformance.Requirement {
     }
     outcomes = try await store.apply(many)
     try store.expect("the outcomes", outcomes, many.map { _ in .done })
-    let memory = try await store.memory(2)
+    let memory = try await store.memory(ofTask: 2)
     try store.expect("the number of names", memory.names.count, 202)
     for number in 0..<200 {
       try store.expect("a value", memory["name \(number)"], [UInt8(number)])
     }
   }
 
-  private static func refused(_ store: StoreProbe) async throws {
+  private static func checkMemoryAfterRefusedBatch(in store: StoreProbe) async throws {
     try await store.insert(.numbered(9, name: "B", key: "k"))
-    let lease = try await store.begin(.numbered(1), remembering: ["a": [1]], open: "open")
+    let lease = try await store.startTask(.numbered(1), remembering: ["a": [1]], open: "open")
     try await store.apply(.setValue(named: "v", from: nil, to: [1]))
     let changes: [TaskChange] = [
       .remember(lease, named: "a", value: [9]), .remember(lease, named: "b", value: [9]),
@@ -312,12 +312,12 @@ extension PersistenceConformance.Requirement {
         try await store.expectMemory(1, ["a": [1], "open": []])
       }
     }
-    try await store.expect(1, is: .numbered(1).being(.running, remembering: 6))
+    try await store.expect(1, is: .numbered(1).inState(.running, remembering: 6))
     try await store.apply(.complete(1, "open", [2]))
     try await store.expectMemory(1, ["a": [1], "open": [2]])
   }
 
-  private static func size(_ store: StoreProbe) async throws {
+  private static func checkMemorySize(in store: StoreProbe) async throws {
     // The store ignores the memory size of a new record.
     try await store.insert(TaskRecord.numbered(1).with { $0.memorySize = 7 }, .numbered(2))
     try await store.expect(1, is: .numbered(1))
@@ -335,29 +335,29 @@ extension PersistenceConformance.Requirement {
     }
     try await expectFound([[], [1, 2], []])
     let lease = try await store.claim(1).tasks.first.required().lease
-    let running = TaskRecord.numbered(1).being(.running)
+    let running = TaskRecord.numbered(1).inState(.running)
     // The bytes of a name count even if its value is empty; é has two bytes.
-    try await store.remember(lease, "é", [])
-    try await store.expect(1, is: running.being(.running, remembering: 2))
+    try await store.remember(lease, named: "é", value: [])
+    try await store.expect(1, is: running.inState(.running, remembering: 2))
     try await expectFound([[1], [2], [1]])
-    try await store.remember(lease, "step", [1, 2, 3])
-    try await store.expect(1, is: running.being(.running, remembering: 9))
-    try await store.remember(lease, "step", [1])
-    try await store.expect(1, is: running.being(.running, remembering: 7))
+    try await store.remember(lease, named: "step", value: [1, 2, 3])
+    try await store.expect(1, is: running.inState(.running, remembering: 9))
+    try await store.remember(lease, named: "step", value: [1])
+    try await store.expect(1, is: running.inState(.running, remembering: 7))
     try await store.apply(.complete(1, "é", Array(0..<100)))
-    try await store.expect(1, is: running.being(.running, remembering: 107))
+    try await store.expect(1, is: running.inState(.running, remembering: 107))
     try await store.apply(.release(lease))
     try await expectFound([[1], [2], []])
     let claim = try await store.claim(1)
     try store.expect(claim, [1])
-    try store.expect(claim.tasks[0].record, is: running.being(.running, remembering: 107))
+    try store.expect(claim.tasks[0].record, is: running.inState(.running, remembering: 107))
     let target = TaskTarget.claimed(claim.tasks[0].lease)
     try await store.apply(.restart(target, availableDate: .second(0), forgets: true))
     try await store.expect(1, is: .numbered(1))
     try await expectFound([[], [1, 2], []])
   }
 
-  private static func interruptions(_ store: StoreProbe) async throws {
+  private static func checkInterruptionsOfRememberingTask(in store: StoreProbe) async throws {
     // In a shared store, claims can expire only if the check can move the clock.
     guard store.canBeInterrupted else { return }
     try await store.insert(.numbered(1), .numbered(2))
@@ -367,16 +367,16 @@ extension PersistenceConformance.Requirement {
     try second.expect(claim, [1, 2])
     let counts = claim.tasks.map(\.record.interruptionCount)
     try second.expect("interruptions", counts, [1, 1])
-    try await second.remember(claim.tasks[0].lease, "step", [1])
-    try await second.expect(1, is: .numbered(1).being(.running, remembering: 5))
+    try await second.remember(claim.tasks[0].lease, named: "step", value: [1])
+    try await second.expect(1, is: .numbered(1).inState(.running, remembering: 5))
     let third = try await second.interrupted()
     try await third.expectMemory(1, ["step": [1]])
     let next = try await third.claim(at: 40)
     try third.expect(next, [1, 2])
     try third.expect("interruptions", next.tasks.map(\.record.interruptionCount), [1, 2])
     try third.expect("the size of the memory", next.tasks.map(\.record.memorySize), [5, 0])
-    try await third.remember(next.tasks[0].lease, "step", [2])
-    try await third.expect(1, is: .numbered(1).being(.running, remembering: 5))
+    try await third.remember(next.tasks[0].lease, named: "step", value: [2])
+    try await third.expect(1, is: .numbered(1).inState(.running, remembering: 5))
   }
 }
 
@@ -387,55 +387,55 @@ extension PersistenceConformance.Requirement {
       "form.memory",
       "A memory's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. Also "
         + "refused are a value of more than 131,072 bytes, and a completion without bytes.",
-      check: form
+      check: checkFormOfMemory
     ),
     Self(
       "life.memory",
       "A closed or destroyed store throws. After a store is destroyed, the next one at its place "
         + "has no memories.",
       .reopened,
-      check: life
+      check: checkMemoryLifetime
     ),
     Self(
       "reopen.memory",
       "After the store is reopened, tasks in all states still have their memories.",
       .reopened,
-      check: reopened
+      check: checkMemoryAfterReopening
     ),
     Self(
       "reopen.suspended",
       "After the store is reopened, suspended tasks have the same dates and places, and can wake.",
       .reopened,
-      check: suspendedReopened
+      check: checkSuspendedTasksAfterReopening
     ),
     Self(
       "sharing.memory",
       "Two stores that are open at once share the memories of tasks, and each can complete names "
         + "that the other opened.",
       .shared,
-      check: shared
+      check: checkSharedMemory
     ),
     Self(
       "sharing.suspended",
       "A suspended task has no claim that could expire. After it is claimed on its date and that "
         + "claim expires, it is claimed again.",
       .sharedWithClock,
-      check: sharedSuspended
+      check: checkSharedSuspendedTask
     ),
     Self(
       "concurrency.memory",
       "When many calls make a task remember values at the same time, it remembers all of them.",
-      check: concurrentMemory
+      check: checkConcurrentRemembering
     ),
     Self(
       "concurrency.completions",
       "Only one of many concurrent completions counts. A concurrent suspension does not miss it.",
-      check: concurrentCompletions
+      check: checkConcurrentCompletions
     ),
   ]
 
-  private static func form(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), remembering: [:], open: "open")
+  private static func checkFormOfMemory(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), remembering: [:], open: "open")
     let long = [UInt8](repeating: 1, count: 131_073)
     let names = [
       "", String(repeating: "n", count: 1_025), String(repeating: "é", count: 513), "a\0b",
@@ -462,24 +462,24 @@ extension PersistenceConformance.Requirement {
     }
     try await store.expectTasks([1])
     try await store.expectMemory(1, ["open": []])
-    try await store.expect(1, is: .numbered(1).being(.running, remembering: 4))
+    try await store.expect(1, is: .numbered(1).inState(.running, remembering: 4))
   }
 
-  private static func life(_ store: StoreProbe) async throws {
-    _ = try await store.begin(.numbered(1))
-    store.note("close")
+  private static func checkMemoryLifetime(in store: StoreProbe) async throws {
+    _ = try await store.startTask(.numbered(1))
+    store.recordStep("close")
     try await store.store.close()
-    try await store.expectError("memory") { _ = try await store.memory(1) }
-    let second = try await store.successor()
+    try await store.expectError("memory") { _ = try await store.memory(ofTask: 1) }
+    let second = try await store.openNextStore()
     try await second.expectMemory(1, ["step": [1, 2]])
-    second.note("destroy, and open again")
+    second.recordStep("destroy, and open again")
     try await second.store.destroy()
-    try await second.expectError("memory") { _ = try await second.memory(1) }
-    let third = try await second.successor()
+    try await second.expectError("memory") { _ = try await second.memory(ofTask: 1) }
+    let third = try await second.openNextStore()
     try await third.expectMemory(1, [:])
-    let lease = try await third.begin(.numbered(1), remembering: [:])
+    let lease = try await third.startTask(.numbered(1), remembering: [:])
     try await third.expectMemory(1, [:])
-    try await third.remember(lease, "other", [1])
+    try await third.remember(lease, named: "other", value: [1])
     try await third.expectMemory(1, ["other": [1]])
   }
 
@@ -494,13 +494,13 @@ extension PersistenceConformance.Requirement {
     ]
   }
 
-  private static func reopened(_ store: StoreProbe) async throws {
+  private static func checkMemoryAfterReopening(in store: StoreProbe) async throws {
     var leases: [Lease] = []
     // Task 9 keeps running.
     for number in 1...9 {
       let value = [UInt8(number)]
       leases.append(
-        try await store.begin(.numbered(number), remembering: ["step": value], open: "open")
+        try await store.startTask(.numbered(number), remembering: ["step": value], open: "open")
       )
     }
     for (lease, end) in zip(leases, changesThatEnd) { try await store.apply(end(lease)) }
@@ -529,10 +529,10 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func suspendedReopened(_ store: StoreProbe) async throws {
+  private static func checkSuspendedTasksAfterReopening(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number, created: -5)) }
-    let leases = try await store.claimed(1, 2, 3, 4)
-    for lease in leases { try await store.remember(lease, "open", []) }
+    let leases = try await store.claimExactly(1, 2, 3, 4)
+    for lease in leases { try await store.remember(lease, named: "open", value: []) }
     try await store.apply(.suspend(leases[1], until: 60, "open"))
     try await store.apply(.suspend(leases[0], until: 60))
     try await store.apply(.suspend(leases[2], until: nil, "open"))
@@ -548,7 +548,7 @@ extension PersistenceConformance.Requirement {
     }
     try await next.apply(.complete(3, "open", [3]))
     next = try await next.reopened()
-    try await next.expect(3, is: records[2].being(.waiting, at: -5, remembering: 5))
+    try await next.expect(3, is: records[2].inState(.waiting, at: -5, remembering: 5))
     let claim = try await next.claim()
     try next.expect(claim, [4, 3])
     try next.expectNextDate(claim, by: 60, at: 0)
@@ -557,9 +557,9 @@ extension PersistenceConformance.Requirement {
     try await next.expectMemory(1, ["open": []])
   }
 
-  private static func shared(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), open: "open", "second")
-    let other = try await store.another()
+  private static func checkSharedMemory(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), open: "open", "second")
+    let other = try await store.openSecondStore()
     try await other.expectMemory(1, ["step": [1, 2], "open": [], "second": []])
     try await store.apply(.suspend(lease, until: nil, "open"))
     try await other.apply(.complete(1, "open", [3]))
@@ -571,16 +571,16 @@ extension PersistenceConformance.Requirement {
     try await other.apply(.remember(lease, named: "step", value: [9]), .stale)
     try await store.apply(.suspend(mine, until: nil, "second"))
     let theirs = try await other.claimOne()
-    try await other.remember(theirs, "step", [6])
+    try await other.remember(theirs, named: "step", value: [6])
     try await store.apply(.remember(mine, named: "step", value: [7]), .stale)
     try await store.expectMemory(1, ["step": [6], "open": [3], "second": [5]])
   }
 
-  private static func sharedSuspended(_ store: StoreProbe) async throws {
+  private static func checkSharedSuspendedTask(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
     let leases = try await store.claim(leaseTime: StoreProbe.leaseTime).tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
-    try await store.remember(leases[0], "step", [1])
+    try await store.remember(leases[0], named: "step", value: [1])
     try await store.apply(.suspend(leases[0], until: 100))
     try await store.apply(.extend(leases[0], for: .seconds(500)), .stale)
     _ = try await store.interrupted()
@@ -596,22 +596,22 @@ extension PersistenceConformance.Requirement {
     try store.expect(claim, [1])
     try store.expect(
       claim.tasks[0].record,
-      is: TaskRecord.numbered(1).being(.running, at: 100, remembering: 5)
+      is: TaskRecord.numbered(1).inState(.running, at: 100, remembering: 5)
         .with { $0.interruptionCount = 1 }
     )
     try await store.apply(.suspend(old, until: 200), .stale)
     try await store.apply(.remember(old, named: "step", value: [2]), .stale)
-    try await store.remember(claim.tasks[0].lease, "step", [3])
+    try await store.remember(claim.tasks[0].lease, named: "step", value: [3])
     try await store.expect(
       1,
-      is: TaskRecord.numbered(1).being(.running, at: 100, remembering: 5)
+      is: TaskRecord.numbered(1).inState(.running, at: 100, remembering: 5)
     )
   }
 
-  private static func concurrentMemory(_ store: StoreProbe) async throws {
-    let lease = try await store.begin(.numbered(1), remembering: [:])
-    store.note("\(callers) callers let task 1 remember 10 values each")
-    let outcomes = try await atOnce { caller in
+  private static func checkConcurrentRemembering(in store: StoreProbe) async throws {
+    let lease = try await store.startTask(.numbered(1), remembering: [:])
+    store.recordStep("\(callers) callers let task 1 remember 10 values each")
+    let outcomes = try await runConcurrently { caller in
       var outcomes: [ChangeOutcome] = []
       for index in 0..<10 {
         let name = "\(caller) \(index)"
@@ -630,11 +630,11 @@ extension PersistenceConformance.Requirement {
     try store.expect("the size of the memory", size, expected.size)
   }
 
-  private static func concurrentCompletions(_ store: StoreProbe) async throws {
+  private static func checkConcurrentCompletions(in store: StoreProbe) async throws {
     for round in 0..<20 {
-      let lease = try await store.begin(.numbered(round), remembering: [:], open: "open")
-      store.note("\(callers - 1) callers complete 'open' of \(round), one suspends it")
-      let outcomes = try await atOnce { caller in
+      let lease = try await store.startTask(.numbered(round), remembering: [:], open: "open")
+      store.recordStep("\(callers - 1) callers complete 'open' of \(round), one suspends it")
+      let outcomes = try await runConcurrently { caller in
         let change =
           caller == 0
           ? TaskChange.suspend(lease, until: nil, "open")
@@ -646,7 +646,7 @@ extension PersistenceConformance.Requirement {
       let winners = outcomes.filter { $0.0 > 0 && $0.1 == .done }.map(\.0)
       try store.expect("the completions that are done", winners.count, 1)
       try await store.expectMemory(round, ["open": [UInt8(winners[0])]])
-      try await store.expect(round, is: .numbered(round).being(.waiting, remembering: 5))
+      try await store.expect(round, is: .numbered(round).inState(.waiting, remembering: 5))
       try await store.perform(round)
     }
   }

@@ -7,43 +7,43 @@ extension PersistenceConformance.Requirement {
     Self(
       "queue.claim",
       "A claim returns only tasks of its queue, even if other queues have tasks that rank higher.",
-      check: claim
+      check: checkClaimsOfOneQueue
     ),
     Self(
       "queue.look-up",
       "A look-up finds the tasks of one queue, or of all queues.",
-      check: lookUp
+      check: checkLookUpsByQueue
     ),
     Self(
       "queue.keys",
       "A unique key and an order key belong to one queue.",
-      check: keys
+      check: checkKeysOfSeveralQueues
     ),
     Self(
       "queue.changes",
       "Unparking and pruning affect only the tasks of one queue.",
-      check: changes
+      check: checkUnparkingAndPruningInOneQueue
     ),
     Self(
       "queue.names",
       "Two queues are the same only if their names are equal byte by byte.",
-      check: names
+      check: checkQueueNames
     ),
     Self(
       "reopen.queues",
       "A task is still in its queue after the store is reopened.",
       .reopened,
-      check: reopening
+      check: checkQueuesAfterReopening
     ),
   ]
 
-  private static func claim(_ store: StoreProbe) async throws {
+  private static func checkClaimsOfOneQueue(in store: StoreProbe) async throws {
     try await store.insert(
-      .numbered(1, priority: 9).of("q"),
-      .numbered(2).of("r"),
+      .numbered(1, priority: 9).inQueue("q"),
+      .numbered(2).inQueue("r"),
       .numbered(3),
-      .numbered(4).of("q"),
-      .numbered(5, at: 60).of("q")
+      .numbered(4).inQueue("q"),
+      .numbered(5, at: 60).inQueue("q")
     )
     try store.expect(try await store.claim(1), [3])
     try store.expect(try await store.claim(of: "s"), [])
@@ -54,11 +54,11 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(of: "q", at: 60), [5])
   }
 
-  private static func lookUp(_ store: StoreProbe) async throws {
+  private static func checkLookUpsByQueue(in store: StoreProbe) async throws {
     try await store.insert(
-      .numbered(1).of("q"),
+      .numbered(1).inQueue("q"),
       .numbered(2),
-      .numbered(3, key: "k").of("q"),
+      .numbered(3, key: "k").inQueue("q"),
       .numbered(4, key: "k")
     )
     try await store.expectTasks([2, 4])
@@ -73,30 +73,31 @@ extension PersistenceConformance.Requirement {
     let others = TaskFilter(queue: "r", states: [.waiting])
     try store.expect("the number", try await store.count(others), 0)
     try store.expect("whether there is one", try await store.contains(others), false)
-    try await store.expect(3, is: TaskRecord.numbered(3, key: "k").of("q"))
+    try await store.expect(3, is: TaskRecord.numbered(3, key: "k").inQueue("q"))
   }
 
-  private static func keys(_ store: StoreProbe) async throws {
+  private static func checkKeysOfSeveralQueues(in store: StoreProbe) async throws {
     try await store.insert(
       .numbered(1, key: "k", order: "o"),
-      .numbered(2, key: "k", order: "o").of("q"),
-      .numbered(3, order: "o").of("q"),
+      .numbered(2, key: "k", order: "o").inQueue("q"),
+      .numbered(3, order: "o").inQueue("q"),
       onDuplicate: .reject
     )
     try await store.apply(
-      .insert(TaskRecord.numbered(4, key: "k").of("q"), onDuplicate: .keep),
+      .insert(TaskRecord.numbered(4, key: "k").inQueue("q"), onDuplicate: .keep),
       .duplicate(of: .numbered(2))
     )
     try store.expect(try await store.claim(of: "q"), [2])
     try store.expect(try await store.claim(), [1])
     try await store.apply(
-      .insert(TaskRecord.numbered(5, key: "k").of("q"), onDuplicate: .keep)
+      .insert(TaskRecord.numbered(5, key: "k").inQueue("q"), onDuplicate: .keep)
     )
-    try await store.expect(5, is: TaskRecord.numbered(5, key: "k").of("q").with(role: .successor))
+    let successor = TaskRecord.numbered(5, key: "k").inQueue("q").with(role: .successor)
+    try await store.expect(5, is: successor)
   }
 
-  private static func changes(_ store: StoreProbe) async throws {
-    try await store.insert(.numbered(1), .numbered(2).of("q"))
+  private static func checkUnparkingAndPruningInOneQueue(in store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2).inQueue("q"))
     for queue in ["", "q"] {
       let claim = try await store.claim(of: queue)
       let lease = try claim.tasks.first.required().lease
@@ -123,10 +124,10 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1], TaskFilter(queue: nil))
   }
 
-  private static func names(_ store: StoreProbe) async throws {
+  private static func checkQueueNames(in store: StoreProbe) async throws {
     let names = ["\u{e9}", "e\u{301}", "E\u{301}", " ", "q", "Q", "q ", "it's \"%_\\"]
     for (index, name) in names.enumerated() {
-      try await store.insert(TaskRecord.numbered(index + 1).of(name))
+      try await store.insert(TaskRecord.numbered(index + 1).inQueue(name))
     }
     for (index, name) in names.enumerated() {
       try await store.expectTasks([index + 1], TaskFilter(queue: name))
@@ -134,10 +135,14 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  private static func reopening(_ store: StoreProbe) async throws {
-    try await store.insert(.numbered(1).of("q"), .numbered(2, key: "k").of("r"), .numbered(3))
+  private static func checkQueuesAfterReopening(in store: StoreProbe) async throws {
+    try await store.insert(
+      .numbered(1).inQueue("q"),
+      .numbered(2, key: "k").inQueue("r"),
+      .numbered(3)
+    )
     let again = try await store.reopened()
-    try await again.expect(1, is: TaskRecord.numbered(1).of("q"))
+    try await again.expect(1, is: TaskRecord.numbered(1).inQueue("q"))
     try await again.expectTasks([2], TaskFilter(queue: "r"))
     try again.expect(try await again.claim(of: "q"), [1])
     try again.expect(try await again.claim(), [3])
@@ -146,7 +151,7 @@ extension PersistenceConformance.Requirement {
 
 extension TaskRecord {
   /// Returns a copy of the task in a queue.
-  fileprivate func of(_ queue: String) -> TaskRecord { replacing(queue: queue) }
+  fileprivate func inQueue(_ queue: String) -> TaskRecord { replacing(queue: queue) }
 
   fileprivate func with(role: UniqueKeyRole) -> TaskRecord { with { $0.keyRole = role } }
 }

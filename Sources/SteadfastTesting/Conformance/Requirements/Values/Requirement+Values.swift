@@ -6,45 +6,45 @@ extension PersistenceConformance.Requirement {
     Self(
       "values.kept",
       "A value comes back byte for byte until it is set or removed. A value may have no bytes.",
-      check: kept
+      check: checkStoredValues
     ),
     Self(
       "values.names",
       "Two names of values are the same only if their UTF-8 bytes are equal.",
-      check: names
+      check: checkNamesOfValues
     ),
     Self(
       "values.compared",
       "A value is set only if its present bytes are those that the change expects.",
-      check: compared
+      check: checkValuesAreCompared
     ),
     Self(
       "values.guard",
       "If a value differs, nothing of its batch is stored, and each outcome is `valueDiffers`.",
-      check: guardsBatch
+      check: checkDifferingValueRefusesBatch
     ),
     Self(
       "values.refused",
       "If an insertion refuses its batch, no value of the batch is set.",
-      check: refused
+      check: checkValuesOfRefusedBatch
     ),
     Self(
       "values.apart",
       "Changes to many tasks don't affect values, and values are never tasks.",
-      check: separate
+      check: checkValuesAreSeparateFromTasks
     ),
     Self(
       "form.values",
       "A value's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. A "
         + "value of more than 65,536 bytes is refused, too.",
-      check: form
+      check: checkFormOfValues
     ),
   ]
 
-  static func setValue(
+  static func valueChange(
     _ name: String,
-    _ old: [UInt8]?,
-    _ new: [UInt8]?
+    from old: [UInt8]?,
+    to new: [UInt8]?
   ) -> TaskChange {
     .setValue(named: name, from: old, to: new)
   }
@@ -59,65 +59,65 @@ extension PersistenceConformance.Requirement {
     "naïve \"name\" \\ 任務 🎈'; --\n": [1], longName + "a": [2], longName + "b": [3],
   ]
 
-  private static func kept(_ store: StoreProbe) async throws {
+  private static func checkStoredValues(in store: StoreProbe) async throws {
     for name in valueExamples.keys.sorted() { try await store.expectValue(name, nil) }
     for name in valueExamples.keys.sorted() {
-      try await store.apply(setValue(name, nil, valueExamples[name]))
+      try await store.apply(valueChange(name, from: nil, to: valueExamples[name]))
       try await store.expectValue(name, valueExamples[name])
     }
     for name in valueExamples.keys.sorted() {
       try await store.expectValue(name, valueExamples[name])
     }
-    try await store.apply(setValue("empty", [], [0]))
+    try await store.apply(valueChange("empty", from: [], to: [0]))
     try await store.expectValue("empty", [0])
-    try await store.apply(setValue("bytes", valueExamples["bytes"], []))
+    try await store.apply(valueChange("bytes", from: valueExamples["bytes"], to: []))
     try await store.expectValue("bytes", [])
-    try await store.apply(setValue("bytes", [], nil))
+    try await store.apply(valueChange("bytes", from: [], to: nil))
     try await store.expectValue("bytes", nil)
     // A batch may compare a value without changing it.
-    try await store.apply(setValue("bytes", nil, nil))
-    try await store.apply(setValue("empty", [0], [0]))
+    try await store.apply(valueChange("bytes", from: nil, to: nil))
+    try await store.apply(valueChange("empty", from: [0], to: [0]))
     try await store.expectValue("empty", [0])
-    try await store.apply(setValue("bytes", nil, [7]))
+    try await store.apply(valueChange("bytes", from: nil, to: [7]))
     try await store.expectValue("bytes", [7])
     try await store.expectValue("text", valueExamples["text"])
   }
 
-  private static func names(_ store: StoreProbe) async throws {
+  private static func checkNamesOfValues(in store: StoreProbe) async throws {
     let names = ["\u{e9}", "e\u{301}", "a", "A", "a ", "\u{feff}a"]
     for (index, name) in names.enumerated() {
-      try await store.apply(setValue(name, nil, [UInt8(index)]))
+      try await store.apply(valueChange(name, from: nil, to: [UInt8(index)]))
     }
     for (index, name) in names.enumerated() {
       try await store.expectValue(name, [UInt8(index)])
     }
-    try await store.apply(setValue("\u{e9}", [0], nil))
+    try await store.apply(valueChange("\u{e9}", from: [0], to: nil))
     try await store.expectValue("\u{e9}", nil)
     try await store.expectValue("e\u{301}", [1])
   }
 
-  private static func compared(_ store: StoreProbe) async throws {
+  private static func checkValuesAreCompared(in store: StoreProbe) async throws {
     let differs = ChangeOutcome.valueDiffers
-    try await store.apply(setValue("a", [], [1]), differs)
-    try await store.apply(setValue("a", [1], nil), differs)
+    try await store.apply(valueChange("a", from: [], to: [1]), differs)
+    try await store.apply(valueChange("a", from: [1], to: nil), differs)
     try await store.expectValue("a", nil)
-    try await store.apply(setValue("a", nil, [1, 2]))
+    try await store.apply(valueChange("a", from: nil, to: [1, 2]))
     for wrong: [UInt8]? in [nil, [], [1], [1, 2, 0], [1, 3], [0, 1, 2], [2, 1]] {
-      try await store.apply(setValue("a", wrong, [9]), differs)
-      try await store.apply(setValue("a", wrong, nil), differs)
+      try await store.apply(valueChange("a", from: wrong, to: [9]), differs)
+      try await store.apply(valueChange("a", from: wrong, to: nil), differs)
     }
     try await store.expectValue("a", [1, 2])
-    try await store.apply(setValue("a", [1, 2], [3]))
-    try await store.apply(setValue("a", [1, 2], [4]), differs)
-    try await store.apply(setValue("b", [3], [4]), differs)
+    try await store.apply(valueChange("a", from: [1, 2], to: [3]))
+    try await store.apply(valueChange("a", from: [1, 2], to: [4]), differs)
+    try await store.apply(valueChange("b", from: [3], to: [4]), differs)
     try await store.expectValue("a", [3])
     try await store.expectValue("b", nil)
   }
 
-  private static func guardsBatch(_ store: StoreProbe) async throws {
+  private static func checkDifferingValueRefusesBatch(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2))
     let lease = try await store.claim(1).tasks.first.required().lease
-    try await store.apply(setValue("a", nil, [1]))
+    try await store.apply(valueChange("a", from: nil, to: [1]))
     let before = try await store.tasks()
     let changes: [TaskChange] = [
       .insert(.numbered(3), onDuplicate: .keep), .succeed(lease, at: .second(1), retains: false),
@@ -127,8 +127,8 @@ extension PersistenceConformance.Requirement {
       .resume(.numbered(9)), .insert(.numbered(4, key: "k"), onDuplicate: .reject),
       .insert(.numbered(1), onDuplicate: .keep),
     ]
-    let good = setValue("b", nil, [2])
-    let bad = setValue("a", [0], [3])
+    let good = valueChange("b", from: nil, to: [2])
+    let bad = valueChange("a", from: [0], to: [3])
     for batch in [
       [bad] + changes + [good], [good] + changes + [bad], refused + [good, bad] + changes,
       changes + refused + [bad], [bad, good], [good, bad],
@@ -142,32 +142,32 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2])
     for record in before { try await store.expect(record.id.number, is: record) }
     // If the expected value is present, the whole batch is stored.
-    let outcomes = try await store.apply([setValue("a", [1], [3]), good] + changes)
+    let outcomes = try await store.apply([valueChange("a", from: [1], to: [3]), good] + changes)
     try store.expect("the outcomes", outcomes, [.done, .done, .done, .done, .done])
     try await store.expectValue("a", [3])
     try await store.expectValue("b", [2])
     try await store.expectTasks([2, 3])
   }
 
-  private static func refused(_ store: StoreProbe) async throws {
+  private static func checkValuesOfRefusedBatch(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"))
-    try await store.apply(setValue("a", nil, [1]))
+    try await store.apply(valueChange("a", from: nil, to: [1]))
     let batch = [
-      setValue("a", [1], [2]), .insert(.numbered(2, key: "k"), onDuplicate: .reject),
-      setValue("b", nil, [3]),
+      valueChange("a", from: [1], to: [2]), .insert(.numbered(2, key: "k"), onDuplicate: .reject),
+      valueChange("b", from: nil, to: [3]),
     ]
     let outcomes = try await store.apply(batch)
     let expected: [ChangeOutcome] = [.batchRefused, .duplicate(of: .numbered(1)), .batchRefused]
     try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
     try await store.expectValue("a", [1])
     try await store.expectValue("b", nil)
-    try await store.apply(setValue("a", [1], [2]))
+    try await store.apply(valueChange("a", from: [1], to: [2]))
   }
 
-  private static func separate(_ store: StoreProbe) async throws {
+  private static func checkValuesAreSeparateFromTasks(in store: StoreProbe) async throws {
     let bytes = Array("steady".utf8)
     try await store.apply(
-      [setValue("A", nil, bytes), setValue("b", nil, [1])],
+      [valueChange("A", from: nil, to: bytes), valueChange("b", from: nil, to: [1])],
       durability: .relaxed
     )
     try await store.expectTasks([])
@@ -192,12 +192,14 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("b", [1])
   }
 
-  private static func form(_ store: StoreProbe) async throws {
+  private static func checkFormOfValues(in store: StoreProbe) async throws {
     let long = [UInt8](repeating: 1, count: 65_537)
     let refused = [
-      setValue("", nil, [1]), setValue(String(repeating: "n", count: 1_025), nil, [1]),
-      setValue(String(repeating: "é", count: 513), nil, [1]), setValue("a\0b", nil, [1]),
-      setValue("a", nil, long), setValue("a", long, [1]),
+      valueChange("", from: nil, to: [1]),
+      valueChange(String(repeating: "n", count: 1_025), from: nil, to: [1]),
+      valueChange(String(repeating: "é", count: 513), from: nil, to: [1]),
+      valueChange("a\0b", from: nil, to: [1]),
+      valueChange("a", from: nil, to: long), valueChange("a", from: long, to: [1]),
     ]
     for change in refused {
       let step = change.step.replacing("\0", with: "\\0")
@@ -221,51 +223,51 @@ extension PersistenceConformance.Requirement {
       "A closed or destroyed store throws. After a store is destroyed, the next one at its place "
         + "has no values.",
       .reopened,
-      check: life
+      check: checkValueLifetime
     ),
     Self(
       "reopen.values",
       "After the store is reopened, it has its values, but not those that were removed.",
       .reopened,
-      check: reopened
+      check: checkValuesAfterReopening
     ),
     Self(
       "sharing.values",
       "Two stores that are open at once share their values.",
       .shared,
-      check: shared
+      check: checkSharedValues
     ),
     Self(
       "concurrency.values",
       "When many callers compare and set a value at the same time, one succeeds, and no update is "
         + "lost.",
-      check: concurrent
+      check: checkConcurrentValues
     ),
   ]
 
-  private static func life(_ store: StoreProbe) async throws {
-    try await store.apply(setValue("a", nil, [1]))
-    store.note("close")
+  private static func checkValueLifetime(in store: StoreProbe) async throws {
+    try await store.apply(valueChange("a", from: nil, to: [1]))
+    store.recordStep("close")
     try await store.store.close()
-    try await store.expectError("value") { _ = try await store.value("a") }
-    let second = try await store.successor()
+    try await store.expectError("value") { _ = try await store.value(named: "a") }
+    let second = try await store.openNextStore()
     try await second.expectValue("a", [1])
-    second.note("destroy, and open again")
+    second.recordStep("destroy, and open again")
     try await second.store.destroy()
-    try await second.expectError("value") { _ = try await second.value("a") }
-    let third = try await second.successor()
+    try await second.expectError("value") { _ = try await second.value(named: "a") }
+    let third = try await second.openNextStore()
     try await third.expectValue("a", nil)
-    try await third.apply(setValue("a", nil, [2]))
+    try await third.apply(valueChange("a", from: nil, to: [2]))
   }
 
-  private static func reopened(_ store: StoreProbe) async throws {
+  private static func checkValuesAfterReopening(in store: StoreProbe) async throws {
     for name in valueExamples.keys.sorted() {
-      try await store.apply(setValue(name, nil, valueExamples[name]))
+      try await store.apply(valueChange(name, from: nil, to: valueExamples[name]))
     }
-    try await store.apply([setValue("relaxed", nil, [4])], durability: .relaxed)
-    try await store.apply(setValue("text", valueExamples["text"], nil))
-    try await store.apply(setValue("control", valueExamples["control"], [5]))
-    try await store.apply(setValue("control", [6], [7]), .valueDiffers)
+    try await store.apply([valueChange("relaxed", from: nil, to: [4])], durability: .relaxed)
+    try await store.apply(valueChange("text", from: valueExamples["text"], to: nil))
+    try await store.apply(valueChange("control", from: valueExamples["control"], to: [5]))
+    try await store.apply(valueChange("control", from: [6], to: [7]), .valueDiffers)
     var next = store
     for _ in 1...2 {
       next = try await next.reopened()
@@ -276,29 +278,32 @@ extension PersistenceConformance.Requirement {
       try await next.expectValue("text", nil)
       try await next.expectValue("control", [5])
     }
-    try await next.apply(setValue("control", valueExamples["control"], [8]), .valueDiffers)
-    try await next.apply(setValue("control", [5], [8]))
-    try await next.apply(setValue("text", nil, [9]))
+    try await next.apply(
+      valueChange("control", from: valueExamples["control"], to: [8]),
+      .valueDiffers
+    )
+    try await next.apply(valueChange("control", from: [5], to: [8]))
+    try await next.apply(valueChange("text", from: nil, to: [9]))
   }
 
-  private static func shared(_ store: StoreProbe) async throws {
-    try await store.apply(setValue("a", nil, [1]))
-    let other = try await store.another()
+  private static func checkSharedValues(in store: StoreProbe) async throws {
+    try await store.apply(valueChange("a", from: nil, to: [1]))
+    let other = try await store.openSecondStore()
     try await other.expectValue("a", [1])
-    try await other.apply(setValue("a", [1], [2]))
+    try await other.apply(valueChange("a", from: [1], to: [2]))
     try await store.expectValue("a", [2])
-    try await store.apply(setValue("a", [1], [3]), .valueDiffers)
-    try await store.apply(setValue("a", [2], nil))
+    try await store.apply(valueChange("a", from: [1], to: [3]), .valueDiffers)
+    try await store.apply(valueChange("a", from: [2], to: nil))
     try await other.expectValue("a", nil)
-    try await other.apply(setValue("a", [2], [4]), .valueDiffers)
+    try await other.apply(valueChange("a", from: [2], to: [4]), .valueDiffers)
   }
 
-  private static func concurrent(_ store: StoreProbe) async throws {
+  private static func checkConcurrentValues(in store: StoreProbe) async throws {
     for round in 0..<10 {
-      store.note("\(callers) callers set the value 'round \(round)', which does not exist")
-      let outcomes = try await atOnce { caller in
+      store.recordStep("\(callers) callers set the value 'round \(round)', which does not exist")
+      let outcomes = try await runConcurrently { caller in
         let bytes = [UInt8(caller)]
-        let change = setValue("round \(round)", nil, bytes)
+        let change = valueChange("round \(round)", from: nil, to: bytes)
         return (bytes, try await store.store.apply([change], durability: .relaxed)[0])
       }
       let winners = outcomes.filter { $0.1 == .done }.map(\.0)
@@ -307,11 +312,11 @@ extension PersistenceConformance.Requirement {
       try store.expect("the number of outcomes valueDiffers", others, callers - 1)
       try await store.expectValue("round \(round)", winners[0])
     }
-    store.note(
+    store.recordStep(
       "\(callers) callers add 1 to the value 'sum' 10 times each, trying until it succeeds"
     )
-    let sums = try await atOnce { _ in
-      for _ in 0..<10 { try await addOne(to: "sum", store) }
+    let sums = try await runConcurrently { _ in
+      for _ in 0..<10 { try await addOne(toValueNamed: "sum", in: store) }
       return true
     }
     try store.expect("the callers that return", sums.count, callers)
@@ -319,12 +324,13 @@ extension PersistenceConformance.Requirement {
   }
 
   /// Adds 1 to the number in a value.
-  private static func addOne(to name: String, _ store: StoreProbe) async throws {
+  private static func addOne(toValueNamed name: String, in store: StoreProbe) async throws {
     // Each failure means that another caller has added 1, or is about to.
     for _ in 0..<10_000 {
       let old = try await store.store.value(named: name)
       let new = [(old?.first ?? 0) &+ 1]
-      let outcome = try await store.store.apply([setValue(name, old, new)], durability: .relaxed)
+      let change = valueChange(name, from: old, to: new)
+      let outcome = try await store.store.apply([change], durability: .relaxed)
       if outcome == [.done] { return }
       try store.expect("the outcome", outcome.map(\.step), [ChangeOutcome.valueDiffers.step])
     }
