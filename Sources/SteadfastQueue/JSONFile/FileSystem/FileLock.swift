@@ -278,9 +278,9 @@ extension FileLock {
     guard bytes.count <= maxLength,
       bytes.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || $0 == 0x0A || $0 == 0 })
     else {
-      throw unfit(
-        file.path,
-        "it contains something other than a process ID",
+      throw failureOfUnfitFile(
+        at: file.path,
+        reason: "it contains something other than a process ID",
         advice: "it was not changed; move it away, or choose another file"
       )
     }

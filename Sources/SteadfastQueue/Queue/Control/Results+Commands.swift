@@ -286,8 +286,8 @@ extension Results {
   /// Returns the outcomes of changes, with `done` instead of `stale` for each change that was sent
   /// twice and stored the first time.
   private func reconciledOutcomes(
-    _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
-    _ batch: [TaskChange]
+    in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
+    of batch: [TaskChange]
   ) async throws -> [ChangeOutcome] {
     guard answer.wasResent else { return answer.outcomes }
     var results = answer.outcomes

@@ -160,7 +160,7 @@ extension Results {
   /// That happens if the store threw an error although it had stored the change, or if the change
   /// was sent again.
   private func reconciledOutcomes(
-    _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
+    in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()`
