@@ -283,9 +283,9 @@ extension Tables {
     limit 1
     """
 
-  /// Counts anew when tasks become available.
+  /// Resets the counts of tasks that become available.
   ///
-  /// Suspended tasks wake, so that their handlers count anew.
+  /// A suspended task wakes, so that its handler's counts start again at zero.
   private static let recounting = """
     with moved as (
       select id, \(nextPlace) as place from (

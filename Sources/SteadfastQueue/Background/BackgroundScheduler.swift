@@ -40,8 +40,9 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// What the scheduler is doing: a pass, or something else, such as a run of a single task or a
-  /// reset. It does one thing at a time.
+  /// What the scheduler is doing: a pass, or something else, such as a reset.
+  ///
+  /// It does one thing at a time.
   enum Activity { case pass, other }
 
   /// The scheduler's name; schedulers on one store with different names are independent.

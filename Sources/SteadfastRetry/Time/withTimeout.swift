@@ -178,7 +178,9 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// What ends first: the operation or its time. Reading this waits until one of them has ended.
+  /// What ends first: the operation or its time.
+  ///
+  /// Reading this waits until one of them has ended.
   var firstEnding: Ending {
     get async {
       await withCheckedContinuation { waiter in

@@ -271,9 +271,9 @@ extension Tables {
     )
   }
 
-  /// Counts anew when a task becomes available.
+  /// Resets the counts of a task that becomes available.
   ///
-  /// A suspended task wakes, so that its handler counts anew.
+  /// A suspended task wakes, so that its handler's counts start again at zero.
   private static let recounting = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)

@@ -17,8 +17,7 @@ import Testing
     // The route uses a shared hop, so the kernel reports only the hop's number.
     RouteForm(otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
-  func `a default route leads outside if its interface leads outside`(form: RouteForm) throws
-  {
+  func `a default route leads outside if its interface leads outside`(form: RouteForm) throws {
     #expect(try #require(Route(form.body[...])).leadsOutside(through: [2, 3]))
   }
 

@@ -14,7 +14,8 @@ import Testing
 /// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
 /// .build/testing --filter HostileFiles`.
 @Suite struct DamagedHostileFilesTests {
-  @Test func `a damaged file is refused with the line and byte of the damage, or recovered exactly`()
+  @Test
+  func `a damaged file is refused with the line and byte of the damage, or recovered exactly`()
     async throws
   {
     let runs = Soak.runs(short: 100)

@@ -52,7 +52,9 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test func `a custom backoff can have KTBTaskQueue's delays: a chosen interval that doubles, minus 1 s`()
+  @Test
+  func
+    `a custom backoff can have KTBTaskQueue's delays: a chosen interval that doubles, minus 1 s`()
     async throws
   {
     let backoff = Backoff.custom { attempt in

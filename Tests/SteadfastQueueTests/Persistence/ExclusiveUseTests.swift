@@ -69,7 +69,8 @@ import Testing
     }
   }
 
-  @Test func `a queue that was shut down reports its shutdown even if another queue runs on its store`()
+  @Test
+  func `a queue that was shut down reports its shutdown even if another queue runs on its store`()
     async throws
   {
     let store = InMemoryStore()

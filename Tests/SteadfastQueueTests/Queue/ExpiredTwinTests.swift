@@ -82,7 +82,7 @@ import Testing
     #expect(log.entries == Self.policies.map { _ in "new" })
   }
 
-  /// Adds a task that isn't attempted, or is suspended, until it expires. Then adds another task
+  /// Adds a task that isn't attempted, or is suspended, until it expires, then adds another task
   /// with the same key.
   private func addExpiredAndNewTask(
     to queue: TaskQueue,

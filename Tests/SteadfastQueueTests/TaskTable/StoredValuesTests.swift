@@ -27,8 +27,8 @@ import Testing
     #expect(table.values.staged.isEmpty)
   }
 
-  @Test func `rolling back a change also rolls back the later changes of the same name, and no others`()
-  {
+  @Test
+  func `rolling back a change also rolls back the later changes of the same name, and no others`() {
     var table = TaskTable()
     _ = table.apply([setting("a", nil, [1])])
     let other = table.stage(setting("b", nil, [9]))

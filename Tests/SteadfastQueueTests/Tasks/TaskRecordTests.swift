@@ -68,8 +68,8 @@ import Testing
     #expect(clean.lastError == nil)
   }
 
-  @Test func `a record created with retries is postponed unless its creator sets isPostponed to false`()
-  {
+  @Test
+  func `a record created with retries is postponed unless its creator sets isPostponed to false`() {
     func record(_ retryCount: Int, _ isPostponed: Bool?) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),

@@ -102,7 +102,8 @@ import Testing
     #expect(budget.tokens == 0)
   }
 
-  @Test func `the retries of a thousand callers stay within the budget if half of all attempts fail`()
+  @Test
+  func `the retries of a thousand callers stay within the budget if half of all attempts fail`()
     async
   {
     let budget = RetryBudget(capacity: 10, retriesPerSuccess: 0.3)

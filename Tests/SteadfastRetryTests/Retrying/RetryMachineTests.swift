@@ -88,7 +88,8 @@ import Testing
     #expect(machine.step(after: .stop) == .stop)
   }
 
-  @Test func `a requested delay is exact, even beyond the cap, and the retry counts as an attempt`() {
+  @Test func `a requested delay is exact, even beyond the cap, and the retry counts as an attempt`()
+  {
     let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
     var machine = failedMachine(policy)
     #expect(machine.step(after: .retry(after: .seconds(7))) == .retry(after: .seconds(7)))

@@ -136,7 +136,8 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 0)
   }
 
-  @Test func `a wait for held calls ends when enough calls are held, or when the wait is cancelled`()
+  @Test
+  func `a wait for held calls ends when enough calls are held, or when the wait is cancelled`()
     async throws
   {
     store.inject(.hang, times: nil) { $0.kind == .count }

@@ -46,7 +46,8 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `a truncated last line is ignored, and an invalid earlier line is an error`()
+  @Test(.virtualTime)
+  func `a truncated last line is ignored, and an invalid earlier line is an error`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -78,7 +79,8 @@ import Testing
     }
   }
 
-  @Test(.virtualTime) func `the last line of a recorded call states what is known about its effect`()
+  @Test(.virtualTime)
+  func `the last line of a recorded call states what is known about its effect`()
     async throws
   {
     let lines = Log<HistoryLine>()

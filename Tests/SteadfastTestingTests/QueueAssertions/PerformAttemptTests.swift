@@ -59,7 +59,9 @@ import Testing
     #expect(calls.entries.count == 1)
   }
 
-  @Test func `a failing last attempt abandons the task, and the context says that the attempt is the last`()
+  @Test
+  func
+    `a failing last attempt abandons the task, and the context says that the attempt is the last`()
     async throws
   {
     let attempt = try await performAttempt(Letter("hi"), retryCount: 3, maxRetries: 3) {

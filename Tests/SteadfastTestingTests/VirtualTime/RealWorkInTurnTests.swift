@@ -91,7 +91,8 @@ import Testing
 
   // MARK: Results and cancellation
 
-  @Test func `inside and outside a virtual time, the caller of work gets the result or the typed error`()
+  @Test
+  func `inside and outside a virtual time, the caller of work gets the result or the typed error`()
     async throws
   {
     @Sendable func checkResultAndError() async {

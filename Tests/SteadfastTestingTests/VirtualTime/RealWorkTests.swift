@@ -5,7 +5,8 @@ import Testing
   private struct Offline: Error {}
   private struct Handle: ~Copyable { let number: Int }
 
-  @Test func `outside of a virtual time, the caller of real work gets the result or the typed error`()
+  @Test
+  func `outside of a virtual time, the caller of real work gets the result or the typed error`()
     async
   {
     let handle = await RealWork.perform { Handle(number: 7) }

@@ -35,7 +35,8 @@ import Testing
     #expect(trace.entries == ["done"])
   }
 
-  @Test func `of two sleepers with one deadline, the second wakes after the work that the first starts`()
+  @Test
+  func `of two sleepers with one deadline, the second wakes after the work that the first starts`()
     async throws
   {
     let trace = Trace()

@@ -429,7 +429,9 @@ extension Results {
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Carries out a pending command. No other call may be carrying it out.
+  /// Carries out a pending command.
+  ///
+  /// No other call may be carrying it out.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
   private func carryOutPending(_ command: TaskCommand, for id: TaskID) async throws -> Bool {

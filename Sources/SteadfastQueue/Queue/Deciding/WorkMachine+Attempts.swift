@@ -19,7 +19,7 @@ struct Attempt: Sendable, Equatable {
 ///
 /// ``requests`` contains only tasks that this queue leases but does not perform: tasks that have
 /// not started, that are being released, or whose end is being stored. The code that ends the lease
-/// of such a task carries out the task's request, and later requests for the task wait meanwhile.
+/// of such a task carries out the task's request. Until then, later requests for the task wait.
 /// If the store fails to carry out the request, the request stays, and its task is added to
 /// ``failedCommands``.
 extension WorkMachine {

@@ -39,7 +39,9 @@ struct WorkMachine: Sendable {
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   var ahead = Prefetch(batch: 0)
-  /// The requests that are being carried out. The queue no longer leases their tasks.
+  /// The requests that are being carried out.
+  ///
+  /// The queue no longer leases their tasks.
   var commandsUnderWay: [PendingCommand] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false

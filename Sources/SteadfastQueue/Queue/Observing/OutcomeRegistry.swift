@@ -64,7 +64,7 @@ final class OutcomeRegistry: Sendable {
   /// of the task in between is freed when no caller refers to that task.
   ///
   /// - Returns: Whether the successor's outcome is not known yet. If the successor has already
-  ///   ended, the caller must look the outcome up, because no end may be reported any more.
+  ///   ended, the caller must look the outcome up: no later report may come.
   func link(_ id: TaskID, to successor: TaskID) -> Bool {
     let handle = handle(of: successor)
     // A task without a handle needs no link: no caller asks for its outcome.

@@ -498,7 +498,7 @@ extension Claimer {
   ///
   /// After a transient error, the retry extends the leases that are current at that time. While one
   /// task is locked in the store, each call that extends this task's lease may fail, but the leases
-  /// of later claims must not expire meanwhile.
+  /// of later claims must not expire.
   func extendPresentLeases(for duration: Duration) async throws {
     // Measure from the first try: a lease that was not extended in time has expired.
     let start = time.stopwatch()

@@ -48,8 +48,9 @@ final class RetryingStore: StoreWrapper {
     }
   }
 
-  /// Sends a batch to the store. On a retry, it leaves out the new tasks that a claim has returned,
-  /// because these are stored already.
+  /// Sends a batch to the store.
+  ///
+  /// A retry leaves out the new tasks that a claim has returned, because these are stored already.
   private func sendOnce(
     _ batch: [TaskChange],
     _ durability: Durability,

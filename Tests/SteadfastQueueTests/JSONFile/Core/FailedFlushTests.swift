@@ -39,7 +39,8 @@ import Testing
     )
   }
 
-  @Test func `a failed flush fails all changes written before, and a job with the turn closes the file`()
+  @Test
+  func `a failed flush fails all changes written before, and a job with the turn closes the file`()
     async throws
   {
     let (core, storage, executor, log) = (core, storage, executor, log)

@@ -108,7 +108,8 @@ import Testing
     #expect(isByCaller.entries == [false])
   }
 
-  @Test func `the next flush stores the changes made during a flush, both written and pending ones`()
+  @Test
+  func `the next flush stores the changes made during a flush, both written and pending ones`()
     async throws
   {
     let core = core
@@ -212,7 +213,8 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
-  @Test func `the file is closed by a job that has the turn, even if a write runs before the closing`()
+  @Test
+  func `the file is closed by a job that has the turn, even if a write runs before the closing`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)

@@ -115,7 +115,8 @@ import Testing
     #expect(try source.withoutReservation().count == size)
   }
 
-  @Test func `a file with a second hard link and zeros from a crash is compacted without the zeros`()
+  @Test
+  func `a file with a second hard link and zeros from a crash is compacted without the zeros`()
     async throws
   {
     try await withTemporaryFolder { folder in

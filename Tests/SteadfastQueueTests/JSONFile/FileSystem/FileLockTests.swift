@@ -158,7 +158,8 @@ import Android
     }
   }
 
-  @Test func `a file that is replaced during each attempt to open it is refused, not retried forever`()
+  @Test
+  func `a file that is replaced during each attempt to open it is refused, not retried forever`()
     async throws
   {
     try await withTemporaryFolder { folder in

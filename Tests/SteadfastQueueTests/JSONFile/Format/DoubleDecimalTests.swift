@@ -19,7 +19,8 @@ import Testing
     #expect(parsedNumber(text)?.bitPattern == (try #require(Double(text))).bitPattern)
   }
 
-  @Test func `up to 19 digits with a decimal point anywhere are rounded as by the standard library`()
+  @Test
+  func `up to 19 digits with a decimal point anywhere are rounded as by the standard library`()
     throws
   {
     var random = SplitMix64(seed: 19)

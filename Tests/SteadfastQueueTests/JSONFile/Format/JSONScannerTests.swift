@@ -67,11 +67,11 @@ import Testing
       String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
     }
     var deepest = scanner(nested(JSONScanner.maxDepth))
-    #expect(deepest.value() != nil)
+    #expect(deepest.skipValue() != nil)
     var tooDeep = scanner(nested(JSONScanner.maxDepth + 1))
-    #expect(tooDeep.value() == nil)
+    #expect(tooDeep.skipValue() == nil)
     var endless = scanner(String(repeating: "[", count: 1_000_000))
-    #expect(endless.value() == nil)
+    #expect(endless.skipValue() == nil)
   }
 }
 

@@ -70,7 +70,9 @@ import Testing
     #expect(core.read { $0.byteCount } == 0)
   }
 
-  @Test func `an estimate that was too low by a quarter is corrected until the estimate falls by a quarter`()
+  @Test
+  func
+    `an estimate that was too low by a quarter is corrected until the estimate falls by a quarter`()
   {
     let lines = [JournalBody](repeating: .seal, count: 100)
     let size = lines.reduce(0) { $0 + $1.byteCount }

@@ -81,7 +81,8 @@ import Testing
     #expect(storage.bytes(of: .stranger(3)) == nil && storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `creating a queue's file doesn't replace another program's file at the temporary path`()
+  @Test
+  func `creating a queue's file doesn't replace another program's file at the temporary path`()
     throws
   {
     for bytes in [try Self.compactedFile(generation: 1), Array("milk\n".utf8)] {

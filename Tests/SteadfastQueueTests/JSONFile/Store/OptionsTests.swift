@@ -121,7 +121,9 @@ import Testing
 
   // MARK: Sizes
 
-  @Test func `a new task larger than the chosen size is refused, but an error stored later may be larger`()
+  @Test
+  func
+    `a new task larger than the chosen size is refused, but an error stored later may be larger`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -25,10 +25,14 @@ import Testing
   }
 
   /// Whether a thread must be woken.
-  private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool { turns.countWakeUpIfNeeded() }
+  private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool {
+    turns.countWakeUpIfNeeded()
+  }
 
   /// Whether the first thread takes the next turn.
-  private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(for: 1) }
+  private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool {
+    turns.takeTurn(for: 1)
+  }
 
   @Test func `a job wakes one of the sleeping threads, once`() {
     var turns = IOScheduler<Int>()
@@ -181,8 +185,8 @@ import Testing
     #expect(turns.endsWatch)
   }
 
-  @Test func `a guest wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`()
-  {
+  @Test
+  func `a guest wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`() {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))

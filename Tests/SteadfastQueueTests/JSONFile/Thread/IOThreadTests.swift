@@ -75,7 +75,8 @@ import Android
     #expect(order == ["second", "first"])
   }
 
-  @Test func `a caller does its own job if the thread has no job, and wakes the thread for the next job`()
+  @Test
+  func `a caller does its own job if the thread has no job, and wakes the thread for the next job`()
     async throws
   {
     let thread = try IOThread()

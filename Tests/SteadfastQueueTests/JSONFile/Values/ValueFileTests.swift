@@ -129,7 +129,9 @@ import Testing
     }
     #expect(steps == 4)
     #expect(
-      try storedValues(in: storage.bytes) == ["a": [2, 0], "b": [2, 1], "c": [2, 2], "d": [2, 3]]
+      try storedValues(in: storage.bytes) == [
+        "a": [2, 0], "b": [2, 1], "c": [2, 2], "d": [2, 3],
+      ]
     )
   }
 

@@ -45,7 +45,8 @@ import Testing
     #expect(try valueAndTasksInFile().value == [1])
   }
 
-  @Test func `a change of a value whose earlier change is being flushed is written after the flush`()
+  @Test
+  func `a change of a value whose earlier change is being flushed is written after the flush`()
     async throws
   {
     try await executor.runToEnd { try await core.open() }

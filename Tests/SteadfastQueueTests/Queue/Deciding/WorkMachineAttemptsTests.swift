@@ -244,8 +244,7 @@ import Testing
   }
 
   @Test
-  func `a command that cuts the attempt short replaces a command requeued during the attempt`()
-  {
+  func `a command that cuts the attempt short replaces a command requeued during the attempt`() {
     var machine = makeMachinePerformingOneTask()
     machine.restoreRequest(.restart(forgets: false), for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))

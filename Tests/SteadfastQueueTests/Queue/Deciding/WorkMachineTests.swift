@@ -30,8 +30,7 @@ import Testing
   }
 
   @Test
-  func `another claim follows only if more tasks are available now`()
-  {
+  func `another claim follows only if more tasks are available now`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     #expect(machine.receive(.numbered(1, next: now), now: now) == true)

@@ -34,7 +34,9 @@ import Testing
     #expect(notices.entries.isEmpty)
     try await queue.runAvailable()
     try await queue.runAvailable()
-    #expect(notices.entries == [noticeText(forName: "found too late"), noticeText(forName: "lost")])
+    #expect(
+      notices.entries == [noticeText(forName: "found too late"), noticeText(forName: "lost")]
+    )
   }
 
   @Test
@@ -131,7 +133,9 @@ import Testing
     notice.makeLookDue(forName: "a")
     #expect(takeDueLookup())
     #expect(!takeDueLookup())
-    let said = [notice.takeUnreportedNames(of: ["a", "b"]), notice.takeUnreportedNames(of: ["b", "c"])]
+    let said = [
+      notice.takeUnreportedNames(of: ["a", "b"]), notice.takeUnreportedNames(of: ["b", "c"]),
+    ]
     #expect(said == [["a", "b"], ["c"]])
     notice.makeLookDue(forName: "a")
     #expect(!takeDueLookup())

@@ -23,8 +23,8 @@ import Testing
       .cancel(Self.target, at: .seconds(5), retains: false), .remove(.numbered(1)),
     ]
     for end in ends {
-      #expect(end.wasStored(leaving: nil, isAlone: true))
-      #expect(!end.wasStored(leaving: nil, isAlone: false))
+      #expect(end.wasStored(accordingTo: nil, excludesOtherQueues: true))
+      #expect(!end.wasStored(accordingTo: nil, excludesOtherQueues: false))
     }
     let retry = TaskChange.retry(
       Self.lease,
@@ -32,23 +32,28 @@ import Testing
       retryCount: 1,
       failure: nil
     )
-    #expect(!retry.wasStored(leaving: nil, isAlone: true))
-    #expect(!TaskChange.pause(Self.target).wasStored(leaving: nil, isAlone: true))
+    #expect(!retry.wasStored(accordingTo: nil, excludesOtherQueues: true))
+    #expect(!TaskChange.pause(Self.target).wasStored(accordingTo: nil, excludesOtherQueues: true))
   }
 
   @Test(arguments: [true, false])
-  func `the stored task shows whether the change was stored`(isAlone: Bool) {
+  func `the stored task shows whether the change was stored`(excludesOtherQueues: Bool) {
     let ended = changedRecord { record in
       record.state = .succeeded
       record.finishedDate = .seconds(5)
     }
     let success = TaskChange.succeed(Self.lease, at: .seconds(5), retains: true)
-    #expect(success.wasStored(leaving: ended, isAlone: isAlone))
+    #expect(success.wasStored(accordingTo: ended, excludesOtherQueues: excludesOtherQueues))
     let later = TaskChange.succeed(Self.lease, at: .seconds(6), retains: true)
-    #expect(!later.wasStored(leaving: ended, isAlone: isAlone))
-    #expect(!success.wasStored(leaving: changedRecord { _ in }, isAlone: isAlone))
+    #expect(!later.wasStored(accordingTo: ended, excludesOtherQueues: excludesOtherQueues))
+    #expect(
+      !success.wasStored(
+        accordingTo: changedRecord { _ in },
+        excludesOtherQueues: excludesOtherQueues
+      )
+    )
     let cancellation = TaskChange.cancel(Self.target, at: .seconds(5), retains: true)
-    #expect(!cancellation.wasStored(leaving: ended, isAlone: isAlone))
+    #expect(!cancellation.wasStored(accordingTo: ended, excludesOtherQueues: excludesOtherQueues))
     let retried = changedRecord { record in
       record.retryCount = 2
       record.availableDate = .seconds(9)
@@ -60,7 +65,9 @@ import Testing
         retryCount: count,
         failure: nil
       )
-      #expect(retry.wasStored(leaving: retried, isAlone: isAlone) == expected)
+      #expect(
+        retry.wasStored(accordingTo: retried, excludesOtherQueues: excludesOtherQueues) == expected
+      )
     }
     for (change, state) in [
       (TaskChange.pause(Self.target), TaskState.paused), (.resume(.numbered(1)), .waiting),
@@ -68,16 +75,24 @@ import Testing
     ] {
       for found in TaskState.allCases where !found.isFinished {
         let record = changedRecord { $0.state = found }
-        #expect(change.wasStored(leaving: record, isAlone: isAlone) == (found == state))
+        #expect(
+          change.wasStored(accordingTo: record, excludesOtherQueues: excludesOtherQueues)
+            == (found == state)
+        )
       }
     }
-    #expect(!TaskChange.remove(.numbered(1)).wasStored(leaving: ended, isAlone: isAlone))
+    #expect(
+      !TaskChange.remove(.numbered(1)).wasStored(
+        accordingTo: ended,
+        excludesOtherQueues: excludesOtherQueues
+      )
+    )
   }
 
   @Test func `a woken task proves that its suspension was stored`() {
     let woken = changedRecord { $0.wake() }
     let suspension = TaskChange.suspend(Self.lease, until: .distantFuture, awaiting: [])
-    #expect(suspension.wasStored(leaving: woken, isAlone: false))
+    #expect(suspension.wasStored(accordingTo: woken, excludesOtherQueues: false))
   }
 
   @Test func `a resent insertion matches a task with the same payload that isn't newer`() {

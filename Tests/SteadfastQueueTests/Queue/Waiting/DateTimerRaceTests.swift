@@ -38,7 +38,9 @@ import Foundation
   }
 }
 
-/// A clock whose sleeps end at once. Before it returns its second date, it runs an action.
+/// A clock whose sleeps end at once.
+///
+/// Before it returns its second date, it runs an action.
 private final class CrossingClock: WallClock {
   private let start: Date
   private let crossing: @Sendable () -> Void

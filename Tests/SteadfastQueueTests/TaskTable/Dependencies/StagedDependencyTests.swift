@@ -70,7 +70,8 @@ import Testing
   }
 
   @Test
-  mutating func `a cancelled task whose key another task holds stays cancelled even if that task ends first`()
+  mutating func
+    `a cancelled task whose key another task holds stays cancelled even if that task ends first`()
     throws
   {
     try insert(1)

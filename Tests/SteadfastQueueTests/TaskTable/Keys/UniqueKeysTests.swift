@@ -39,7 +39,8 @@ import Testing
     #expect(successors.sorted() == alone.sorted())
   }
 
-  @Test func `after a task that deduplicates others is removed, another task of its name deduplicates`()
+  @Test
+  func `after a task that deduplicates others is removed, another task of its name deduplicates`()
     throws
   {
     var table = TaskTable()
