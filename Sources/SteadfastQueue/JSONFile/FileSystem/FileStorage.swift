@@ -311,13 +311,14 @@ final class OpenFile: JournalFile {
   /// The maximum number of bytes to read or write at once: Darwin refuses more.
   private static let mostBytes = Int(Int32.max)
 
-  private let descriptor: Mutex<Int32>
+  /// The file's descriptor; -1 once the file is closed.
+  private let descriptor: Atomic<Int32>
   private let forkCount = ForkCount.current
   private let options: JSONFileStore.Options
   let hasOtherNames: Bool
 
   init(_ file: Int32, _ options: JSONFileStore.Options, hasOtherNames: Bool) {
-    descriptor = Mutex(file)
+    descriptor = Atomic(file)
     self.options = options
     self.hasOtherNames = hasOtherNames
   }
@@ -328,17 +329,24 @@ final class OpenFile: JournalFile {
   /// one.
   func protectAsNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
     guard let other else { return try protect() }
-    try FileStorage.protectNewFile(descriptor.withLock { $0 }, like: other, at: path, with: options)
+    try FileStorage.protectNewFile(
+      descriptor.load(ordering: .acquiring),
+      like: other,
+      at: path,
+      with: options
+    )
   }
 
   func size() throws(SystemCallError) -> Int {
     var status = stat()
-    guard unsafe fstat(descriptor.withLock { $0 }, &status) == 0 else { throw .last("fstat") }
+    guard unsafe fstat(descriptor.load(ordering: .acquiring), &status) == 0 else {
+      throw .last("fstat")
+    }
     return Int(status.st_size)
   }
 
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
-    let file = descriptor.withLock { $0 }
+    let file = descriptor.load(ordering: .acquiring)
     var failure: SystemCallError?
     // The buffer needs no initial bytes: only the bytes that were read are used.
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
@@ -361,7 +369,7 @@ final class OpenFile: JournalFile {
   }
 
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
-    let file = descriptor.withLock { $0 }
+    let file = descriptor.load(ordering: .acquiring)
     return try SystemCall.repeatingWhileInterrupted("write") {
       unsafe bytes.withUnsafeBytes { bytes in
         guard let start = bytes.baseAddress else { return 0 }
@@ -371,7 +379,7 @@ final class OpenFile: JournalFile {
   }
 
   func truncate(to size: Int) throws(SystemCallError) {
-    let file = descriptor.withLock { $0 }
+    let file = descriptor.load(ordering: .acquiring)
     _ = try SystemCall.repeatingWhileInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
@@ -380,20 +388,17 @@ final class OpenFile: JournalFile {
   /// A flush that failed with any other error is not repeated: the system may have dropped bytes
   /// that it could not write.
   func synchronize() throws(SystemCallError) {
-    try SystemCall.flushBytes(of: descriptor.withLock { $0 })
+    try SystemCall.flushBytes(of: descriptor.load(ordering: .acquiring))
   }
 
   /// Sets the file's permissions, unless the file has other names: then it is not changed.
   func protect() throws(SystemCallError) {
     guard !hasOtherNames else { return }
-    try FileStorage.protect(descriptor.withLock { $0 }, with: options)
+    try FileStorage.protect(descriptor.load(ordering: .acquiring), with: options)
   }
 
   func close() {
-    let file = descriptor.withLock { descriptor in
-      defer { descriptor = -1 }
-      return descriptor
-    }
+    let file = descriptor.exchange(-1, ordering: .acquiringAndReleasing)
     if file >= 0 { FileStorage.unlockAndClose(file, lockedAtForkCount: forkCount) }
   }
 }

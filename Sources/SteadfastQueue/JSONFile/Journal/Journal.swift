@@ -384,12 +384,19 @@ final class SyncedFile: Sendable {
   private let file: any JournalFile
   /// Serializes flushes, and records whether the file was closed.
   private let isClosed = Mutex(false)
-  private let poison = Mutex<SystemCallError?>(nil)
+  private let poison = AtomicLazyReference<Poison>()
+
+  /// The first error after which the file accepts no further calls.
+  private final class Poison: Sendable {
+    let error: SystemCallError
+
+    init(_ error: SystemCallError) { self.error = error }
+  }
 
   init(_ file: any JournalFile) { self.file = file }
 
   func checkPoison() throws(Journal.Failure) {
-    if let error = poison.withLock({ $0 }) { throw .poisoned(error) }
+    if let poison = poison.load() { throw .poisoned(poison.error) }
   }
 
   /// Makes everything durable that was written before the call.
@@ -418,7 +425,7 @@ final class SyncedFile: Sendable {
     do {
       try body()
     } catch {
-      poison.withLock { $0 = error }
+      _ = poison.storeIfNil(Poison(error))
       throw .poisoned(error)
     }
   }

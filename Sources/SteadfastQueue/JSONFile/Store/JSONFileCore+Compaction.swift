@@ -51,9 +51,9 @@ extension JSONFileCore {
 
   /// Records the file's size, on the I/O thread.
   func recordFileSize() {
-    guard options.maxFileSize != nil,
-      let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
-    else { return }
+    guard options.maxFileSize != nil else { return }
+    let size = file.withLock { $0.map { $0.journal.size + $0.journal.owedByteCount } }
+    guard let size else { return }
     state.withLock { $0.size = $0.pipeline.pending.reduce(size) { $0 + $1.byteCount } }
   }
 }

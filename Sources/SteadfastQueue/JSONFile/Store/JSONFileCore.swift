@@ -419,8 +419,6 @@ final class Submission: PipelineItem {
 
   let lines: [JournalBody]
   let caller: Caller
-  /// The outcomes, by index, that became known only when the changes were committed.
-  private let laterOutcomes = Mutex<[Int: ChangeOutcome]>([:])
 
   init(lines: [JournalBody], caller: Caller) {
     self.lines = lines
@@ -443,13 +441,16 @@ final class Submission: PipelineItem {
   }
 
   /// Commits the changes after the lines are stored.
-  func commit(to table: inout TaskTable) {
-    guard case .changes(let staged, _, _) = caller else { return }
-    for (index, change) in staged.enumerated() {
-      let outcome = table.commit(change)
-      guard outcome != change.outcome else { continue }
-      laterOutcomes.withLock { $0[index] = outcome }
-    }
+  ///
+  /// - Returns: The outcomes, with which the caller is resumed once the table is unlocked.
+  func commit(to table: inout TaskTable) -> Committed {
+    let outcomes: [ChangeOutcome] =
+      switch caller {
+      case .changes(let staged, _, _) where staged.count == 1: table.commit(staged[0]).answer
+      case .changes(let staged, _, _): staged.map { table.commit($0) }
+      case .claim: []
+      }
+    return Committed(submission: self, outcomes: outcomes)
   }
 
   /// Rolls back the changes or the claim if the lines could not be stored.
@@ -460,14 +461,11 @@ final class Submission: PipelineItem {
     }
   }
 
-  func succeed() {
+  /// Resumes the caller, with the outcomes of the committed changes.
+  func succeed(with outcomes: [ChangeOutcome] = []) {
     switch caller {
-    case .changes(let staged, _, let continuation):
-      var outcomes = staged.count == 1 ? staged[0].outcome.answer : staged.map(\.outcome)
-      for (index, outcome) in laterOutcomes.withLock(\.self) { outcomes[index] = outcome }
-      continuation.resume(returning: outcomes)
-    case .claim(let claim, let continuation):
-      continuation.resume(returning: claim)
+    case .changes(_, _, let continuation): continuation.resume(returning: outcomes)
+    case .claim(let claim, let continuation): continuation.resume(returning: claim)
     }
   }
 
@@ -477,6 +475,14 @@ final class Submission: PipelineItem {
     case .claim(_, let continuation): continuation.resume(throwing: error)
     }
   }
+}
+
+/// Committed changes whose caller has yet to be resumed.
+struct Committed: Sendable {
+  let submission: Submission
+  let outcomes: [ChangeOutcome]
+
+  func resumeCaller() { submission.succeed(with: outcomes) }
 }
 
 // The jobs of the I/O thread, which run one after another: everything that touches the file.
@@ -549,8 +555,8 @@ extension JSONFileCore {
   /// - Returns: Whether the caller must schedule the next write. A flush schedules it itself.
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
-      try checkFileIsInPlace()
-      try withJournal { journal throws(Journal.Failure) in
+      try withJournal { storage, journal throws(Journal.Failure) in
+        try storage.checkPlace(of: journal)
         // Reserving space takes longer than writing a claim.
         try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
@@ -569,24 +575,17 @@ extension JSONFileCore {
       (state.recordWrite(of: changes, flushing: flushing.moment), state.thread)
     }
     switch (next, thread) {
-    case (.commit, _):
-      for submission in changes { submission.succeed() }
+    case (.commit(let committed), _):
+      for changes in committed { changes.resumeCaller() }
       if changes.contains(where: \.needsFlush) { scheduleFlush() }
       return true
     case (.wait, _): return true
-    case (.flush, let thread?):
+    case (.flush(let writesToo), let thread?):
+      if writesToo { thread.add { self.writePending() } }
       flushWritten(on: thread)
       return false
     case (.flush, nil): preconditionFailure("a store without a thread has written")
     }
-  }
-
-  /// Refuses to write to a file that has lost its name, or that another process has written to.
-  private func checkFileIsInPlace() throws(Journal.Failure) {
-    guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
-      return
-    }
-    try storage.checkPlace(of: journal)
   }
 
   /// Flushes the written changes until none are left, while other jobs continue.
@@ -594,8 +593,11 @@ extension JSONFileCore {
   /// The next flush covers the changes that are queued during the present one. It starts when the
   /// callers of the present one have been resumed.
   private func flushWritten(on thread: any JobThread) {
-    continueWriting()
-    while state.withLock({ $0.pipeline.beginFlush() }) {
+    while true {
+      let postponed = state.withLock { state in
+        state.pipeline.beginFlush() ? nil : state.pipeline.takePostponedJobs()
+      }
+      if let postponed { return start(postponed, on: thread) }
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
         try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
@@ -608,19 +610,21 @@ extension JSONFileCore {
       let end = state.withLock { $0.endFlush() }
       // Some of the callers call again before the next write, which then includes their changes
       // too.
-      for submission in end.flushed { submission.succeed() }
+      for changes in end.committed { changes.resumeCaller() }
       // If there is more to flush and another job is running, that job may take long, so no write
       // starts here.
       if end.goesOn, thread.takeTurn() { writePending() }
     }
-    startPostponedJobs(on: thread)
   }
 
   /// Starts the jobs that were postponed until nothing is being flushed.
-  private func startPostponedJobs(on thread: any JobThread) {
-    let (jobs, writes) = state.withLock { $0.pipeline.takePostponedJobs() }
+  private func start(
+    _ postponed: (jobs: [PostponedJob], writes: Bool),
+    on thread: any JobThread
+  ) {
+    let jobs = postponed.jobs
     for job in jobs { thread.add { self.perform(job) } }
-    if writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
+    if postponed.writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
   /// Schedules a flush for the end of the interval, unless one is already scheduled.
@@ -634,21 +638,21 @@ extension JSONFileCore {
     state.withLock { $0.pipeline.beginDelayedFlush() }
     guard file.withLock({ $0 != nil }) else { return }
     do throws(Journal.Failure) {
-      try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
+      try withJournal { _, journal throws(Journal.Failure) in try journal.synchronize() }
     } catch {
       rollBackAndFail([], because: error)
     }
   }
 
   private func withJournal(
-    _ body: (inout Journal) throws(Journal.Failure) -> Void
+    _ body: (any JournalStorage, inout Journal) throws(Journal.Failure) -> Void
   ) throws(Journal.Failure) {
     try file.withLock { file throws(Journal.Failure) in
       guard var open = file.take() else {
         preconditionFailure("lines were written to a closed file")
       }
       defer { file = open }
-      try body(&open.journal)
+      try body(open.storage, &open.journal)
     }
   }
 
@@ -684,28 +688,38 @@ extension JSONFileCore {
       resumeCompactionWaiters(with: .failure(error))
     }
     for submission in failed { submission.fail(error) }
-    if endsUse, let thread { startPostponedJobs(on: thread) }
+    guard endsUse, let thread else { return }
+    start(state.withLock { $0.pipeline.takePostponedJobs() }, on: thread)
   }
 }
 
 extension JSONFileCore.State {
+  /// What follows a write of changes.
+  fileprivate enum AfterWriting {
+    case commit([Committed])
+    case wait
+    /// Flush, and write at the same time if `writesToo`: tasks were claimed during the last write.
+    case flush(writesToo: Bool)
+  }
+
   /// Records written changes, and commits them if they need not wait for a flush.
   fileprivate mutating func recordWrite(
     of changes: [Submission],
     flushing moment: JSONFileStore.Flushing.Moment
-  ) -> WritePipeline<Submission, JSONFileCore.PostponedJob>.AfterWriting {
-    let next = pipeline.recordWrite(of: changes, mustFlush: moment == .eachBatch)
-    if next == .commit { for submission in changes { submission.commit(to: &table) } }
-    return next
+  ) -> AfterWriting {
+    switch pipeline.recordWrite(of: changes, mustFlush: moment == .eachBatch) {
+    case .commit: .commit(changes.map { $0.commit(to: &table) })
+    case .wait: .wait
+    case .flush: .flush(writesToo: pipeline.beginNextWrite())
+    }
   }
 
   /// Commits the changes of a completed flush.
-  fileprivate mutating func endFlush()
-    -> WritePipeline<Submission, JSONFileCore.PostponedJob>.FlushEnd
-  {
+  ///
+  /// - Returns: The changes, and whether others must be flushed.
+  fileprivate mutating func endFlush() -> (committed: [Committed], goesOn: Bool) {
     let end = pipeline.endFlush()
-    for submission in end.flushed { submission.commit(to: &table) }
-    return end
+    return (end.flushed.map { $0.commit(to: &table) }, end.goesOn)
   }
 }
 

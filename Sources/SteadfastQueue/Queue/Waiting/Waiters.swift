@@ -6,36 +6,29 @@ import Synchronization
 /// for is elsewhere, behind its own lock. Code that changes the state resumes waiters after the
 /// change. A waiter has the state checked at the last moment, so that it misses no change.
 final class Waiters<Value: Sendable>: Sendable {
-  private struct State {
-    var list = WaiterList<CheckedContinuation<Value, any Error>>()
-    private var lastKey: UInt64 = 0
+  private let list = Mutex(WaiterList<CheckedContinuation<Value, any Error>>())
+  private let lastKey = Atomic<UInt64>(0)
 
-    /// Returns the key of a new waiter, greater than all earlier keys.
-    mutating func nextKey() -> UInt64 {
-      lastKey += 1
-      return lastKey
-    }
-  }
-
-  private let state = Mutex(State())
+  /// Returns the key of a new waiter, greater than all earlier keys.
+  private func nextKey() -> UInt64 { lastKey.add(1, ordering: .relaxed).newValue }
 
   /// Waits to be resumed, unless `check` already has a result.
   ///
   /// - Throws: `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Value, any Error>?) async throws -> Value {
-    let key = state.withLock { $0.nextKey() }
+    let key = nextKey()
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
-        let result = state.withLock { state -> Result<Value, any Error>? in
+        let result = list.withLock { list -> Result<Value, any Error>? in
           if let result = check() { return result }
           if Task.isCancelled { return .failure(CancellationError()) }
-          state.list.add(continuation, key: key)
+          list.add(continuation, key: key)
           return nil
         }
         if let result { continuation.resume(with: result) }
       }
     } onCancel: {
-      state.withLock { $0.list.remove(key: key) }?.resume(throwing: CancellationError())
+      list.withLock { $0.remove(key: key) }?.resume(throwing: CancellationError())
     }
   }
 
@@ -47,12 +40,12 @@ final class Waiters<Value: Sendable>: Sendable {
     unless check: () -> Value?,
     cancelled: @Sendable () -> Value?
   ) async -> Value {
-    let key = state.withLock { $0.nextKey() }
+    let key = nextKey()
     return await withTaskCancellationHandler {
       await waitUncancelled(key, unless: check)
     } onCancel: {
       guard let value = cancelled() else { return }
-      state.withLock { $0.list.remove(key: key) }?.resume(returning: value)
+      list.withLock { $0.remove(key: key) }?.resume(returning: value)
     }
   }
 
@@ -65,9 +58,9 @@ final class Waiters<Value: Sendable>: Sendable {
 
   private func waitUncancelled(_ key: UInt64?, unless check: () -> Value?) async -> Value {
     let result = try? await withCheckedThrowingContinuation { continuation in
-      let value = state.withLock { state -> Value? in
+      let value = list.withLock { list -> Value? in
         if let value = check() { return value }
-        state.list.add(continuation, key: key ?? state.nextKey())
+        list.add(continuation, key: key ?? nextKey())
         return nil
       }
       if let value { continuation.resume(returning: value) }
@@ -80,12 +73,12 @@ final class Waiters<Value: Sendable>: Sendable {
 
   /// Resumes the waiter that came last, if there is one.
   func resumeLast(returning value: Value) {
-    state.withLock { $0.list.popLast() }?.resume(returning: value)
+    list.withLock { $0.popLast() }?.resume(returning: value)
   }
 
   /// Resumes all waiters.
   func resumeAll(with result: Result<Value, any Error>) {
-    let all = state.withLock { state in state.list.isEmpty ? [] : state.list.takeAll() }
+    let all = list.withLock { $0.isEmpty ? [] : $0.takeAll() }
     for continuation in all { continuation.resume(with: result) }
   }
 }
