@@ -186,11 +186,10 @@ extension JSONFileCore {
     return .now(state.table.snapshot, claimed: state.claimedAndUnwritten, thread)
   }
 
-  var isCompactionDue: Bool {
-    file.withLock { file in
-      guard let file, file.compaction == nil else { return false }
-      return state.withLock { isOpen($0) && isDue(file, $0.table) }
-    }
+  /// Returns whether a compaction must start when nothing is being flushed.
+  func isCompactionDue(in file: OpenFile?, _ state: State) -> Bool {
+    guard let file, file.compaction == nil else { return false }
+    return isOpen(state) && isDue(file, state.table)
   }
 
   private func isOpen(_ state: State) -> Bool {

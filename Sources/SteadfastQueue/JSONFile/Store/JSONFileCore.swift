@@ -593,11 +593,14 @@ extension JSONFileCore {
   /// The next flush covers the changes that are queued during the present one. It starts when the
   /// callers of the present one have been resumed.
   private func flushWritten(on thread: any JobThread) {
+    var mustCompact = false
     while true {
       let postponed = state.withLock { state in
         state.pipeline.beginFlush() ? nil : state.pipeline.takePostponedJobs()
       }
-      if let postponed { return start(postponed, on: thread) }
+      if let (jobs, writes) = postponed {
+        return start(jobs, writes: writes || jobs.isEmpty && mustCompact, on: thread)
+      }
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
         try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
@@ -606,8 +609,13 @@ extension JSONFileCore {
         thread.add { self.rollBackAndFail([], because: error) }
         return
       }
-      file.withLock { $0?.journal.endFlush(flush) }
-      let end = state.withLock { $0.endFlush() }
+      let end = file.withLock { file in
+        file?.journal.endFlush(flush)
+        return state.withLock { state in
+          defer { mustCompact = isCompactionDue(in: file, state) }
+          return state.endFlush()
+        }
+      }
       // Some of the callers call again before the next write, which then includes their changes
       // too.
       for changes in end.committed { changes.resumeCaller() }
@@ -618,13 +626,11 @@ extension JSONFileCore {
   }
 
   /// Starts the jobs that were postponed until nothing is being flushed.
-  private func start(
-    _ postponed: (jobs: [PostponedJob], writes: Bool),
-    on thread: any JobThread
-  ) {
-    let jobs = postponed.jobs
+  ///
+  /// If `writes` is `true`, the pending lines are written after them.
+  private func start(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
     for job in jobs { thread.add { self.perform(job) } }
-    if postponed.writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
+    if writes { thread.add { self.writePending() } }
   }
 
   /// Schedules a flush for the end of the interval, unless one is already scheduled.
@@ -689,7 +695,8 @@ extension JSONFileCore {
     }
     for submission in failed { submission.fail(error) }
     guard endsUse, let thread else { return }
-    start(state.withLock { $0.pipeline.takePostponedJobs() }, on: thread)
+    let (jobs, writes) = state.withLock { $0.pipeline.takePostponedJobs() }
+    start(jobs, writes: writes, on: thread)
   }
 }
 
