@@ -22,7 +22,7 @@ package protocol TaskTables: AnyObject {
   /// An earlier task with the same ID may have been counted already, and removed afterwards.
   func addMembers(_ members: [TaskRecord]) throws
   /// Gives the turn of each changed order key to the first task in line.
-  func giveTurns() throws
+  func updateTurnsOfChangedOrderKeys() throws
 
   // MARK: Insertions
 
@@ -120,7 +120,7 @@ extension TaskTables {
       }
     }
     if !newMembers.isEmpty { try addMembers(newMembers) }
-    if !changedOrders.isEmpty { try giveTurns() }
+    if !changedOrders.isEmpty { try updateTurnsOfChangedOrderKeys() }
     return outcomes
   }
 

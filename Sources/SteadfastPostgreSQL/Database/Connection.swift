@@ -38,7 +38,7 @@ import SystemC
   /// If a server receives 1 GiB or more, the server discards the bytes and closes the connection.
   var mostBytes = 1_000_000_000
 
-  /// Connects, with the time-out for each host from the parameters.
+  /// Connects; the `connect_timeout` of the parameters applies to each host separately.
   init(_ parameters: [(name: String, value: String)], _ wording: Wording = Wording())
     throws(PostgreSQLFailure)
   {

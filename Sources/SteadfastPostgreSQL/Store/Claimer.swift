@@ -189,7 +189,7 @@ final class Claimer {
     for tasks in busy.prefix(Self.mostBusyKeys) {
       _ = try requeueUnlocked(tasks, waitsForKeys: true)
     }
-    notes.recordForAllQueues()
+    notes.recordTasksFreedAnywhere()
   }
 
   /// Makes tasks available, except locked tasks, which the next search finds again.

@@ -107,7 +107,11 @@ struct DatabaseLocation: Sendable {
           + "Steadfast, or repair the row"
       )
     case is UnknownChange:
-      PostgreSQLError(.refused, "the store in \(name) can't make a change of an unknown kind")
+      PostgreSQLError(
+        .refused,
+        "the store in \(name) does not know this kind of change; use all modules of the package in "
+          + "one version"
+      )
     default: error
     }
   }
@@ -161,10 +165,15 @@ struct DatabaseLocation: Sendable {
     // Each session started on a writable server, so a standby may be replacing that server now.
     case "25006": return PostgreSQLError(.unreachable, readOnly.message)
     case "26000", "42P05": return pooledSessionError(because: reason)
-    case "53100", "53200":
+    case "53100":
       return PostgreSQLError(
         .full,
-        "there is no space in \(name): \(reason). Nothing was stored; free space on the server"
+        "the disk of \(name) is full: \(reason). Nothing was stored; free space on the server"
+      )
+    case "53200":
+      return PostgreSQLError(
+        .full,
+        "there is not enough memory for a call of \(name): \(reason). Nothing was stored"
       )
     case "54000":
       return PostgreSQLError(

@@ -167,7 +167,7 @@ final class FreedTaskNotes: Sendable {
   }
 
   /// Records that tasks of any queue may have become available.
-  func recordForAllQueues() {
+  func recordTasksFreedAnywhere() {
     freed.withLock { $0?.addToAllQueues(FreedTasks(areAnywhere: true)) }
   }
 

@@ -363,7 +363,7 @@ extension InsertStatement {
 extension SQLParameter {
   fileprivate init(text: String?) { self = text.map { .text($0) } ?? .null }
   fileprivate init(integer: Int64?) { self = integer.map { .integer($0) } ?? .null }
-  /// Whole microseconds since 2000, because programs write dates in many ways.
+  /// A date as whole microseconds since 2000: unlike text, the number does not depend on a format.
   fileprivate init(date: Date?) { self.init(integer: date.map(SQLValue.microseconds)) }
 }
 #endif

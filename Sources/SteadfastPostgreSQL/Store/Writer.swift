@@ -78,7 +78,7 @@ final class Writer {
         finish(job, with: .success(.outcomes(outcomes)))
       }
     } catch {
-      performAgain(jobs, after: error, using: concernsOneCall(error) ? performApart : nil)
+      performAgain(jobs, after: error, using: mayConcernOnlyOneCall(error) ? performApart : nil)
     }
   }
 
@@ -111,7 +111,7 @@ final class Writer {
       switch result {
       case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
       case .failure(let failure):
-        if !concernsOneCall(failure) { slowCount += 1 }
+        if !mayConcernOnlyOneCall(failure) { slowCount += 1 }
         finish(job, with: StoreJob.result(of: failure))
       }
     }
@@ -166,7 +166,7 @@ final class Writer {
   }
 
   /// Returns whether an error may concern only one of the calls in a transaction.
-  private func concernsOneCall(_ error: any Error) -> Bool {
+  private func mayConcernOnlyOneCall(_ error: any Error) -> Bool {
     if let failure = error as? PostgreSQLFailure {
       return !failure.isConnectionLost && !failure.isCollision && !failure.isPassing
     }

@@ -209,7 +209,7 @@ extension Tables {
       """,
       .ids(ids)
     ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
-    try giveTurns()
+    try updateTurnsOfChangedOrderKeys()
   }
 
   /// Makes the tasks of claims that no queue received available again.
@@ -228,7 +228,7 @@ extension Tables {
       """,
       tokens
     ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
-    try giveTurns()
+    try updateTurnsOfChangedOrderKeys()
   }
 }
 #endif

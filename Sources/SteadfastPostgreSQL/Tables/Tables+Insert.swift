@@ -28,7 +28,7 @@ extension Tables {
   }
 
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
-    let definition = Self.definition(of: record, payload: payload, role: role)
+    let definition = Self.definitionValues(of: record, payload: payload, role: role)
     let values = definition + Self.progress(of: record)
     return try database.rows(Self.insertion, values).changedCount > 0
   }
@@ -48,7 +48,7 @@ extension Tables {
     """
 
   /// Returns the first values of an insertion: the caller's choices for the task.
-  private static func definition(
+  private static func definitionValues(
     of record: TaskRecord,
     payload: [UInt8],
     role: UniqueKeyRole?

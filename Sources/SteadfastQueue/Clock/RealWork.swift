@@ -84,7 +84,7 @@ public enum RealWork {
   /// Throws if the current task starts a queue on the clock of a virtual time, but that virtual
   /// time does not run the current task.
   static func checkRun(of queue: String, on clock: any WallClock) throws {
-    if let mistake = observer?.mistake(inRunning: queue, on: clock) { throw mistake }
+    if let mistake = observer?.errorForRun(of: queue, on: clock) { throw mistake }
   }
 
   /// The executor that keeps an unstructured task in the current virtual time; `nil` if no virtual
@@ -112,7 +112,7 @@ package protocol RealWorkObserver: Sendable {
   /// Whether payloads are encoded when their tasks are enqueued, and decoded for their handlers.
   var encodesPayloads: Bool { get }
   /// Returns why the current task can't run a queue on a clock; `nil` if it can.
-  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)?
+  func errorForRun(of queue: String, on clock: any WallClock) -> (any Error)?
   /// Records that a caller begins a wait that may never end.
   ///
   /// - Returns: The number to pass to ``waitEnded(_:)``.

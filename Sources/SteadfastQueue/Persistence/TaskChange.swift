@@ -387,7 +387,8 @@ extension TaskChange {
       guard value.isEmpty else { break }
       throw TaskQueueError(
         .invalidArgument,
-        "the completion '\(name)' has no bytes, so the value would stay open; give at least one"
+        "the value of the completion '\(name)' is empty, which would mean that it is still awaited; "
+          + "give at least one byte"
       )
     case .release, .pause, .resume, .remove: break
     }
@@ -442,7 +443,7 @@ extension TaskQueueError {
     guard let duration, duration > .longestStorable else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name()) is \(duration); give at most 100000000000 seconds, some 3000 years"
+      "\(name()) is \(duration); give at most 100000000000 seconds, about 3000 years"
     )
   }
 }
@@ -517,8 +518,8 @@ extension TaskQueueError {
   ) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the store (\(store)) keeps reporting that \(what) differs from what it has just returned: "
-        + "\(others) keep changing it, or the store compares wrongly"
+      "\(what) can't be updated in the store (\(store)): each time, the store reported that it had "
+        + "changed since it was read. Either \(others) keep changing it, or the store compares wrongly"
     )
   }
 }

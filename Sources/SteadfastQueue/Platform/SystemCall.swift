@@ -134,12 +134,12 @@ enum StandardError {
       line += "…".utf8
     }
     line.append(UInt8(ascii: "\n"))
-    guard canWriteAtOnce(to: file) else { return false }
+    guard canWriteWithoutBlocking(to: file) else { return false }
     return systemWrite(file, line) == line.count
   }
 
   /// Returns whether a write would neither wait nor raise a signal.
-  private static func canWriteAtOnce(to file: Int32) -> Bool {
+  private static func canWriteWithoutBlocking(to file: Int32) -> Bool {
     var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
     // Darwin's `poll` doesn't support every device, and reports POLLNVAL; then a write reveals
     // more.

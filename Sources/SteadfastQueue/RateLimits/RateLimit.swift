@@ -133,8 +133,8 @@ public struct RateLimit: Sendable {
     guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; remove "
-          + "the limit"
+        "a rate limit allows \(count) starts per \(interval), more than a queue can start, so "
+          + "it would have no effect; remove it"
       )
     }
     guard let name = names?[0] else { return }

@@ -168,7 +168,7 @@ struct RateLimits: Sendable {
 
   // MARK: After a claim
 
-  /// The decision on claimed tasks, which are numbered by their places in the claim.
+  /// Which of the claimed tasks may start now; a task is given by its index in the claim.
   struct Admission: Sendable {
     /// The tasks that begin.
     var admitted: [Int] = []
@@ -203,7 +203,7 @@ struct RateLimits: Sendable {
       guard let key = scope.key else { return onlyPlace(of: index) }
       // A payload that can't be decoded has no key. Its task is parked anyway.
       guard let text = key(record) else { return nil }
-      let number = Self.number(of: text)
+      let number = Self.storedNumber(ofKey: text)
       return Place(scope: index, valueName: scope.valueName(ofKey: number), key: number)
     }
   }
@@ -405,7 +405,7 @@ extension RateLimits {
   ///
   /// Two keys with the same number would share a limit. The probability that any two of a million
   /// keys have the same number is 3 in 100 million.
-  static func number(of key: String) -> UInt64 { key.utf8.stableHash }
+  static func storedNumber(ofKey key: String) -> UInt64 { key.utf8.stableHash }
 
   /// How many tasks of a key were postponed until its next free start.
   struct Line: Sendable, Hashable {

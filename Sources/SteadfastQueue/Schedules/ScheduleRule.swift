@@ -260,8 +260,8 @@ extension ScheduleRule {
     if let stored, stored.secondsFromGMT(for: date) != offset {
       throw TaskQueueError(
         .invalidArgument,
-        "the time zone \(zone.identifier) is \(offset) s from GMT, and no identifier can say that; "
-          + "give a zone whose offset is a whole number of minutes"
+        "the time zone \(zone.identifier) is \(offset) s from GMT, which the identifier that a "
+          + "schedule stores can't express; give a zone whose offset is a whole number of minutes"
       )
     }
     self.init(kind, zone, text)
@@ -481,6 +481,6 @@ enum CronLine {
   }
 
   private static func error(in line: String, _ problem: String) -> TaskQueueError {
-    TaskQueueError(.invalidArgument, "the line of cron '\(line)' makes no sense: \(problem)")
+    TaskQueueError(.invalidArgument, "the cron line '\(line)' makes no sense: \(problem)")
   }
 }

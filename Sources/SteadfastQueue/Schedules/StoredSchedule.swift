@@ -54,7 +54,8 @@ struct StoredSchedule: Codable, Equatable, Sendable {
 
   let name: String
   var definition: Definition
-  /// How many seconds an occurrence becomes available after its date.
+  /// The seconds between an occurrence's date and the date at which it becomes available; `nil` if
+  /// there is no delay.
   var delay: Int?
   /// The ID of the current occurrence, which waits or is running; `nil` if the schedule is parked.
   var id: TaskID?
@@ -374,7 +375,7 @@ enum ScheduleIndex {
   private static func unreadableIndex(named name: String) -> TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the value '\(name)' of the store is no index of schedules that this version can read"
+      "this version can't read the stored index of schedules, the value '\(name)'"
     )
   }
 }

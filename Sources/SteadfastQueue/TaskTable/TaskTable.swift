@@ -186,7 +186,7 @@ extension TaskTable {
     private var flags: Flags = []
     private var narrowLane: Int32
     var place: Place
-    /// Whether the task is in the line of its place.
+    /// Whether the task stands in the line for its `place`.
     var isInLine = false
     /// Whether the table's memories contain something for the task.
     var remembers = false

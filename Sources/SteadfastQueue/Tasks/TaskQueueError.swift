@@ -208,6 +208,6 @@ extension TaskQueueError {
   }
 
   private static func emptyMember(of name: String) -> TaskQueueError {
-    TaskQueueError(.invalidArgument, "one of \(name) is empty; remove the empty text")
+    TaskQueueError(.invalidArgument, "\(name) contains an empty string; remove it")
   }
 }

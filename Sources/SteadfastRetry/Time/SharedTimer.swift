@@ -191,7 +191,7 @@ struct TimerSchedule<Element> {
 
   /// Suspends until `limit` has passed since the timer was started.
   /// - Throws: `CancellationError` as soon as the task is cancelled, even if the clock does not.
-  func sleep(untilElapsed limit: Duration) async throws {
+  func sleep(untilTimeSinceStart limit: Duration) async throws {
     let end = (beginning ?? clock.now).advanced(by: limit.sleepable)
     try await clock.sleep(until: end, tolerance: nil)
     try Task.checkCancellation()

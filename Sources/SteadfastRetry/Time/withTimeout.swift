@@ -161,7 +161,7 @@ final class TimeoutRace: Sendable {
     in group: inout TaskGroup<Void>
   ) async -> Ending {
     group.addTask {
-      do { try await timer.sleep(untilElapsed: limit) } catch { return }
+      do { try await timer.sleep(untilTimeSinceStart: limit) } catch { return }
       self.end(.timeIsUp)
     }
     let ending = await firstEnding

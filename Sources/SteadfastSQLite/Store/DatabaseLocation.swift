@@ -64,7 +64,12 @@ struct DatabaseLocation: Sendable {
     case let error as SystemCallError:
       SQLiteError(.cannotOpen, url, "\(path) can't be opened: \(error)")
     case is UnknownChange:
-      SQLiteError(.refused, url, "the store in \(path) can't make a change of an unknown kind")
+      SQLiteError(
+        .refused,
+        url,
+        "the store in \(path) does not know this kind of change; use all modules of the package in "
+          + "one version"
+      )
     default: error
     }
   }
@@ -315,13 +320,13 @@ final class StoreFile: Sendable {
   /// Removes and returns the lock; `nil` if there is none.
   ///
   /// When the last reference to the lock is released, the file is unlocked.
-  func takeLock() -> FileLock? {
+  func removeLock() -> FileLock? {
     state.withLock { state in
       defer { state.lock = nil }
       return state.lock
     }
   }
 
-  func giveUpLock() { _ = takeLock() }
+  func releaseLock() { _ = removeLock() }
 }
 #endif

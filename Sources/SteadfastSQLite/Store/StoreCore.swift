@@ -46,7 +46,7 @@ final class StoreCore: StoreCalls {
   func end() {
     writing.end()
     endReading()
-    file.giveUpLock()
+    file.releaseLock()
   }
 
   private func endReading() {

@@ -70,7 +70,7 @@ final class Writer {
       }
       for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: answer) }
     } catch {
-      if jobs.count > 1, concernsOneCall(error) {
+      if jobs.count > 1, mayConcernOnlyOneCall(error) {
         performApart(jobs)
       } else {
         for job in jobs { finish(job, with: StoreJob.result(of: error)) }
@@ -88,7 +88,7 @@ final class Writer {
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
-      if concernsOneCall(error) {
+      if mayConcernOnlyOneCall(error) {
         for job in jobs { performTogether([job]) }
       } else {
         for job in jobs { finish(job, with: .failure(error)) }
@@ -97,7 +97,7 @@ final class Writer {
   }
 
   /// Returns whether an error may concern only one of the calls in a transaction.
-  private func concernsOneCall(_ error: any Error) -> Bool {
+  private func mayConcernOnlyOneCall(_ error: any Error) -> Bool {
     tables != nil && (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY
   }
 
@@ -256,13 +256,13 @@ final class Writer {
     readers.wait()
     isClosed = true
     tables = nil
-    file.giveUpLock()
+    file.releaseLock()
   }
 
   private func destroy() throws {
     guard !isDestroyed else { return }
     // Keeps the lock until the tables are removed, so that the next store finds no tables.
-    let (known, held) = (tables?.database, file.takeLock())
+    let (known, held) = (tables?.database, file.removeLock())
     close()
     if let database = try known ?? databaseToDestroy() {
       // Fails if another store uses the tables.

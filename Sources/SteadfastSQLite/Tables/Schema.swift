@@ -185,15 +185,14 @@ extension Schema {
 
 /// The view into which a statement of another connection inserts a task.
 ///
-/// The trigger of the view does what `Tables.insert(_:onDuplicate:payload:)` does. A test compares
-/// the two.
+/// The trigger of the view does what `TaskTables.insert` does. A test compares the two.
 extension Schema {
   /// The version of the view's columns, which each statement contains.
   ///
   /// A later version of the tables supports statements of this form, or refuses them.
   static let insertionForm = 1
 
-  /// The columns of the view, in the order of `Tables.definition(of:payload:role:link:)`.
+  /// The columns of the view, in the order of `Tables.definitionValues(of:payload:role:link:)`.
   static let insertionColumns = [
     "id", "name", "queue", "payload", "format", "schema_version", "priority", "created_date",
     "available_date", "max_retries", "uses_backoff", "unique_key", "on_duplicate", "unique_until",
@@ -500,7 +499,7 @@ extension InsertStatement {
       id: record.id,
       text: "insert into \(prefix)_insertion (form, \(columns.joined(separator: ", "))) "
         + "values (\(Schema.insertionForm), \(marks))",
-      parameters: Tables.definition(
+      parameters: Tables.definitionValues(
         of: record,
         payload: .blob(bytes),
         role: .text(policy.storedName),

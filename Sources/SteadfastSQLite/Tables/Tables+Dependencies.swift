@@ -44,7 +44,7 @@ extension Tables {
   /// Stores the dependencies of a new task.
   func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
     var unmet: TaskID?
-    var openCount = 0
+    var unfinishedCount = 0
     for id in dependencies.tasks.sorted() {
       let state = try database.first(
         "select state from steadfast_task where id = ?1",
@@ -52,7 +52,7 @@ extension Tables {
       ) { try $0.state(0) }
       let hasFailed = state == .abandoned || state == .cancelled
       if state == nil || hasFailed && dependencies.rule == .allSucceeded { unmet = unmet ?? id }
-      if let state, !state.isFinished { openCount += 1 }
+      if let state, !state.isFinished { unfinishedCount += 1 }
       try database.run(
         "insert into steadfast_dependency values (?1, ?2, 1, ?3)",
         .id(id),
@@ -64,7 +64,7 @@ extension Tables {
     try database.run(
       "update steadfast_task set open_count = ?2 where id = ?1",
       .id(record.id),
-      .integer(openCount)
+      .integer(unfinishedCount)
     )
     return .done
   }

@@ -230,7 +230,7 @@ extension Tables {
       )
     }
     changedOrders = tasks.compactMap(\.orderKey)
-    try giveTurns()
+    try updateTurnsOfChangedOrderKeys()
   }
 }
 #endif

@@ -31,7 +31,7 @@ extension Tables {
 
   func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
     let inner = Self.innerPayload(payload)
-    let definition = Self.definition(
+    let definition = Self.definitionValues(
       of: record,
       payload: inner,
       role: .text(role?.rawValue),
@@ -47,7 +47,7 @@ extension Tables {
   ///
   /// `role` comes after the unique key, and `link` after the dependency rule. The columns of these
   /// two values differ between the view and the table.
-  static func definition(
+  static func definitionValues(
     of record: TaskRecord,
     payload: SQLValue,
     role: SQLValue,

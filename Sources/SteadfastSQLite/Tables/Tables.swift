@@ -31,7 +31,7 @@ final class Tables: TaskTables {
   // MARK: Order keys
 
   /// Gives the turn of each changed order key to the first task in line.
-  func giveTurns() throws {
+  func updateTurnsOfChangedOrderKeys() throws {
     for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
       try database.run(
         """

@@ -53,7 +53,7 @@ public struct History: Sendable {
     }
   }
 
-  /// Returns the line at a place, after its file and its number.
+  /// Returns the text of the line at a place, prefixed with the names of its file and its number.
   func text(at place: HistoryPlace) -> String {
     let source = sources[place.source]
     let line = source.lines[place.line]
@@ -157,9 +157,8 @@ extension History {
     public var endsWithin: Duration?
     /// How far the recorders' clocks and the store's own clock may differ; by default not at all.
     ///
-    /// The check does not find claims that expire too early by less than this tolerance. Lines of
-    /// two files are still ordered by their dates, so keep the clocks of several machines
-    /// synchronized.
+    /// The check does not notice a claim that expires too early by less than this. It still merges
+    /// the lines of several files by their dates, so keep the clocks of the machines synchronized.
     public var clockTolerance: Duration
 
     /// Makes expectations.

@@ -130,7 +130,7 @@ extension VirtualTime {
     _ body: @escaping @Sendable (VirtualTime) async throws -> Success
   ) async throws -> Success {
     let task = Task(executorPreference: jobs) { [jobs] in
-      defer { jobs.endBody() }
+      defer { jobs.recordBodyEnd() }
       return try await VirtualTime.$current.withValue(self) {
         try await RealWork.observed(by: jobs) { try await body(self) }
       }

@@ -1,9 +1,9 @@
 import SteadfastQueue
 import Synchronization
 
-/// Runs the jobs of one virtual time, all on the driver's thread.
+/// Runs the jobs of one ``VirtualTime``, all on its driver's thread.
 ///
-/// After the executor is closed, the jobs of tasks that outlive their virtual time run on the
+/// When the executor is closed, the jobs of tasks that outlive the ``VirtualTime`` run on the
 /// global pool, because a job must never be lost.
 final class VirtualTimeExecutor: TaskExecutor {
   // An UnownedJob does not own its job, so each job must be removed from the queue, and run or
@@ -49,7 +49,7 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   var signalsFromOutside: UInt64 { state.withLock { $0.signalsFromOutside } }
 
-  func endBody() { state.withLock { $0.endBody() }?.resume() }
+  func recordBodyEnd() { state.withLock { $0.recordBodyEnd() }?.resume() }
 
   /// Suspends the driver until a job or a turn is ready, the body ends, or no real work remains.
   ///
@@ -75,7 +75,7 @@ final class VirtualTimeExecutor: TaskExecutor {
 extension VirtualTimeExecutor: RealWorkObserver {
   var taskExecutor: any TaskExecutor { self }
 
-  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)? {
+  func errorForRun(of queue: String, on clock: any WallClock) -> (any Error)? {
     guard let time = VirtualTime.current, time.jobs === self,
       clock as AnyObject === time.clock, !isExecutorOfCurrentTask
     else { return nil }

@@ -66,7 +66,8 @@ struct VirtualTimeState<Job> {
 
   mutating func popJob() -> Job? { jobs.popNext() }
 
-  mutating func endBody() -> Driver? {
+  /// Records that the body has ended, and returns the driver if it is waiting.
+  mutating func recordBodyEnd() -> Driver? {
     bodyHasEnded = true
     return waitingDriver.take()
   }

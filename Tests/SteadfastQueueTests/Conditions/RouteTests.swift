@@ -18,7 +18,7 @@ import Testing
     RouteForm(otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
   func `a default route leads outside if its interface leads outside`(form: RouteForm) throws {
-    #expect(try #require(Route(form.body[...])).leadsOutside(through: [2, 3]))
+    #expect(try #require(Route(form.body[...])).leadsToInternet(through: [2, 3]))
   }
 
   @Test(arguments: [
@@ -34,14 +34,14 @@ import Testing
     RouteForm(flags: 0x1, otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
   func `any other route does not lead outside`(form: RouteForm) throws {
-    #expect(try !#require(Route(form.body[...])).leadsOutside(through: [2, 3]))
+    #expect(try !#require(Route(form.body[...])).leadsToInternet(through: [2, 3]))
   }
 
   // Local, broadcast, blackhole, unreachable, prohibit, throw.
   @Test(arguments: [2, 3, 6, 7, 8, 9] as [UInt8])
   func `a default route that rejects packets does not lead outside`(type: UInt8) throws {
     let form = RouteForm(type: type, interface: 2)
-    #expect(try !#require(Route(form.body[...])).leadsOutside(through: [2]))
+    #expect(try !#require(Route(form.body[...])).leadsToInternet(through: [2]))
   }
 
   @Test(arguments: [

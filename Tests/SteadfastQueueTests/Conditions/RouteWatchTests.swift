@@ -36,7 +36,7 @@ import Testing
     #expect(reported == [nil, false, nil, true])
   }
 
-  @Test func `a watch receives all pending reports before it reads`() {
+  @Test func `a watch takes all pending reports before it reads the routes`() {
     var watch = waitingWatch()
     for _ in 1...5 {
       watch.apply(kernelReport(of: .interface(2, 0x41)))

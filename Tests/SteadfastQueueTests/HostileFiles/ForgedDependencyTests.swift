@@ -36,7 +36,7 @@ import Testing
     #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
   }
 
-  @Test func `a compacted follower whose line has no batch doesn't count the ends of members`()
+  @Test func `a follower that a compacted file lists without a batch gets none when a member ends`()
     throws
   {
     let table = try table(

@@ -11,7 +11,10 @@ extension TaskTable {
       let (id, record) = (entries[slot].id, entries[slot].record)
       let named = record.dependencies.tasks.compactMap(self.slot)
       let open = named.count { !entries[$0].record.state.isFinished }
-      check(graph.edges.openCount(of: slot) == open, "\(id) waits for \(open) tasks that it names")
+      check(
+        graph.edges.unfinishedCount(of: slot) == open,
+        "\(id) waits for \(open) tasks that it names"
+      )
       let unfinished = record.dependencies.batch?.unfinished ?? 0
       check(
         entries[slot].waitsForOthers == (open > 0 || unfinished > 0),

@@ -50,7 +50,7 @@ import Testing
     #expect(table.claim(9, [two: 9]).numbers == [1, 2])
   }
 
-  @Test mutating func `a filter by key matches tasks in every role`() {
+  @Test mutating func `a filter by unique key matches holders, successors and finished tasks`() {
     let filter = TaskFilter(uniqueKeys: ["k"])
     func numbers() -> [Int] {
       table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) }

@@ -22,7 +22,8 @@ import Testing
 
   private let complete = TaskChange.complete(.numbered(1), named: "open", value: [7])
 
-  @Test mutating func `a holder is not superseded while one of its steps is staged`() {
+  @Test mutating func `a retry doesn't let a duplicate replace a task whose step is still staged`()
+  {
     let lease = begin(.make(1, key: "k"))
     _ = table.apply([.insert(.make(2, key: "k"), onDuplicate: .keep)])
     let step = table.stage(.remember(lease, named: "step", value: [1]))

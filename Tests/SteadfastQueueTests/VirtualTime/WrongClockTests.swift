@@ -120,7 +120,7 @@ private struct Call: TaskPayload {
   }
 
   @Test(arguments: Case.allCases, kinds)
-  func `when a process starts after the clock was corrected, durations count from now`(
+  func `if the clock was corrected while no process ran, durations count from the next start`(
     test: Case,
     kind: StoreKind
   ) async throws {

@@ -101,7 +101,7 @@ import Testing
     return clock.now.offset
   }
 
-  @Test func `the time waits for a body on the main actor`() async throws {
+  @Test func `virtual time stands still while a body works on the main actor`() async throws {
     let trace = Trace()
     try await withVirtualTime { @MainActor time in
       // An app starts work like this; the work stays on the main actor.

@@ -114,7 +114,7 @@ private final class WorldAround: RealWorkObserver {
 
   var encodesPayloads: Bool { false }
 
-  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)? { nil }
+  func errorForRun(of queue: String, on clock: any WallClock) -> (any Error)? { nil }
 
   func waitBegan(_ wait: KnownWait) -> UInt64 { 0 }
 

@@ -112,7 +112,7 @@ struct Route: Equatable {
   var isDefault: Bool { isInternet && prefixLength == 0 && table == Self.mainTable }
 
   /// Returns whether packets to the internet can take this route through one of the interfaces.
-  func leadsOutside(through interfaces: Set<UInt32>) -> Bool {
+  func leadsToInternet(through interfaces: Set<UInt32>) -> Bool {
     guard isDefault, type == Self.unicast, flags & Self.unusable == 0 else { return false }
     // If routes share a hop, the kernel may give only the hop's number. When the interface goes
     // down, the kernel removes the hop and its routes.
@@ -197,7 +197,9 @@ struct RouteReading {
       if interface.leadsOutside { interfaces.insert(interface.index) }
     case NetlinkMessage.Kind.newRoute where list != .interfaces:
       guard let route = Route(message.body) else { return .end(.unknown) }
-      if route.leadsOutside(through: interfaces) { return .end(Answer(holds: true, isSure: true)) }
+      if route.leadsToInternet(through: interfaces) {
+        return .end(Answer(holds: true, isSure: true))
+      }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
       // Both messages start with the number of an error, or with zero. A list may end with an
       // error.

@@ -40,10 +40,10 @@ enum JournalEntry: Sendable {
 }
 
 extension JournalEntry {
-  /// Whether the entry is of a kind that a compacted file starts with.
+  /// Whether a compacted file starts with entries of this kind.
   ///
-  /// A `task` may only be among these entries: its position is a number that later lines continue
-  /// from.
+  /// A `task` is valid only in that first part. It states the task's position; the lines after that
+  /// part assign positions from there on.
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .memory, .begin: true
@@ -59,7 +59,8 @@ struct KeptTask: Sendable {
   static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
-  /// The task's position among its equals; greater numbers come later.
+  /// The task's position among the tasks with the same priority and available date; greater numbers
+  /// come later.
   let position: UInt64
   /// Whether a later task has taken the task's unique key, although this task has not ended.
   let hasLostKey: Bool

@@ -103,7 +103,7 @@ struct JournalDecoder {
         .reschedule(
           .unclaimed(try fields.id()),
           availableDate: try fields.date(of: .available),
-          countedFrom: try readOrigin()
+          countedFrom: try readCountedFrom()
         )
       )
     case .update: return .change(.update(try fields.id(), try readUpdate()))
@@ -131,7 +131,7 @@ struct JournalDecoder {
           try readLease(),
           until: try fields.date(of: .until),
           awaiting: names,
-          countedFrom: try readOrigin()
+          countedFrom: try readCountedFrom()
         )
       )
     case .complete:
@@ -191,7 +191,7 @@ struct JournalDecoder {
       availableDate: try fields.date(of: .available),
       retryCount: count,
       failure: fields.has(.error) ? try readFailure() : nil,
-      countedFrom: try readOrigin()
+      countedFrom: try readCountedFrom()
     )
   }
 
@@ -306,12 +306,12 @@ extension JournalDecoder {
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(of: .ended) : nil
     )
-    record.setOrigin(fromStored: try readOrigin())
+    record.setOrigin(fromStored: try readCountedFrom())
     return record
   }
 
   /// Reads the date that another date was counted from; `nil` if the line has none.
-  mutating func readOrigin() throws(JournalDecodingError) -> Date? {
+  mutating func readCountedFrom() throws(JournalDecodingError) -> Date? {
     fields.has(.from) ? try fields.date(of: .from) : nil
   }
 

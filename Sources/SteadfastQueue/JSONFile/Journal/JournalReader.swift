@@ -150,7 +150,7 @@ struct JournalReader {
     batchCount = 0
   }
 
-  /// Reads the lines from an offset up to the present position again, and replays them.
+  /// Rereads the lines from an offset up to the present position, and replays them.
   private mutating func replayLines(
     from offset: Int,
     firstNumber: Int

@@ -74,7 +74,7 @@ extension TaskTable {
 
   /// Interrupts all leased tasks: each becomes available again, with one more interruption.
   ///
-  /// These are the tasks that were running when the file was last used.
+  /// Called when a file is opened: the leases in it belong to a process that has ended.
   @discardableResult
   mutating func interruptLeased() -> Int {
     begun = []

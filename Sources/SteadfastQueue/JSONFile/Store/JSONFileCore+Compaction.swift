@@ -76,7 +76,7 @@ extension JSONFileCore.State {
 
 extension TaskTable {
   /// Returns the lines of the changes that are kept, with the decisions of the staging.
-  func linesWithDecisions(_ lines: [JournalBody], for staged: [StagedChange]) -> [JournalBody] {
+  func linesToWrite(_ lines: [JournalBody], for staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
     return zip(lines, staged).filter { $1.isKept }.map { line, change in

@@ -324,7 +324,7 @@ extension JSONFileCore {
           return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
         }
         let submission = Submission(
-          lines: state.table.linesWithDecisions(lines, for: staged),
+          lines: state.table.linesToWrite(lines, for: staged),
           caller: .changes(staged, durability, continuation)
         )
         if let full = state.shortage(for: submission, limit: options.maxFileSize) {

@@ -69,8 +69,9 @@ public struct PayloadSeal: Sendable {
 
     /// The properties of the context as bytes, for authenticated encryption.
     ///
-    /// Bytes that were sealed with this data can't be opened as the payload of another task, unless
-    /// it has the same name and the same unique key.
+    /// Bytes that were sealed with this data can't be opened as the payload of another task, except
+    /// a task with the same name, unique key, format and version: ``id`` is all zeros if there is a
+    /// unique key.
     ///
     /// The data consists of the 16 bytes of the ID; the 8 bytes of the version, highest byte first;
     /// one byte that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a

@@ -183,7 +183,7 @@ struct SealedStore: StoreWrapper {
           return Array(try openPayload(bytes, in: context, of: record, with: seal))
         } catch {
           throw record.unopenedPayloadError(
-            "can't be opened: \(error). It stays stored until it can be opened",
+            "can't be opened: \(error). It stays in the store, unchanged",
             underlying: error
           )
         }

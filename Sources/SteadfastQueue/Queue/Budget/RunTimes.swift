@@ -74,7 +74,7 @@ struct RunTimes: Sendable, Equatable {
 
   /// The bytes of the value.
   ///
-  /// If the names exceed the limit, some are left out, the longest first.
+  /// If the JSON exceeds the limit, names are left out with their times, the longest names first.
   func bytes(limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8] {
     var kept = seconds
     var bytes = try StableJSON.encode(kept)

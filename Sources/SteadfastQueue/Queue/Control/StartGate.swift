@@ -192,9 +192,9 @@ struct StoredPause: Sendable, Equatable {
     } catch {
       throw TaskQueueError(
         .storeFailed,
-        "this version of the package can't read the stored pause, which is the value "
-          + "'\(Self.valueName)' of the store; the queue stays paused, or not, as before; use the "
-          + "version that stored the pause",
+        "this version of the package can't read the stored pause, the value "
+          + "'\(Self.valueName)'. Nothing has changed: a paused queue stays paused, and a running queue "
+          + "keeps running. Use the version that stored the pause",
         underlying: error
       )
     }
@@ -262,7 +262,7 @@ extension StartGate {
   }
 }
 
-/// Monitors of conditions.
+/// Follows the monitors that report whether conditions hold.
 extension StartGate {
   /// Follows the registered monitors until cancelled.
   func followMonitors() async {

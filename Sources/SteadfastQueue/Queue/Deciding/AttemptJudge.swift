@@ -78,7 +78,8 @@ struct AttemptJudge: Sendable {
     case (.undecodable(let error), nil): .park(failure(error, at: moment))
     case (.threw(let snooze as TaskSnoozed), nil):
       .snooze(until: moment.date(after: snooze.duration), countedFrom: moment.now)
-    case (.threw(let error), nil): verdict(on: record, after: error, at: moment, using: &generator)
+    case (.threw(let error), nil):
+      verdictOnFailure(of: record, because: error, at: moment, using: &generator)
     }
   }
 
@@ -115,9 +116,10 @@ struct AttemptJudge: Sendable {
     return record
   }
 
-  private func verdict(
-    on record: TaskRecord,
-    after error: any Error,
+  /// Decides whether a task that has failed is retried, and when.
+  private func verdictOnFailure(
+    of record: TaskRecord,
+    because error: any Error,
     at moment: Moment,
     using generator: inout SplitMix64
   ) -> Verdict {

@@ -14,6 +14,7 @@ final class Suspects: Sendable {
     case attempt
     /// Try again after the delay.
     case postpone(Duration)
+    /// It was interrupted too often: ``AttemptJudge`` abandons it.
     case abandon
   }
 

@@ -231,8 +231,8 @@ struct MissingHandlerWarning: Sendable {
   /// Whether a look is due.
   private var isDue = false
 
-  /// Returns whether the run that begins is the first one.
-  mutating func isFirstRun() -> Bool {
+  /// Returns whether this is the first call; after that, no look is due.
+  mutating func takeFirstRun() -> Bool {
     guard !hasRun else { return false }
     hasRun = true
     isDue = false

@@ -46,7 +46,7 @@ extension WorkMachine {
     case notHeld
   }
 
-  /// Accepts a request for a task, and returns what happens to it.
+  /// Decides how a request for a task is carried out.
   ///
   /// If `wasPending`, the request was pending until now, and its caller is carrying it out.
   mutating func request(

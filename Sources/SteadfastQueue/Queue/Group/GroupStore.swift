@@ -66,7 +66,7 @@ struct GroupStore: StoreWrapper {
     TaskQueueError(
       .invalidArgument,
       "the queue '\(members.name(ofQueue: queue))' shares its store with the other queues of its "
-        + "group, and can't be destroyed alone: destroy the group, or cancel and remove its tasks"
+        + "group, and can't be destroyed alone: destroy the group, or cancel and remove the queue's tasks"
     )
   }
 

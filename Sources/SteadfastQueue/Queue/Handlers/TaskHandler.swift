@@ -138,11 +138,11 @@ extension TaskAbandoned: LocalizedError {
 }
 
 /// The error that a handler throws to snooze its task: the handler is called again later, and the
-/// attempt is no failure.
+/// attempt does not count as a failure.
 ///
-/// The attempt does not count as a retry, and the task keeps its last error. The date is determined
-/// when the error is thrown. If the system clock is set back afterwards, the date does not become
-/// earlier.
+/// The attempt does not count as a retry, and the task keeps its last error. ``duration`` counts
+/// from when the queue handles the error. If the system clock was ahead then, the duration counts
+/// from its correction (<doc:DatesAndExpiry>).
 ///
 /// `withRetry` in a handler does not retry after this error, but throws it at once.
 public struct TaskSnoozed: RetryAwareError, CustomStringConvertible {

@@ -274,7 +274,7 @@ struct AttemptMemory: Sendable {
   /// The bytes under a name; `nil` if there are none, or the memory has not been read.
   subscript(name: String) -> [UInt8]? { stored?[name] }
 
-  /// Sets the memory that the store has returned, unless newer contents are known.
+  /// Sets the memory as the store returned it, unless it is already known, and may be newer.
   mutating func setLoaded(_ memory: TaskMemory) { if stored == nil { stored = memory } }
 
   /// Updates one name, whose value is stored by callers that complete a wait.
@@ -408,7 +408,7 @@ final class WorkerMemory: Sendable {
   }
 
   /// Waits until no checkpoint of an attempt is being stored.
-  func waitForSaving(_ number: AttemptNumber) async {
+  func waitWhileSaving(inAttempt number: AttemptNumber) async {
     await savings.waitUncancelled {
       state.withLock { $0?.number == number && $0?.isSaving == true } ? nil : ()
     }

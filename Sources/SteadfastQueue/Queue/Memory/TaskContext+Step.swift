@@ -364,7 +364,7 @@ extension TaskContext {
       }
       // The checkpoint that is being stored may not be the latest one.
       guard isDue, memory.with(number, { $0.isSaving }) else { return }
-      await memory.waitForSaving(number)
+      await memory.waitWhileSaving(inAttempt: number)
     }
   }
 }

@@ -420,7 +420,8 @@ final class RateLimiting: Sendable {
 
   /// The used-up limits that were reported to observers.
   private struct Reported: Sendable {
-    /// The date until which each scope is used up, in microseconds since 1970.
+    /// For each scope, by its index in ``RateLimits/scopes``: the date last reported, before which
+    /// its limit allows no start, in microseconds since 1970.
     var dates: [Int: Int64] = [:]
     var count = 0
   }
@@ -466,7 +467,7 @@ extension Date {
 
 /// Sharing a store with other queues.
 extension Claimer {
-  /// Extends leases until the body returns.
+  /// Extends leases until the body returns, on a thread that no handler can occupy.
   ///
   /// It continues in a cancelled run: the handlers may take long to end, and no other queue may
   /// take over their tasks before they have ended.

@@ -93,12 +93,13 @@ extension Upkeep {
     if observers.events.isObserved { return try await reportUnhandledTasks() }
     // In later runs, a worker that finds nothing to do reports these tasks. If the look-up fails,
     // the run must not stop for the sake of a notice.
-    guard givesNotices, state.withLock({ $0.notice.isFirstRun() }) else { return }
+    guard givesNotices, state.withLock({ $0.notice.takeFirstRun() }) else { return }
     reportUselessLimits()
     try? await reportUnhandledTasks()
   }
 
-  /// Calls the configuration's notice about each rate limit for names without a handler.
+  /// Gives the configuration's `unhandledNotice` a message for each rate limit without effect: none
+  /// of its names has a handler.
   private func reportUselessLimits() {
     for case let names? in configuration.rateLimits.map(\.names)
     where !names.contains(where: handlers.canPerform) {

@@ -41,7 +41,7 @@ extension Schedules {
     handlers.zones.add(rule.zone)
     let delay = try await delay(of: name, within: spread)
     try Self.checkSize(of: StoredSchedule(name, definition, delay: delay, made: now))
-    try await changingSchedule(name) { attempt in
+    try await changeSchedule(named: name) { attempt in
       try await storeSchedule(name, definition, rule, delay, attempt)
     }
   }
@@ -50,7 +50,7 @@ extension Schedules {
     try Self.check(schedule: name)
     let key = ScheduleKey(name)
     var wasThere = false
-    try await changingSchedule(name) { _ in
+    try await changeSchedule(named: name) { _ in
       let old: [UInt8]
       let waiting: [TaskRecord]
       switch try await occurrences.scheduleValue(for: key) {
@@ -96,7 +96,7 @@ extension Schedules {
   ///
   /// The body returns `false` if another process has changed the schedule in between. It is also
   /// called again after a transient error of the store.
-  private func changingSchedule(
+  private func changeSchedule(
     _ name: String,
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {

@@ -53,7 +53,7 @@ final class DateTimer: Sendable {
     if mustLook { changed.signal() }
   }
 
-  /// Rings at each requested date, until it is cancelled.
+  /// Calls `ring` at each requested date, until the Swift task is cancelled.
   func run(on clock: any WallClock, ring: @escaping @Sendable () -> Void) async {
     defer { state.withLock { $0.activity = .bestEffort } }
     while !Task.isCancelled {

@@ -31,7 +31,9 @@ struct Signals: ~Copyable, Sendable {
   let conditionsTold = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
-  /// Whether the store is unavailable, which ends the waits of cancelled callers.
+  /// Tells whether the store is unavailable.
+  ///
+  /// Then cancelled callers stop waiting for other calls.
   let availability: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
   let pauseTurns: KeyedMutex

@@ -108,7 +108,7 @@ struct DependencyEdges: Sendable {
   /// The dependencies of the task in a slot.
   private struct Dependent: Sendable {
     var lastEdge = DependencyEdges.none
-    var openCount: Int32 = 0
+    var unfinishedCount: Int32 = 0
   }
 
   private static let none: Int32 = -1
@@ -190,17 +190,17 @@ struct DependencyEdges: Sendable {
   // MARK: How many have not ended
 
   /// Returns the number of unfinished tasks that the task in a slot names.
-  func openCount(of slot: Int) -> Int {
-    slot < dependents.count ? Int(dependents[slot].openCount) : 0
+  func unfinishedCount(of slot: Int) -> Int {
+    slot < dependents.count ? Int(dependents[slot].unfinishedCount) : 0
   }
 
-  mutating func changeOpenCount(of slot: Int, by difference: Int) {
+  mutating func changeUnfinishedCount(of slot: Int, by difference: Int) {
     ensureCapacity(for: slot)
-    dependents[slot].openCount = max(0, dependents[slot].openCount + Int32(difference))
+    dependents[slot].unfinishedCount = max(0, dependents[slot].unfinishedCount + Int32(difference))
   }
 
   mutating func removeOpenCount(of slot: Int) {
-    if slot < dependents.count { dependents[slot].openCount = 0 }
+    if slot < dependents.count { dependents[slot].unfinishedCount = 0 }
   }
 
   private mutating func ensureCapacity(for slot: Int) {

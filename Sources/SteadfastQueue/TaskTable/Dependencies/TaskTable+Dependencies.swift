@@ -58,7 +58,7 @@ extension TaskTable {
     for dependent in graph.edges.slots(naming: id) {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
-      graph.edges.changeOpenCount(of: dependent, by: 1)
+      graph.edges.changeUnfinishedCount(of: dependent, by: 1)
       reviewWaiting(dependent)
     }
   }
@@ -72,7 +72,7 @@ extension TaskTable {
       entries[named].isAwaited = true
       let state = entries[named].record.state
       if !state.isFinished {
-        graph.edges.changeOpenCount(of: slot, by: 1)
+        graph.edges.changeUnfinishedCount(of: slot, by: 1)
       } else if state != .succeeded {
         failed[name] = state
       }
@@ -141,7 +141,7 @@ extension TaskTable {
       changeProgress(ofBatch: follower) { $0.removeUnfinished() }
     }
     for dependent in graph.edges.slots(naming: record.id) {
-      graph.edges.changeOpenCount(of: dependent, by: -1)
+      graph.edges.changeUnfinishedCount(of: dependent, by: -1)
       reviewWaiting(dependent)
     }
   }
@@ -217,7 +217,7 @@ extension TaskTable {
   @discardableResult
   private mutating func updateWaiting(_ slot: Int) -> Bool {
     let waits =
-      graph.edges.openCount(of: slot) > 0
+      graph.edges.unfinishedCount(of: slot) > 0
       || entries[slot].record.presentDependencies?.batch.map { $0.unfinished > 0 } ?? false
     defer { entries[slot].waitsForOthers = waits }
     return entries[slot].waitsForOthers != waits
@@ -435,7 +435,7 @@ extension TaskTable {
     for other in dependents(of: slot) {
       if state != .succeeded { recordFailure(of: id, as: state, in: other) }
       guard other != follower || isNamed(id, by: other) else { continue }
-      graph.edges.changeOpenCount(of: other, by: -1)
+      graph.edges.changeUnfinishedCount(of: other, by: -1)
       reviewWaiting(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
@@ -591,7 +591,7 @@ extension TaskTable {
         addBytes(-Self.failureByteCount, to: other)
       }
       guard other != follower || isNamed(id, by: other) else { continue }
-      graph.edges.changeOpenCount(of: other, by: 1)
+      graph.edges.changeUnfinishedCount(of: other, by: 1)
       reviewWaiting(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {

@@ -32,7 +32,7 @@ extension TaskTable {
       recordRecentSuccess(of: slot, key: key)
       return StagedChange(.insertion(slot: slot))
     }
-    switch decision(on: record, key, policy) {
+    switch keyDecision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
       // The order matters: the insertion may bind one of the displaced tasks, if that is the
@@ -72,7 +72,7 @@ extension TaskTable {
     return slot
   }
 
-  private func decision(
+  private func keyDecision(
     on record: TaskRecord,
     _ key: String,
     _ policy: UniquePolicy

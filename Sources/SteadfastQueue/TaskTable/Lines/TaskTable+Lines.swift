@@ -143,7 +143,8 @@ extension TaskTable {
       } else {
         lanes.takeFirst(of: lane, in: &search, usesQuota: isDue)
         entries[slot].isInLine = false
-        // A task that is not due became ready by a later date, and the clock has gone back since.
+        // A task that is not due was made ready when the clock showed a later date. The clock has
+        // been set back since, so the task waits again.
         if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
       }
     }

@@ -244,7 +244,7 @@ struct StoredValues: Sendable {
     return true
   }
 
-  /// Records how many bytes the value that the last staged change of a name sets uses in a file.
+  /// Records the size in a file, in bytes, of the value that the last staged change of a name sets.
   mutating func setByteCount(_ count: Int, ofLastStaged name: String) {
     guard let last = staged[ExactText(name)]?.indices.last else { return }
     staged[ExactText(name)]?[last]?.byteCount = count

@@ -1,6 +1,6 @@
 public import SystemFoundation
 
-/// A task as stores store it, and as look-ups and events show it.
+/// A task in the form that is stored, and that look-ups and events return.
 ///
 /// A record is small, because a queue may have a million of them.
 public struct TaskRecord: Sendable, Identifiable {
@@ -183,7 +183,10 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// Claims, look-ups, unique keys and order keys ignore the tasks of other queues.
   public var queue: String { shared.value.extras.present?.queue ?? "" }
-  /// The size of the task's memory: the bytes of the names, in UTF-8, and of the values.
+  /// The size of the task's memory in bytes: its names, in UTF-8, and its values.
+  ///
+  /// A store ignores this size when a task is inserted, because a new task remembers nothing. From
+  /// then on, the store keeps it equal to the size of ``Persistence/memory(of:)``.
   ///
   /// A new task remembers nothing, whatever its record says. A store keeps this equal to the size
   /// of ``Persistence/memory(of:)``.

@@ -528,7 +528,7 @@ extension Date {
 }
 
 extension TaskRecord {
-  /// Makes the record of a drawn task that is enqueued on this date.
+  /// Makes the record of a randomly generated task that is enqueued at this date.
   static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
     TaskRecord(
       id: .numbered(task.number),

@@ -362,7 +362,7 @@ extension HistoryCheck {
 struct Holding {
   let task: TaskID
   let claim: HistoryClaim
-  /// The earliest date at which the claim can have expired; `nil` if it never expires.
+  /// The earliest date at which the claim may have expired; `nil` if it never expires.
   let earliestExpiry: Int64?
   /// The earliest place at which a change may have ended the claim.
   let released: HistoryPlace?

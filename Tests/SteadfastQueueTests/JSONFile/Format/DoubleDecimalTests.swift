@@ -15,7 +15,7 @@ import Testing
     "0.999999999999999999", "999999999999999999.9", "-62135769600.0", "64092211200.0",
     "1.7976931348623157", "3.141592653589793238",
   ])
-  func `a number is rounded as by the standard library`(text: String) throws {
+  func `a number is rounded as the standard library rounds it`(text: String) throws {
     #expect(parsedNumber(text)?.bitPattern == (try #require(Double(text))).bitPattern)
   }
 

@@ -125,7 +125,7 @@ private func taskNumbers(in contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a file with a flipped bit is refused, or loses only the last batch with that bit`()
+  @Test func `a flipped bit is found, unless it is in the last batch, which may be lost`()
     throws
   {
     let (bytes, ends) = try threeBatches()

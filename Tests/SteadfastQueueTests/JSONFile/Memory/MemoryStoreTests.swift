@@ -86,7 +86,9 @@ import Testing
     }
   }
 
-  @Test func `a completion whose opening line is lost is saved, and wakes the task`() async throws {
+  @Test func `if the line that opened a value is lost, its completion is kept, and wakes the task`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)

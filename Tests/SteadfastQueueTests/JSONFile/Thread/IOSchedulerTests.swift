@@ -148,7 +148,7 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a guest takes the turn if the turn is free, and jobs wait until the guest ends`() {
+  @Test func `a guest gets the turn if it is free, and jobs wait until the guest's turn ends`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 1, at: now)
     #expect(turns.beginGuestTurn(at: now) == true)

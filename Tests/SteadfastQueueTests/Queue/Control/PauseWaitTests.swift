@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `shutting down the queue ends the wait of a pause`(cutsShort: Bool) async throws {
+  func `a call of pause stops waiting when the queue shuts down`(cutsShort: Bool) async throws {
     try await withClaimThatHangs { queue in
       async let pause: Void = queue.pause()
       try await clock.sleep(for: .seconds(1))

@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test
-  func `the event of a restart follows the event of the previous end, and precedes the next start`()
+  func `the event retried comes after the previous end of its task and before the next start`()
     async throws
   {
     let slow = FaultInjectingStore()

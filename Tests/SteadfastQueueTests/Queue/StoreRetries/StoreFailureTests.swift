@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a call for a task that has left the store waits until the task's outcome is reported`()
+  func `the outcome of a task that is no longer stored is awaited until it is reported`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock

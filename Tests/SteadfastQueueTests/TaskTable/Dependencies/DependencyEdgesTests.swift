@@ -23,9 +23,9 @@ import Testing
   @Test func `a slot that is reused has no edges of its previous task`() {
     var edges = DependencyEdges()
     edges.addEdge(from: 3, to: id(1))
-    edges.changeOpenCount(of: 3, by: 1)
+    edges.changeUnfinishedCount(of: 3, by: 1)
     edges.removeEdges(from: 3)
-    #expect(edges.openCount(of: 3) == 0)
+    #expect(edges.unfinishedCount(of: 3) == 0)
     edges.addEdge(from: 3, to: id(2))
     #expect(edges.slots(naming: id(1)).isEmpty)
     #expect(edges.slots(naming: id(2)) == [3])
@@ -33,11 +33,11 @@ import Testing
 
   @Test func `the number of open dependencies is never negative`() {
     var edges = DependencyEdges()
-    edges.changeOpenCount(of: 1, by: -1)
-    #expect(edges.openCount(of: 1) == 0)
-    edges.changeOpenCount(of: 1, by: 1)
-    #expect(edges.openCount(of: 1) == 1)
-    #expect(edges.openCount(of: 1_000_000) == 0)
+    edges.changeUnfinishedCount(of: 1, by: -1)
+    #expect(edges.unfinishedCount(of: 1) == 0)
+    edges.changeUnfinishedCount(of: 1, by: 1)
+    #expect(edges.unfinishedCount(of: 1) == 1)
+    #expect(edges.unfinishedCount(of: 1_000_000) == 0)
   }
 
   @Test(arguments: 0..<UInt64(20))

@@ -121,16 +121,20 @@ extension PersistenceConformance.Requirement {
     let abandon = TaskChange.abandon(lease, failure: .at(7), retains: true)
     try await store.apply(abandon, .cascading(to: 3, 4, 5, 8, 9))
     let first: [Int: TaskState] = [1: .abandoned]
-    func expect(_ number: Int, _ record: TaskRecord, because cause: Int) async throws {
+    func expectCancelled(_ number: Int, _ record: TaskRecord, because cause: Int) async throws {
       try await store.expect(number, is: record.cancelled(at: 7, because: cause))
     }
-    try await expect(3, .numbered(3).after(1).withFailures(first), because: 1)
-    try await expect(4, .numbered(4).after(1, 2).withFailures(first), because: 1)
+    try await expectCancelled(3, .numbered(3).after(1).withFailures(first), because: 1)
+    try await expectCancelled(4, .numbered(4).after(1, 2).withFailures(first), because: 1)
     let both: [Int: TaskState] = [3: .cancelled, 4: .cancelled]
-    try await expect(5, .numbered(5).after(4, 3).withFailures(both), because: 3)
-    try await expect(8, .numbered(8).after(1).before(9).withFailures(first), because: 1)
+    try await expectCancelled(5, .numbered(5).after(4, 3).withFailures(both), because: 3)
+    try await expectCancelled(8, .numbered(8).after(1).before(9).withFailures(first), because: 1)
     let batch = BatchProgress(total: 1, failed: 1)
-    try await expect(9, .numbered(9).withFailures([8: .cancelled], batch: batch), because: 8)
+    try await expectCancelled(
+      9,
+      .numbered(9).withFailures([8: .cancelled], batch: batch),
+      because: 8
+    )
     try await store.expect(6, is: last.withFailures([3: .cancelled, 5: .cancelled]))
     try await store.expect(7, is: .numbered(7).after(2))
     try await store.perform(6)

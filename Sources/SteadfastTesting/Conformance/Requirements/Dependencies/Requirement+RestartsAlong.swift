@@ -110,7 +110,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(2, is: second.cancelled(at: 1, because: nil))
     try await store.apply(.cancel(3, retains: false))
     try await store.apply(.restart(2))
-    // Task 7 is cancelled before task 6, which has the same key, is added.
+    // Tasks 6 and 7 have the same key: 7 is cancelled before 6 is added.
     let sixth = TaskRecord.numbered(6, key: "other").after(4)
     let seventh = TaskRecord.numbered(7, key: "other").after(4, 5)
     try await store.insert(.numbered(4), .numbered(5), seventh)

@@ -28,7 +28,7 @@ extension PersistenceConformance.Requirement {
     Self(
       "completion.held",
       "A completed task that depends on other tasks is not claimed before those have ended.",
-      check: checkCompletedTaskWaitsForDependency
+      check: checkCompletionDoesNotOverrideDependency
     ),
   ]
 
@@ -140,7 +140,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectMemory(0, ["step": [1, 2], "open": [1]])
   }
 
-  private static func checkCompletedTaskWaitsForDependency(in store: StoreProbe) async throws {
+  private static func checkCompletionDoesNotOverrideDependency(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1), TaskRecord.numbered(2).after(1))
     try await store.perform(1)
     let lease = try await store.claimExactly(2)[0]
