@@ -277,8 +277,8 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test func `the hash values of keys are evenly distributed and constant`() {
-    #expect(RateLimits.number(of: "") == RateLimits.number(of: ""))
-    let numbers = (0..<10_000).map { RateLimits.number(of: "account \($0)") }
+    #expect(RateLimits.storedNumber(ofKey: "") == RateLimits.storedNumber(ofKey: ""))
+    let numbers = (0..<10_000).map { RateLimits.storedNumber(ofKey: "account \($0)") }
     #expect(Set(numbers).count == 10_000)
     let parts = Dictionary(grouping: numbers) { $0 % 256 }.mapValues(\.count)
     #expect(parts.count == 256 && parts.values.allSatisfy { (10...80).contains($0) })
