@@ -34,7 +34,7 @@ import Testing
       record.lastError
         == """
         the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. It \
-        stays stored until it can be opened
+        stays in the store, unchanged
         """
     )
     seal.use(2, 1)
