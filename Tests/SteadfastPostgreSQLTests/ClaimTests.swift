@@ -29,7 +29,7 @@ struct PostgreSQLClaimTests {
   private func blocksReadByClaim(
     on database: Connection,
     in tables: TestTables,
-    from places: ClaimCursors.Places? = nil
+    from cursors: ClaimCursors.Cursors? = nil
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
       try database.first(
@@ -49,7 +49,7 @@ struct PostgreSQLClaimTests {
     )
     try database.send("begin")
     let before = try blocksSoFar()
-    let claim = try Tables(database, isShared: true).claim(request, from: places)
+    let claim = try Tables(database, isShared: true).claim(request, from: cursors)
     #expect(claim.tasks.count == 8)
     #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
     let blocks = try blocksSoFar() - before
@@ -71,8 +71,8 @@ struct PostgreSQLClaimTests {
   }
 
   /// Returns the number of blocks that a claim reads beside `count` dead rows that a snapshot can
-  /// still see: if the claim reads from the first entry, and from the places of the first tasks.
-  private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromPlaces: Int) {
+  /// still see: if the claim reads from the first entry, and from the cursors of the first tasks.
+  private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromCursors: Int) {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -91,12 +91,12 @@ struct PostgreSQLClaimTests {
         .integer(count)
       )
       #expect(dead == count)
-      let places = try Tables.firstPlaces(ofQueue: "", in: database)
-      #expect(places.count == 12)
+      let cursors = try Tables.firstCursors(ofQueue: "", in: database)
+      #expect(cursors.count == 12)
       let all = try blocksReadByClaim(on: database, in: tables)
-      let fromPlaces = try blocksReadByClaim(on: database, in: tables, from: places)
+      let fromCursors = try blocksReadByClaim(on: database, in: tables, from: cursors)
       try reader.execute("rollback")
-      return (all, fromPlaces)
+      return (all, fromCursors)
     }
   }
 
@@ -108,17 +108,17 @@ struct PostgreSQLClaimTests {
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
   }
 
-  @Test func `a claim that starts from known places reads no dead rows`() async throws {
+  @Test func `a claim that starts from known cursors reads no dead rows`() async throws {
     let few = try await blocksRead(besidesDeadRows: 400)
     let many = try await blocksRead(besidesDeadRows: 20_000)
-    #expect(few.fromPlaces > 20)
-    #expect(many.fromPlaces <= few.fromPlaces * 13 / 10, "\(few) and \(many) blocks")
+    #expect(few.fromCursors > 20)
+    #expect(many.fromCursors <= few.fromCursors * 13 / 10, "\(few) and \(many) blocks")
     // Proves that there are dead rows.
-    #expect(many.all > many.fromPlaces * 5, "\(many) blocks")
+    #expect(many.all > many.fromCursors * 5, "\(many) blocks")
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that reads from places finds a task that another store releases before a place`()
+  func `a store that reads from cursors finds a task that another store releases before a place`()
     async throws
   {
     try await withTables { tables in
@@ -127,7 +127,7 @@ struct PostgreSQLClaimTests {
         prefix: tables.prefix,
         sharing: StoreSharing(),
         clockOffset: nil,
-        alwaysKeepsPlaces: true
+        alwaysKeepsCursors: true
       )
       let other = tables.store()
       let early = TaskRecord.numbered(9)

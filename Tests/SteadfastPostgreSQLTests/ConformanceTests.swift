@@ -28,7 +28,7 @@ struct PostgreSQLConformanceTests {
     case shared
     case alone
     /// Its claims start at the places that earlier claims have reached.
-    case aloneKeepingPlaces
+    case aloneKeepingCursors
   }
 
   /// `STEADFAST_RUNS=1000` checks more cases.
@@ -58,7 +58,7 @@ struct PostgreSQLConformanceTests {
             prefix: "\(prefix)_" + place.lowercased().replacing("-", with: "_"),
             sharing: sharing,
             clockOffset: clocks.offset(at: place),
-            alwaysKeepsPlaces: use == .aloneKeepingPlaces
+            alwaysKeepsCursors: use == .aloneKeepingCursors
           )
         }
         #expect(report.passes, "\(report)")

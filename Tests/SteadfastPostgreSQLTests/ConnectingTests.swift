@@ -21,7 +21,7 @@ struct PostgreSQLConnectingTests {
   ])
   func `a wrong password is a permanent error`(_ text: String) throws {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(error.code == .notAllowed)
     #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
   }
@@ -156,8 +156,8 @@ struct PostgreSQLConnectingTests {
         "connection to server at \"db\" failed: server does not support SSL, but SSL was required",
       isConnectionLost: true
     )
-    #expect(DatabaseLocation("host=db").connectingError(for: failure).code == .tlsFailed)
-    #expect(DatabaseLocation("host=db,other").connectingError(for: failure).code == .unreachable)
+    #expect(DatabaseLocation("host=db").connectError(for: failure).code == .tlsFailed)
+    #expect(DatabaseLocation("host=db,other").connectError(for: failure).code == .unreachable)
   }
 
   // MARK: Poolers

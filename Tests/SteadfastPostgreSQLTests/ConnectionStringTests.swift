@@ -28,7 +28,7 @@ struct ConnectionStringTests {
     _ string: String,
     _ reason: String
   ) throws {
-    let place = DatabaseLocation(string)
+    let location = DatabaseLocation(string)
     let error = try #require(throws: PostgreSQLError.self) { try place.checkArguments() }
     #expect(error.code == .invalidArgument)
     let start = "the connection string can't be read: \(reason)"
@@ -60,14 +60,14 @@ struct ConnectionStringTests {
     _ text: String
   ) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(!error.message.contains("secret"))
   }
 
   @Test func `libpq's message of several lines becomes one sentence`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let message = DatabaseLocation("dbname=app host=here").connectingError(for: failure).message
+    let message = DatabaseLocation("dbname=app host=here").connectError(for: failure).message
     #expect(
       message
         == "the database app on here can't be reached: no such file; Is the server running?"
@@ -80,7 +80,7 @@ struct ConnectionStringTests {
   ])
   func `a server without free connections is a transient error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(error.code == .unreachable)
     #expect(error.isTransient)
   }
@@ -90,7 +90,7 @@ struct ConnectionStringTests {
   ])
   func `a role that can't log in is a permanent error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    #expect(DatabaseLocation("dbname=app").connectingError(for: failure).code == .notAllowed)
+    #expect(DatabaseLocation("dbname=app").connectError(for: failure).code == .notAllowed)
   }
 }
 #endif

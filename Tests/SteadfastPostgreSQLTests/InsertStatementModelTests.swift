@@ -56,9 +56,9 @@ struct PostgreSQLInsertStatementModelTests {
           return outcome
         } catch let refusal as BatchRefusal {
           try tables.database.execute("rollback")
-          tables.changedOrders = []
+          tables.changedOrderKeys = []
           return refusal.outcomes[0]
-        } catch let more as MoreToLock {
+        } catch let more as MissingLocksError {
           try tables.database.execute("rollback")
           others = more.tasks
         }

@@ -84,7 +84,7 @@ struct OverdueClaimTests {
         prefix: tables.prefix,
         sharing: StoreSharing(),
         clockOffset: { offset.withLock(\.self) },
-        alwaysKeepsPlaces: true
+        alwaysKeepsCursors: true
       )
       let other = tables.store()
       _ = try await other.insert(.numbered(1), .numbered(2))

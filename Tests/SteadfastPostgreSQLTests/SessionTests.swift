@@ -142,12 +142,12 @@ struct SessionTests {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
       for (place, patience) in [("", 120_000), (options, 630_000)] {
-        let place = DatabaseLocation(try Server.connection(with: place), prefix: tables.prefix)
+        let location = DatabaseLocation(try Server.connection(with: place), prefix: tables.prefix)
         let database = try Connection(place.connection.get().parameters)
         try SessionSettings(place).apply(to: database)
         #expect(Int(database.patience) == patience)
       }
-      let place = DatabaseLocation(try Server.connection(with: options), prefix: tables.prefix)
+      let location = DatabaseLocation(try Server.connection(with: options), prefix: tables.prefix)
       let database = try Connection(place.connection.get().parameters)
       database.patience = 500
       try SessionSettings(place).apply(to: database)
@@ -168,7 +168,7 @@ struct SessionTests {
         }
       }
       #expect(failure.state == "25006")
-      let error = try #require(session.place.errorForCaller(failure) as? PostgreSQLError)
+      let error = try #require(session.location.errorForCaller(failure) as? PostgreSQLError)
       #expect(error.code == .unreachable)
       #expect(error.isTransient)
       #expect(error.message.contains("accepts no changes"))

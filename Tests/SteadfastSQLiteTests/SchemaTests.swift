@@ -82,7 +82,7 @@ struct SchemaTests {
         "select sql from sqlite_schema where name = 'steadfast_insert'"
       ) { $0.text(0) }
       let trigger = try #require(found)
-      #expect(trigger.ranges(of: Tables.nextPlace).count == 3)
+      #expect(trigger.ranges(of: Tables.nextPosition).count == 3)
       #expect(trigger.ranges(of: "max(seq)").count == 3)
     }
   }

@@ -195,7 +195,7 @@ struct StoreFileTests {
   }
 
   @Test func `the store's error says that the system can't start a thread`() throws {
-    let place = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
+    let location = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
     let found = place.errorForCaller(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
     let error = try #require(found)
     #expect(error.code == .cannotOpen)

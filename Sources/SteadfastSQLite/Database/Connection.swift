@@ -365,7 +365,7 @@ struct SQLiteFailure: Error, Equatable {
   var primaryCode: Int32 { code & 0xFF }
 
   /// Whether a statement names a table or a column that does not exist.
-  var namesWhatIsMissing: Bool {
+  var isMissingTableOrColumn: Bool {
     primaryCode == SQLITE_ERROR
       && (text.hasPrefix("no such table") || text.hasPrefix("no such column"))
   }

@@ -265,8 +265,8 @@ final class StoreFile: Sendable {
     /// Checks that the path still leads to the file.
     ///
     /// - Throws: A ``SQLiteError`` if not.
-    func check(_ place: DatabaseLocation) throws {
-      guard try FileIdentity.following(path) == file else { throw place.displaced }
+    func check(_ location: DatabaseLocation) throws {
+      guard try FileIdentity.following(path) == file else { throw location.displaced }
     }
   }
 
@@ -275,10 +275,10 @@ final class StoreFile: Sendable {
   /// Records the file that a connection opened.
   ///
   /// - Throws: A ``SQLiteError`` if the name already belongs to another file.
-  func recordFile(of database: Connection, at place: DatabaseLocation) throws {
+  func recordFile(of database: Connection, at location: DatabaseLocation) throws {
     let path = database.path
     let file = try FileIdentity.following(path)
-    guard file != nil, !database.hasMoved else { throw place.displaced }
+    guard file != nil, !database.hasMoved else { throw location.displaced }
     let others = try ["-wal", "-shm"].map { try NamedFile(path + $0) }
     state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
   }
@@ -289,22 +289,22 @@ final class StoreFile: Sendable {
   /// later changes.
   ///
   /// - Throws: A ``SQLiteError`` if one of the files was deleted, moved or replaced.
-  func checkNames(of database: Connection, at place: DatabaseLocation) throws {
-    guard !database.hasMoved else { throw place.displaced }
-    for other in state.withLock({ $0.others }) { try other.check(place) }
+  func checkNames(of database: Connection, at location: DatabaseLocation) throws {
+    guard !database.hasMoved else { throw location.displaced }
+    for other in state.withLock({ $0.others }) { try other.check(location) }
   }
 
   /// Opens the file for a reader thread.
   ///
   /// - Throws: A ``SQLiteError`` if the name of the file or of its log now belongs to another file.
-  func openForReading(at place: DatabaseLocation) throws -> Connection {
+  func openForReading(at location: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
     // If the log was deleted, a new connection would create another log.
-    for other in others { try other.check(place) }
+    for other in others { try other.check(location) }
     let database = Result { () throws(SQLiteFailure) in
-      try Connection(path, .reading, prefix: place.prefix)
+      try Connection(path, .reading, prefix: location.prefix)
     }
-    guard try FileIdentity.following(path) == file else { throw place.displaced }
+    guard try FileIdentity.following(path) == file else { throw location.displaced }
     return try database.get()
   }
 
@@ -320,13 +320,13 @@ final class StoreFile: Sendable {
   /// Removes and returns the lock; `nil` if there is none.
   ///
   /// When the last reference to the lock is released, the file is unlocked.
-  func removeLock() -> FileLock? {
+  func takeLock() -> FileLock? {
     state.withLock { state in
       defer { state.lock = nil }
       return state.lock
     }
   }
 
-  func releaseLock() { _ = removeLock() }
+  func releaseLock() { _ = takeLock() }
 }
 #endif

@@ -116,7 +116,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// 25 times a second, and a store without ``sharing`` checks once a second. A check reads a
   /// number in shared memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
-    RealWork.taskExecutor == nil ? core.hints() : nil
+    RealWork.taskExecutor == nil ? core.makeHints() : nil
   }
 
   /// Opens or creates the database, and creates missing tables.
@@ -239,11 +239,11 @@ extension SQLiteStore {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try core.place.checkArguments()
-    if let objection = record.objectionToStatement {
+    try core.location.checkArguments()
+    if let objection = record.reasonNotInsertableByStatement {
       throw SQLiteError(.invalidArgument, url, objection)
     }
-    return try InsertStatement(record, policy, prefix: core.place.prefix)
+    return try InsertStatement(record, policy, prefix: core.location.prefix)
   }
 }
 
@@ -253,12 +253,12 @@ enum Library {
   private static let oldest: Int32 = 3_037_000
 
   /// Throws if the library can't run the statements of a store.
-  static func checkVersion(for place: DatabaseLocation) throws(SQLiteError) {
+  static func checkVersion(for location: DatabaseLocation) throws(SQLiteError) {
     let version = sqlite3_libversion_number()
     guard version < oldest || sqlite3_threadsafe() == 0 else { return }
     throw SQLiteError(
       .unsuitableLibrary,
-      place.url,
+      location.url,
       "the store needs a thread-safe SQLite, version 3.37 or newer; the system has version "
         + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
     )

@@ -154,7 +154,7 @@ extension Schema {
       return try database.first(
         "select version from steadfast_schema where maker = 'Steadfast'"
       ) { $0.integer(0) }
-    } catch let failure as SQLiteFailure where failure.namesWhatIsMissing {
+    } catch let failure as SQLiteFailure where failure.isMissingTableOrColumn {
       return nil
     }
   }
@@ -190,7 +190,7 @@ extension Schema {
   /// The version of the view's columns, which each statement contains.
   ///
   /// A later version of the tables supports statements of this form, or refuses them.
-  static let insertionForm = 1
+  static let insertionVersion = 1
 
   /// The columns of the view, in the order of `Tables.definitionValues(of:payload:role:link:)`.
   static let insertionColumns = [
@@ -421,7 +421,7 @@ extension Schema {
   /// role to the new task.
   private static let expiringTrigger =
     fixingPlan(of: triggerHead)
-    + fixingPlan(of: standing + payloads + takingOver).editing([
+    + fixingPlan(of: standing + payloads + takingOver).replacingEach([
       ("key_role = 'holder')", "key_role is not null)"),
       (
         "key_role is not null",
@@ -449,14 +449,14 @@ extension Schema {
     drop view steadfast_insertion;
 
     """
-    + firstView.editing([
+    + firstView.replacingEach([
       ("time_limit, expiry_date)\nas", "time_limit, expiry_date, counted_from)\nas"),
       ("null from steadfast_task", "null, null from steadfast_task"),
     ])
     + "\n\n" + countingTrigger
 
   /// The trigger, changed to store the date from which a task's available date was counted.
-  private static let countingTrigger = expiringTrigger.editing([
+  private static let countingTrigger = expiringTrigger.replacingEach([
     ("created_date = new.created_date\n", "created_date <= new.created_date\n"),
     (
       "    seq = case\n",
@@ -498,7 +498,7 @@ extension InsertStatement {
     self.init(
       id: record.id,
       text: "insert into \(prefix)_insertion (form, \(columns.joined(separator: ", "))) "
-        + "values (\(Schema.insertionForm), \(marks))",
+        + "values (\(Schema.insertionVersion), \(marks))",
       parameters: Tables.definitionValues(
         of: record,
         payload: .blob(bytes),

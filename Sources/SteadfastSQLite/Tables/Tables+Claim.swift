@@ -81,7 +81,7 @@ extension Tables {
   ) throws {
     try database.run(
       """
-      update steadfast_task set state = 'parked', seq = \(Self.nextPlace),
+      update steadfast_task set state = 'parked', seq = \(Self.nextPosition),
         lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3
       where seq = ?1
       """,
@@ -143,7 +143,7 @@ extension Tables {
   /// Returns the first available tasks of each lane, as many as the claim can use, in the order of
   /// claiming.
   private func candidates(in lanes: [Lane], for request: ClaimRequest) throws -> [Candidate] {
-    let conditions = StoredTexts.json(of: request.conditions.map(\.rawValue))
+    let conditions = StoredStrings.json(of: request.conditions.map(\.rawValue))
     let limit = max(1, request.limit)
     var candidates: [Candidate] = []
     var (name, room): (String?, Int) = (nil, 0)
@@ -199,7 +199,7 @@ extension Tables {
       select min(lease_end) from steadfast_task indexed by steadfast_lease
       where state = 'running' and lease_end is not null
       """
-    ) { row in row.ifAny(0, row.real) }
+    ) { row in row.unlessNull(0, row.real) }
     if let end = end ?? nil {
       let date = request.now + max(0, end - clock())
       next = min(next ?? date, date)

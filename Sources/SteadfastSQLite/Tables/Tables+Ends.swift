@@ -13,10 +13,10 @@ extension Tables {
     failure: TaskFailure?
   ) throws -> ChangeOutcome {
     if !retains, case .claimed(let lease) = target, try removeIfUnrelated(lease) { return .done }
-    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     let others =
-      entry.concernsOthers && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
-    if entry.concernsOthers { try recordEnd(of: entry.id, as: state) }
+      entry.affectsOtherTasks && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.affectsOtherTasks { try recordEnd(of: entry.id, as: state) }
     for other in others { try recordEnd(of: other.id, as: .cancelled) }
     if retains {
       if let failure { try recordFailure(failure, of: entry) }
@@ -35,7 +35,7 @@ extension Tables {
       try delete(entry.id)
     }
     try promoteSuccessor(of: entry)
-    guard entry.concernsOthers else { return .done }
+    guard entry.affectsOtherTasks else { return .done }
     try cancel(others, becauseOf: entry.id, at: date, retains: retains)
     return try outcome(for: entry, affecting: others.map(\.id))
   }
@@ -66,7 +66,7 @@ extension Tables {
       leaving += try database.ids("select id from steadfast_task where cause = ?1", .id(id))
       try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
       try database.run("delete from steadfast_dependency where dependent = ?1", .id(id))
-      try database.run(Self.forgetting, .id(id))
+      try database.run(Self.memoryDeletion, .id(id))
       try database.run("delete from steadfast_task where id = ?1", .id(id))
     }
   }
@@ -74,16 +74,16 @@ extension Tables {
   func retry(
     _ lease: Lease,
     at date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     if let failure { try recordFailure(failure, of: entry) }
     try database.run(
       """
       update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
-        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPlace),
+        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where seq = ?1
       """,
@@ -100,7 +100,7 @@ extension Tables {
   ///
   /// The task stays if it remembers something, or if other tasks depend on it.
   private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
-    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
+    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.affectsOtherTasks,
       holder.memorySize == 0
     else { return nil }
     let found = try database.first(
@@ -112,9 +112,9 @@ extension Tables {
       .text(holder.name),
       .text(key),
       .date(date)
-    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
     guard let found, let successor = found.id else { return nil }
-    if let key = found.orderKey { changedOrders.append(key) }
+    if let key = found.orderKey { changedOrderKeys.append(key) }
     try database.run("update steadfast_task set key_role = null where id = ?1", .id(holder.id))
     try database.run(
       """
@@ -135,7 +135,7 @@ extension Tables {
   }
 
   func release(_ lease: Lease) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.run(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
@@ -146,15 +146,15 @@ extension Tables {
     return .done
   }
 
-  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(lease) else { return .stale }
     try recordFailure(failure, of: entry)
     try move(entry, to: .parked)
     return .done
   }
 
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     guard isShared else { return .done }
     let now = clock()
     try database.run(
@@ -170,7 +170,7 @@ extension Tables {
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.run(
       """
-      update steadfast_task set state = ?2, seq = \(Self.nextPlace),
+      update steadfast_task set state = ?2, seq = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where seq = ?1
       """,
@@ -200,7 +200,7 @@ extension Tables {
       try database.allRows(
         Self.overdueClaims,
         .real(clock())
-      ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+      ) { row in (seq: row.integer(0), orderKey: row.unlessNull(1, row.text)) }
     )
   }
 
@@ -210,7 +210,7 @@ extension Tables {
   func endClaimsWithoutEnd() throws {
     try requeueInterrupted(
       try database.allRows(Self.claimsWithoutEnd) { row in
-        (seq: row.integer(0), orderKey: row.ifAny(1, row.text))
+        (seq: row.integer(0), orderKey: row.unlessNull(1, row.text))
       }
     )
   }
@@ -229,7 +229,7 @@ extension Tables {
         .integer(task.seq)
       )
     }
-    changedOrders = tasks.compactMap(\.orderKey)
+    changedOrderKeys = tasks.compactMap(\.orderKey)
     try updateTurnsOfChangedOrderKeys()
   }
 }

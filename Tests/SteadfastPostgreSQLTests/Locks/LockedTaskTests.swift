@@ -160,7 +160,7 @@ struct LockedTaskTests {
       if held == .key {
         try other.execute("rollback; begin")
         let tables = Tables(other, isShared: true, locks: try locks(of: tables))
-        try tables.lockOrders(of: [ids[2]])
+        try tables.lockOrderKeys(of: [ids[2]])
         try other.flush()
       }
       let store = tables.store()
@@ -190,7 +190,7 @@ struct LockedTaskTests {
   ) throws {
     while !isOver() {
       try database.execute("begin")
-      try Tables(database, isShared: true, locks: locks).lockOrders(of: [id])
+      try Tables(database, isShared: true, locks: locks).lockOrderKeys(of: [id])
       try database.flush()
       while try !isOver() && !database.hasRow(Self.isWaitedFor, .integer(locks.orders)) {}
       try database.execute("commit")
@@ -268,7 +268,7 @@ struct LockedTaskTests {
         do {
           let own = Tables(try tables.database(), isShared: true, locks: locks)
           try own.database.execute("set application_name = '\(name)'; begin")
-          try own.requeue(claimedWith: [17])
+          try own.requeueTasks(claimedWith: [17])
           try own.database.execute("commit")
           ends.add("put back")
         } catch {

@@ -5,14 +5,14 @@ import SystemC
 /// A thread that triggers checks for changes by other connections.
 ///
 /// The thread waits for writes to the log beside the database, and does not read the database.
-struct DatabaseWatch: Sendable {
+struct DatabaseWatcher: Sendable {
   /// The interval between checks while the watched log does not change.
   private static let longestInterval = Duration.seconds(1)
 
   private let logPath: String
   private let intervalWithoutFile: Duration
   private let stop: StopSignal
-  private let look: @Sendable () -> Void
+  private let check: @Sendable () -> Void
 
   /// Starts the thread, which calls `look` until the thread is stopped.
   ///
@@ -25,14 +25,14 @@ struct DatabaseWatch: Sendable {
   static func start(
     _ logPath: String,
     intervalWithoutFile: Duration,
-    look: @escaping @Sendable () -> Void
+    check: @escaping @Sendable () -> Void
   ) throws(SystemCallError) -> StopSignal {
     let stop = try StopSignal()
-    let watch = DatabaseWatch(
+    let watch = DatabaseWatcher(
       logPath: logPath,
       intervalWithoutFile: intervalWithoutFile,
       stop: stop,
-      look: look
+      check: check
     )
     try SystemThread.start { watch.run() }
     return stop
@@ -42,14 +42,14 @@ struct DatabaseWatch: Sendable {
     let clock = ContinuousClock()
     let start = clock.now
     func now() -> Duration { start.duration(to: clock.now) }
-    let file = FileWatch()
-    var schedule = LookSchedule(longest: longestInterval(watchingWith: file), now: now())
+    let file = FileWatcher()
+    var schedule = CheckSchedule(longest: longestInterval(watchingWith: file), now: now())
     while true {
       let found: StopSignal.Found
       do throws(SystemCallError) {
         found = try stop.wait(
           for: schedule.awaitsFile ? file.descriptor : nil,
-          milliseconds: max(.zero, schedule.nextLook - now()).milliseconds
+          milliseconds: max(.zero, schedule.nextCheck - now()).milliseconds
         )
       } catch {
         // The system has no memory for the call. The queue continues to poll.
@@ -63,14 +63,14 @@ struct DatabaseWatch: Sendable {
       case .nothing:
         // The log does not exist before the database is opened, and may be replaced later.
         if schedule.isSlow { schedule.longest = longestInterval(watchingWith: file) }
-        look()
+        check()
         schedule.recordCheck(at: now())
       }
     }
   }
 
   /// Watches the log if the system can, and returns the interval between checks without writes.
-  private func longestInterval(watchingWith file: borrowing FileWatch) -> Duration {
+  private func longestInterval(watchingWith file: borrowing FileWatcher) -> Duration {
     file.watchFile(at: logPath) ? Self.longestInterval : intervalWithoutFile
   }
 }
@@ -85,7 +85,7 @@ extension Duration {
 /// Reports writes to a file, on Linux only.
 ///
 /// The file may be missing, and may be created and deleted at any time.
-struct FileWatch: ~Copyable {
+struct FileWatcher: ~Copyable {
   #if os(Linux)
   /// A descriptor that becomes readable after a write; `nil` if writes are not reported.
   let descriptor: Int32?
@@ -136,7 +136,7 @@ struct FileWatch: ~Copyable {
 /// between the report and the commit, and may take long. So the first check follows the report at
 /// once, and more checks follow at intervals that double, up to the interval without writes. Times
 /// are durations since an arbitrary start.
-struct LookSchedule: Equatable {
+struct CheckSchedule: Equatable {
   /// The shortest interval between two checks.
   static let shortest = Duration.milliseconds(1)
 
@@ -144,20 +144,20 @@ struct LookSchedule: Equatable {
   var longest: Duration
   /// The interval after the next check.
   private var interval: Duration
-  private var lastLook: Duration
+  private var lastCheck: Duration
   /// The time of the next check.
-  private(set) var nextLook: Duration
+  private(set) var nextCheck: Duration
 
   /// Creates the schedule of a thread that checks for the first time now.
   init(longest: Duration, now: Duration) {
     self.longest = longest
     interval = longest
-    lastLook = now - Self.shortest
-    nextLook = now
+    lastCheck = now - Self.shortest
+    nextCheck = now
   }
 
   /// Whether a write to the file would make the next check earlier.
-  var awaitsFile: Bool { nextLook > lastLook + Self.shortest }
+  var awaitsFile: Bool { nextCheck > lastCheck + Self.shortest }
 
   /// Whether the last write to the file was long ago.
   var isSlow: Bool { interval >= longest }
@@ -165,13 +165,13 @@ struct LookSchedule: Equatable {
   /// Records a write to the file.
   mutating func recordWrite(at now: Duration) {
     interval = Self.shortest
-    nextLook = min(nextLook, max(now, lastLook + Self.shortest))
+    nextCheck = min(nextCheck, max(now, lastCheck + Self.shortest))
   }
 
   /// Records a check.
   mutating func recordCheck(at now: Duration) {
-    lastLook = now
-    nextLook = now + interval
+    lastCheck = now
+    nextCheck = now + interval
     interval = min(interval * 2, longest)
   }
 }

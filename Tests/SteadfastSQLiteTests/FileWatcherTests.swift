@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-struct FileWatchTests {
+struct FileWatcherTests {
   private func append(_ text: String, to url: URL) throws {
     let file = try FileHandle(forWritingTo: url)
     try file.seekToEnd()
@@ -19,7 +19,7 @@ struct FileWatchTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db-wal")
       // A macro can't take the watch, which is not copyable.
-      let watch = FileWatch()
+      let watch = FileWatcher()
       func startsWatching() -> Bool { watch.watchFile(at: url.path) }
       let found = watch.descriptor
       let descriptor = try #require(found)
@@ -63,7 +63,7 @@ struct FileWatchTests {
       let path = folder.appending(path: "db-wal").path
       let stop = try {
         let held = Held(continuation)
-        return try DatabaseWatch.start(path, intervalWithoutFile: .milliseconds(1)) {
+        return try DatabaseWatcher.start(path, intervalWithoutFile: .milliseconds(1)) {
           _ = held.looks.yield()
         }
       }()
