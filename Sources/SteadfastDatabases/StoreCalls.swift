@@ -105,7 +105,7 @@ package struct StoreJob: Sendable {
     case claim(ClaimRequest)
     case close
     case destroy
-    // Reads, for which a store has threads of their own.
+    // These calls only read, and have threads of their own.
     case tasks(TaskFilter, after: TaskID?, limit: Int)
     case count(TaskFilter)
     case contains(TaskFilter)
@@ -165,7 +165,7 @@ extension StoreJob {
   /// Returns the result for the caller whose call was rolled back because of an error.
   ///
   /// A refused batch is not an error for the caller: the result has the outcomes of the batch.
-  package static func result(ofCallRolledBackBecauseOf error: any Error) -> Result<Output, any Error> {
+  package static func result(ofCallRolledBackBy error: any Error) -> Result<Output, any Error> {
     guard let refusal = error as? BatchRefusal else { return .failure(error) }
     return .success(.outcomes(refusal.outcomes))
   }

@@ -22,7 +22,7 @@ package protocol TaskRow {
 
 extension TaskRow {
   /// Returns the result of `read` for a column; `nil` if the column is null.
-  package func unlessNull<Value>(_ column: Int32, _ read: (Int32) throws -> Value) rethrows -> Value? {
+  package func unlessNull<T>(_ column: Int32, _ read: (Int32) throws -> T) rethrows -> T? {
     isNull(column) ? nil : try read(column)
   }
 
@@ -53,9 +53,9 @@ package enum TaskColumns {
   package static let count = Int32(names.count)
 }
 
-/// A dependency of a task: another task for which the task waits, or a member of its batch.
+/// A dependency of a task: another task for which the task waits, or a member of the task's batch.
 ///
-/// The columns of the row are the ID of the dependency, whether the task itself names that ID, and
+/// The columns of the row are the ID of the dependency, whether the task names that ID itself, and
 /// the state in which the dependency failed.
 package struct StoredDependency {
   fileprivate let id: TaskID?
@@ -306,7 +306,9 @@ extension TaskTables {
   /// Returns the task that a lease belongs to, and records that the task's order key is affected.
   ///
   /// - Returns: `nil` if the lease is not the current lease of the task.
-  package func entryToChange(_ lease: Lease) throws -> TaskEntry? { try entryToChange(.claimed(lease), in: []) }
+  package func entryToChange(_ lease: Lease) throws -> TaskEntry? {
+    try entryToChange(.claimed(lease), in: [])
+  }
 
   /// Makes the successor of an ended or removed task the holder of their unique key.
   package func promoteSuccessor(of entry: TaskEntry) throws {

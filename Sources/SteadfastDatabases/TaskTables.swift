@@ -6,7 +6,7 @@ package protocol TaskTables: AnyObject {
   associatedtype Database: TaskLookUps
 
   var database: Database { get }
-  /// The order keys for which another task may be the first one because of the batch.
+  /// The order keys whose first task the batch may have changed.
   var changedOrderKeys: [String] { get set }
   /// The tasks with a follower that the batch has added so far.
   var newMembers: [TaskRecord] { get set }
@@ -42,7 +42,8 @@ package protocol TaskTables: AnyObject {
   /// - Returns: Whether the row was added.
   func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
   /// Stores the dependencies of a new task.
-  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws -> ChangeOutcome
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
 
   // MARK: Changes
 
@@ -177,13 +178,15 @@ extension TaskTables {
       return try restart(target, at: date, forgets: forgets)
     case .reschedule(let target, let date, let origin):
       return try reschedule(target, to: date, countedFrom: origin)
-    case .update(let id, let update): return try self.update(id, with: update, payload: prepared.payload)
+    case .update(let id, let update):
+      return try self.update(id, with: update, payload: prepared.payload)
     case .remove(let id): return try remove(id)
     case .extend(let lease, let duration): return try extend(lease, for: duration)
     case .prune(let state, let date, let count, let now, let queue):
       return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): return try rebase(to: date)
-    case .remember(let lease, let name, let value): return try remember(lease, named: name, value: value)
+    case .remember(let lease, let name, let value):
+      return try remember(lease, named: name, value: value)
     case .suspend(let lease, let date, let names, let origin):
       return try suspend(lease, until: date, awaiting: names, countedFrom: origin)
     case .complete(let id, let name, let value): return try complete(id, named: name, value: value)
@@ -198,7 +201,7 @@ extension TaskTables {
 package struct KeyTwin {
   package let id: TaskID
   package let state: TaskState
-  /// Whether the task's key stays unique beyond the date on which the new task was created.
+  /// Whether the task's key was still unique when the new task was created.
   package let isRecent: Bool
   package let memorySize: Int
   /// Whether the task is not running, and had expired when the new task was created.

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// The cursors at which claims start to read; these tests use no database.
+/// The cursors from which claims read; these tests use no database.
 struct ClaimCursorsTests {
   private typealias Lane = ClaimCursors.Lane
   private typealias Cursor = ClaimCursors.Cursor
@@ -30,7 +30,7 @@ struct ClaimCursorsTests {
     )
   }
 
-  /// Returns cursors whose last look found these cursors and ended at `start`.
+  /// Returns the state after a scan that found these first cursors and ended at `start`.
   private func cursorsAfterScan(
     _ firsts: [Lane: Cursor],
     _ request: ClaimRequest,
@@ -41,7 +41,7 @@ struct ClaimCursorsTests {
     return starts
   }
 
-  @Test func `the first claim requires a look, and reads each lane from its first task`() {
+  @Test func `the first claim requires a scan, and reads each lane from its first task`() {
     var starts = ClaimCursors()
     #expect(starts.cursors(for: request(9), freed: FreedTasks(), at: start) == nil)
     let firsts = [mail: cursor(5, 3), call: cursor(20)]
@@ -55,7 +55,7 @@ struct ClaimCursorsTests {
     #expect(cursors == [mail: cursor(5, 3), call: cursor(8.9)])
   }
 
-  @Test func `a claim starts at the cursor that earlier claims had reached before the lag`() {
+  @Test func `a claim reads from the cursor that claims had reached two lags before`() {
     var starts = cursorsAfterScan([mail: cursor(5, 3)], request(9), after: .seconds(10))
     func begin(_ milliseconds: Int) -> Cursor? {
       starts.cursors(
@@ -95,7 +95,7 @@ struct ClaimCursorsTests {
     #expect(cursors == [mail: cursor(3), call: cursor(4)])
   }
 
-  @Test func `a lane without tasks is still read, from one lag before the look`() {
+  @Test func `a lane without tasks is still read, from one lag before the last scan`() {
     var starts = cursorsAfterScan([mail: cursor(5), call: cursor(2)], request(9))
     let end = start + .seconds(2)
     let cursors = starts.recordScan([mail: cursor(6)], for: request(11), from: end, to: end)
@@ -111,7 +111,8 @@ struct ClaimCursorsTests {
     #expect(cursors == [mail: cursor(4), call: cursor(2)])
   }
 
-  @Test func `the next look follows after a second, or after ten times the last one's duration`() {
+  @Test
+  func `the next scan follows after a second, or after ten times the duration of the last scan`() {
     var starts = cursorsAfterScan([mail: cursor(5)], request(9))
     let now = start + .milliseconds(9)
     #expect(starts.cursors(for: request(9), freed: FreedTasks(), at: now) != nil)
@@ -129,20 +130,20 @@ struct ClaimCursorsTests {
     }
   }
 
-  @Test func `after a failed look, claims continue, and the next look is postponed`() {
+  @Test func `after a failed scan, claims continue, and the next scan is postponed`() {
     var starts = cursorsAfterScan([mail: cursor(5)], request(9))
     let end = start + .seconds(40)
     #expect(starts.cursors(for: request(9), freed: FreedTasks(), at: start + .seconds(10)) == nil)
     #expect(starts.recordFailedScan(from: end - .seconds(30), to: end) == [mail: cursor(5)])
-    for (second, looks) in [(41, false), (339, false), (340, true)] {
+    for (second, needsScan) in [(41, false), (339, false), (340, true)] {
       let now = start + .seconds(second)
-      #expect((starts.cursors(for: request(9), freed: FreedTasks(), at: now) == nil) == looks)
+      #expect((starts.cursors(for: request(9), freed: FreedTasks(), at: now) == nil) == needsScan)
     }
     var new = ClaimCursors()
     #expect(new.recordFailedScan(from: start, to: end) == nil)
   }
 
-  @Test func `a condition that is met again requires a look before the next claim`() {
+  @Test func `a condition that is met again requires a scan before the next claim`() {
     let wifi: TaskCondition = "wifi"
     var starts = cursorsAfterScan([mail: cursor(5)], request(9, [wifi]))
     func needsScan(_ conditions: Set<TaskCondition>, _ milliseconds: Int) -> Bool {
@@ -157,28 +158,34 @@ struct ClaimCursorsTests {
     #expect(needsScan([wifi], 13))
   }
 
-  @Test func `an exact store requires a look at once if any tasks became available`() {
+  @Test func `an exact store requires a scan at once if any tasks became available`() {
     var starts = ClaimCursors(isExact: true)
     _ = starts.recordScan([:], for: request(9), from: start - .seconds(1), to: start)
     #expect(starts.cursors(for: request(9), freed: FreedTasks(), at: start) != nil)
     #expect(starts.cursors(for: request(9), freed: FreedTasks(areAnywhere: true), at: start) == nil)
   }
 
-  // MARK: Notes
+  // MARK: Recording
 
   private func batchGroup(_ changes: TaskChange...) throws -> BatchGroup {
     BatchGroup([try changes.map { try PreparedChange($0) }])
   }
 
-  @Test func `nothing is recorded until claims use cursors`() throws {
+  @Test func `freed tasks are recorded only while claims use cursors`() throws {
     let freedTasks = FreedTaskRecorder()
-    freedTasks.record(try batchGroup(.insert(.numbered(1), onDuplicate: .keep)), hasFreedOthers: true)
+    freedTasks.record(
+      try batchGroup(.insert(.numbered(1), onDuplicate: .keep)),
+      hasFreedOthers: true
+    )
     #expect(freedTasks.takeRecords(forQueue: "").dates.isEmpty)
     freedTasks.setRecording(isOn: true)
     #expect(!freedTasks.takeRecords(forQueue: "").areAnywhere)
   }
 
-  @Test func `a queue's records have its new tasks, and changes that affect all queues`() throws {
+  @Test
+  func `the records for a queue have the queue's new tasks, and changes that affect all queues`()
+    throws
+  {
     let freedTasks = FreedTaskRecorder()
     freedTasks.setRecording(isOn: true)
     for queue in ["", "b"] { _ = freedTasks.takeRecords(forQueue: queue) }
@@ -199,7 +206,7 @@ struct ClaimCursorsTests {
     #expect(freedTasks.takeRecords(forQueue: "b").earliest == nil)
   }
 
-  @Test func `a change that requeues tasks requires a look in all queues`() throws {
+  @Test func `a change that requeues tasks requires a scan in all queues`() throws {
     let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
     let changes: [TaskChange] = [
       .release(lease), .unpark(name: "A"), .resume(lease.id), .rebase(date),
@@ -218,7 +225,7 @@ struct ClaimCursorsTests {
     }
   }
 
-  @Test func `the end of a task requires a look only if other tasks became available`() throws {
+  @Test func `the end of a task requires a scan only if other tasks became available`() throws {
     let freedTasks = FreedTaskRecorder()
     freedTasks.setRecording(isOn: true)
     _ = freedTasks.takeRecords(forQueue: "")

@@ -70,8 +70,10 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  /// Returns the number of blocks that a claim reads beside `count` dead rows that a snapshot can
-  /// still see: if the claim reads from the first entry, and from the cursors of the first tasks.
+  /// Returns the number of blocks that a claim reads if the index has entries of `count` dead rows.
+  ///
+  /// `all` is the number if the claim reads from the first entry. `fromCursors` is the number if the
+  /// claim reads from cursors at the first tasks.
   private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromCursors: Int) {
     try await withTables { tables in
       let store = tables.store()
@@ -108,7 +110,7 @@ struct PostgreSQLClaimTests {
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
   }
 
-  @Test func `a claim that starts from known cursors reads no dead rows`() async throws {
+  @Test func `a claim that reads from cursors reads no dead rows`() async throws {
     let few = try await blocksRead(besidesDeadRows: 400)
     let many = try await blocksRead(besidesDeadRows: 20_000)
     #expect(few.fromCursors > 20)
@@ -118,7 +120,7 @@ struct PostgreSQLClaimTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that reads from cursors finds a task that another store releases before a place`()
+  func `a store that reads from cursors finds a task that another store releases before a cursor`()
     async throws
   {
     try await withTables { tables in
@@ -133,12 +135,12 @@ struct PostgreSQLClaimTests {
       let early = TaskRecord.numbered(9)
       _ = try await other.insert(early)
       let held = try #require(try await other.claim(.ofA()).tasks.first)
-      // Claims other tasks until the place of the lane is behind the task with the number 9.
+      // Claims other tasks until the cursor of the lane is after the task with the number 9.
       for number in 1...3 { _ = try await store.insert(.numbered(number)) }
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 3)
       for _ in 0..<3 { #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty) }
       #expect(try await other.apply([.release(held.lease)], durability: .durable) == [.done])
-      // The next look follows after ten times the duration of the last look.
+      // The next scan follows after ten times the duration of the last scan.
       var found: [ClaimedTask] = []
       while found.isEmpty { found = try await store.claim(.ofA(limit: 8)).tasks }
       #expect(found.map(\.record.id) == [early.id])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Errors about a connection, which never show secrets.
+/// Connection strings, and errors about them, which never show a password.
 @Suite
 struct ConnectionStringTests {
   @Test(arguments: [
@@ -29,12 +29,12 @@ struct ConnectionStringTests {
     _ reason: String
   ) throws {
     let location = DatabaseLocation(string)
-    let error = try #require(throws: PostgreSQLError.self) { try place.checkArguments() }
+    let error = try #require(throws: PostgreSQLError.self) { try location.checkArguments() }
     #expect(error.code == .invalidArgument)
     let start = "the connection string can't be read: \(reason)"
     #expect(error.message.hasPrefix(start), "\(error.message)")
     for part in ["secret", "se%zz", "cret"] { #expect(!error.message.contains(part)) }
-    #expect(!place.name.contains("cret"))
+    #expect(!location.name.contains("cret"))
   }
 
   @Test(arguments: [
@@ -46,7 +46,7 @@ struct ConnectionStringTests {
   }
 
   @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
-  func `the name of a database in errors omits empty parts of the connection string`(
+  func `empty parameters of the connection string do not appear in the name of the database`(
     _ string: String
   ) {
     #expect(DatabaseLocation(string).name == "the user's own database on this machine")
@@ -64,7 +64,7 @@ struct ConnectionStringTests {
     #expect(!error.message.contains("secret"))
   }
 
-  @Test func `libpq's message of several lines becomes one sentence`() {
+  @Test func `a message of libpq with several lines becomes one line`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let message = DatabaseLocation("dbname=app host=here").connectError(for: failure).message

@@ -34,12 +34,12 @@ extension Connection {
 struct PostgreSQLInsertStatementModelTests {
   private struct Side: InsertionSide {
     private let tables: Tables
-    private let place: DatabaseLocation
+    private let location: DatabaseLocation
 
     init(_ test: TestTables) throws {
-      place = DatabaseLocation(test.connection, prefix: test.prefix)
+      location = DatabaseLocation(test.connection, prefix: test.prefix)
       let database = try test.database()
-      try SessionSettings(place).apply(to: database)
+      try SessionSettings(location).apply(to: database)
       try Schema().migrate(database, prefix: test.prefix, mayChange: true)
       tables = Tables(database, isShared: true)
     }
@@ -68,7 +68,7 @@ struct PostgreSQLInsertStatementModelTests {
     func claim(_ request: ClaimRequest) throws -> [ClaimedTask] { try tables.claim(request).tasks }
 
     func statement(for record: TaskRecord, _ policy: UniquePolicy) throws -> InsertStatement {
-      try InsertStatement(record, policy, place)
+      try InsertStatement(record, policy, location)
     }
 
     func execute(_ statement: InsertStatement) throws -> StatementResult {

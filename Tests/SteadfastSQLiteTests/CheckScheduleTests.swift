@@ -9,7 +9,7 @@ struct CheckScheduleTests {
     numbers.map { .milliseconds($0) }
   }
 
-  /// Makes the next checks, and returns their times if the file does not change.
+  /// Makes the next checks, and returns their times if nothing writes to the file.
   private func timesOfNextChecks(_ count: Int, of schedule: inout CheckSchedule) -> [Duration] {
     (0..<count).map { _ in
       let time = schedule.nextCheck
@@ -18,14 +18,14 @@ struct CheckScheduleTests {
     }
   }
 
-  @Test func `without changes to the file, the checks are far apart`() {
+  @Test func `without writes to the file, the checks are far apart`() {
     var schedule = CheckSchedule(longest: .seconds(1), now: .seconds(5))
     #expect(timesOfNextChecks(3, of: &schedule) == [.seconds(5), .seconds(6), .seconds(7)])
     #expect(schedule.isSlow)
     #expect(schedule.awaitsFile)
   }
 
-  @Test func `after a change to the file, checks follow at doubling intervals`() {
+  @Test func `after a write to the file, checks follow at doubling intervals`() {
     var schedule = CheckSchedule(longest: .milliseconds(100), now: .zero)
     _ = timesOfNextChecks(1, of: &schedule)
     schedule.recordWrite(at: .milliseconds(40))
@@ -35,7 +35,7 @@ struct CheckScheduleTests {
     #expect(schedule.isSlow)
   }
 
-  @Test func `many changes to the file cause at most one check per millisecond`() {
+  @Test func `many writes to the file cause at most one check per millisecond`() {
     var schedule = CheckSchedule(longest: .seconds(1), now: .zero)
     _ = timesOfNextChecks(1, of: &schedule)
     var times: [Duration] = []
@@ -46,7 +46,7 @@ struct CheckScheduleTests {
         times.append(now)
       }
       schedule.recordWrite(at: now)
-      // Until the check is due, further changes do not matter.
+      // Until the check is due, further writes do not matter.
       #expect(!schedule.awaitsFile)
     }
     #expect(times == Self.milliseconds(Array(1...10)))
@@ -60,36 +60,36 @@ struct CheckScheduleTests {
     #expect(timesOfNextChecks(3, of: &schedule) == Self.milliseconds([135, 170, 180]))
   }
 
-  /// A commit becomes visible after its flush, which can be some time after the file's change.
+  /// A commit becomes visible after its flush, which may be some time after the write to the file.
   ///
-  /// A check finds the commit within about twice that time.
-  @Test func `a commit that becomes visible late is found soon, despite other changes`() {
+  /// A check finds the commit within about twice that time after the write.
+  @Test func `a commit that becomes visible late is found soon, despite other writes`() {
     let dice = Dice(seed: Soak.seed ?? 1)
     for _ in 0..<Soak.runs(short: 2_000) {
       var schedule = CheckSchedule(longest: .seconds(1), now: .zero)
       _ = timesOfNextChecks(1, of: &schedule)
-      let sign = Duration.microseconds(dice.number(0...2_000_000))
+      let write = Duration.microseconds(dice.number(0...2_000_000))
       let delay = Duration.microseconds(
         dice.pick([dice.number(0...900), dice.number(0...400_000)])
       )
-      var signs =
-        [sign]
+      var writes =
+        [write]
         + (0..<dice.number(0...5)).map { _ in
           Duration.microseconds(dice.number(0...2_500_000))
         }
-      signs.sort()
+      writes.sort()
       var seen: Duration?
       while seen == nil {
-        if let next = signs.first, next <= schedule.nextCheck {
-          signs.removeFirst()
+        if let next = writes.first, next <= schedule.nextCheck {
+          writes.removeFirst()
           schedule.recordWrite(at: next)
         } else {
           let now = schedule.nextCheck
           schedule.recordCheck(at: now)
-          if now >= sign + delay { seen = now }
+          if now >= write + delay { seen = now }
         }
       }
-      #expect((seen ?? .zero) - sign <= delay * 2 + .milliseconds(2), "\(sign), \(delay)")
+      #expect((seen ?? .zero) - write <= delay * 2 + .milliseconds(2), "\(write), \(delay)")
     }
   }
 }

@@ -74,7 +74,7 @@ struct SchemaTests {
     }
   }
 
-  @Test func `the trigger chooses the same position as the store`() async throws {
+  @Test func `the trigger calculates the next value of seq like the store`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()

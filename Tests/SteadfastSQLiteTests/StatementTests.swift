@@ -50,7 +50,7 @@ struct StatementTests {
     try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
   }
 
-  /// Makes SQLite analyse the small tables, as `pragma optimize` does.
+  /// Makes SQLite gather statistics while the tables are small, as `pragma optimize` may.
   private func analyzeTables(at url: URL) throws {
     try database(at: url).execute(
       """
@@ -61,7 +61,8 @@ struct StatementTests {
     )
   }
 
-  @Test func `the next position is found without an index even if SQLite has analysed few tasks`()
+  @Test
+  func `the next value of seq is found without an index even if SQLite has analysed few tasks`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -81,7 +82,8 @@ struct StatementTests {
   }
 
   @Test(arguments: [
-    Tables.overdueClaims, Tables.claimsWithoutEnd, Tables.dependentsToCancel, Tables.firstFailure,
+    Tables.overdueClaims, Tables.claimsWithoutExpiry, Tables.dependentsToCancel,
+    Tables.firstFailure,
     Tables.succeededTwin, Tables.memoryDeletion, Tables.memorySelection,
   ])
   func `no table is scanned or sorted even if SQLite has analysed few rows`(

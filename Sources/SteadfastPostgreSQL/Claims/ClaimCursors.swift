@@ -158,7 +158,9 @@ struct ClaimCursors {
   func timeUntilScan(at now: ContinuousClock.Instant) -> Duration {
     let shortest = Duration.seconds(isExact ? 0 : 1)
     let pause =
-      if mayHaveMissedTasks { isExact ? .zero : scanDuration } else { max(scanDuration * 10, shortest) }
+      if mayHaveMissedTasks { isExact ? .zero : scanDuration } else {
+        max(scanDuration * 10, shortest)
+      }
     return max(.zero, pause - lastScan.duration(to: now))
   }
 }

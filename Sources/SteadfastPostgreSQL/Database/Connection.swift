@@ -39,7 +39,10 @@ import SystemC
   var mostBytes = 1_000_000_000
 
   /// Connects; the `connect_timeout` of the parameters applies to each host separately.
-  init(_ parameters: [(name: String, value: String)], _ substitutions: Substitutions = Substitutions())
+  init(
+    _ parameters: [(name: String, value: String)],
+    _ substitutions: Substitutions = Substitutions()
+  )
     throws(PostgreSQLFailure)
   {
     guard let handle = unsafe Self.connect(parameters) else {

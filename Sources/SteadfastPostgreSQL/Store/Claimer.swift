@@ -136,7 +136,9 @@ final class Claimer {
   /// Decides, after a claim of this duration, whether the next claims use cursors.
   private func updateKeepsCursors(afterClaimTaking time: Duration) {
     let now = ContinuousClock.now
-    guard keepsCursors || time >= Self.slowClaim, now >= nextDeadRowCheck, !location.alwaysKeepsCursors else {
+    guard keepsCursors || time >= Self.slowClaim, now >= nextDeadRowCheck,
+      !location.alwaysKeepsCursors
+    else {
       return
     }
     nextDeadRowCheck = now + .seconds(1)
@@ -154,7 +156,9 @@ final class Claimer {
     from cursors: ClaimCursors.Cursors?
   ) throws -> Date? {
     let date = try session.lookUp { try Tables.nextDate(for: request, from: cursors, in: $0) }
-    guard let own = cursorsByQueue[ExactText(request.queue)], cursors != nil, !location.alwaysKeepsCursors else {
+    guard let own = cursorsByQueue[ExactText(request.queue)], cursors != nil,
+      !location.alwaysKeepsCursors
+    else {
       return date
     }
     let scan = request.now + max(own.timeUntilScan(at: .now), .seconds(1)) / .seconds(1)
@@ -167,7 +171,9 @@ final class Claimer {
   ///
   /// In a test that has its own clock, each claim does this.
   private func endOverdueClaims() throws {
-    guard let interval, DispatchTime.now() >= nextSearch || location.clockOffset != nil else { return }
+    guard let interval, DispatchTime.now() >= nextSearch || location.clockOffset != nil else {
+      return
+    }
     let found: [Tables.OverdueTask]
     do {
       let start = ContinuousClock.now

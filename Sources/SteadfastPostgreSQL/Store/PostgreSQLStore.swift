@@ -140,6 +140,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   ///   - schema: the schema with the tables, which must exist; by default the first schema of the
   ///     search path.
   ///   - prefix: the prefix of the names of the tables.
+  /// - Returns: The statements.
   /// - Throws: A ``PostgreSQLError`` with the code ``PostgreSQLError/Code/invalidArgument`` if the
   ///   schema or the prefix is not valid.
   public static func tables(

@@ -73,12 +73,18 @@ final class Writer {
   private func performInOneTransaction(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let outcomes = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
+      let outcomes = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) {
+        try $0.apply($1)
+      }
       for (job, outcomes) in zip(jobs, outcomes) {
         finish(job, with: .success(.outcomes(outcomes)))
       }
     } catch {
-      retryFailedGroup(jobs, after: error, using: mayConcernOnlyOneCall(error) ? performWithSavepoints : nil)
+      retryFailedGroup(
+        jobs,
+        after: error,
+        using: mayConcernOnlyOneCall(error) ? performWithSavepoints : nil
+      )
     }
   }
 
@@ -95,7 +101,7 @@ final class Writer {
     } else if jobs.count > 1, let anotherWay {
       anotherWay(jobs)
     } else {
-      for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBecauseOf: error)) }
+      for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBy: error)) }
     }
   }
 
@@ -114,7 +120,7 @@ final class Writer {
       case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
       case .failure(let failure):
         if !mayConcernOnlyOneCall(failure) { slowCount += 1 }
-        finish(job, with: StoreJob.result(ofCallRolledBackBecauseOf: failure))
+        finish(job, with: StoreJob.result(ofCallRolledBackBy: failure))
       }
     }
   }
@@ -122,7 +128,9 @@ final class Writer {
   /// Performs calls in one transaction with a savepoint for each call.
   private func performWithSavepoints(_ jobs: [StoreJob]) {
     do {
-      let results = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) { tables, group in
+      let results = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) {
+        tables,
+        group in
         try Self.performInSavepoints(group, in: tables)
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
@@ -197,7 +205,7 @@ final class Writer {
         _ = try? database.flush()
         try database.execute("rollback to call; release call")
         tables.changedOrderKeys = []
-        return StoreJob.result(ofCallRolledBackBecauseOf: error)
+        return StoreJob.result(ofCallRolledBackBy: error)
       }
     }
   }
@@ -220,7 +228,8 @@ final class Writer {
     return .nothing
   }
 
-  private static func prepare(_ tables: Tables, at location: DatabaseLocation, isFirst: Bool) throws {
+  private static func prepare(_ tables: Tables, at location: DatabaseLocation, isFirst: Bool) throws
+  {
     let database = tables.database
     try location.lockOutOtherStores(on: database)
     try Schema().migrate(database, prefix: location.prefix, mayChange: location.migrates)

@@ -7,9 +7,10 @@ import SteadfastDatabases
 /// priority and available date: a task that must go behind all others gets the next number. The
 /// generated columns are the conditions by which statements find tasks in an index. There are no
 /// foreign keys, because with them, the server would search four tables for each removed task.
-/// Instead, `Tables.delete(_:)` removes a task's rows from the other tables. Strings are compared by
-/// their bytes. PostgreSQL stores a long payload outside of the row, so that a change of the task
-/// does not rewrite the payload.
+/// Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
+///
+/// Strings are compared by their bytes. PostgreSQL stores a long payload outside of the row, so that
+/// a change of the task does not rewrite the payload.
 struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
@@ -477,9 +478,9 @@ extension Schema {
 
   /// Lets a new task take the unique key of an expired task, and adds the column `counted_from`.
   ///
-  /// The column has the date from which the available date of a task was counted; it is null if the
-  /// caller chose that date. For a statement of an earlier version, the store assumes that the
-  /// caller chose the date.
+  /// The column has the date from which the available date of a task was counted. It is null if
+  /// that date is the creation date, or if the caller chose the available date. For a statement of
+  /// an earlier version, the store assumes that the caller chose the available date.
   static let fifth = """
     alter table steadfast_task add column counted_from timestamptz;
     update steadfast_task set

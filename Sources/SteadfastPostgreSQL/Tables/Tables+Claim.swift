@@ -6,9 +6,9 @@ import SystemFoundation
 /// Claims.
 ///
 /// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
-/// the order of claiming. Each lane of a queue is found by one search in the index. So a claim reads
-/// only the tasks that it claims, and a little more for each lane, however many tasks wait. A claim
-/// locks only the tasks that it claims, and skips tasks that other sessions have locked.
+/// the order of claiming. Each lane of a queue is found by one search in the index. So a claim
+/// reads only the tasks that it claims, and a little more for each lane, however many tasks wait. A
+/// claim locks only the tasks that it claims, and skips tasks that other sessions have locked.
 extension Tables {
   /// Returns a `with` clause that finds the lanes of the queue `$1`.
   ///

@@ -6,7 +6,9 @@ import SystemFoundation
 /// Changes to tasks that are not claimed.
 extension Tables {
   func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
+      return .stale
+    }
     if entry.state == .suspended { try setWakeDate(of: entry) }
     try move(entry, to: .paused)
     return .done
@@ -287,7 +289,7 @@ extension Tables {
 
   /// Counts the available dates of tasks from `$1` again.
   ///
-  /// A suspended task wakes, so that its handler counts its dates again.
+  /// A suspended task wakes instead, so that its handler can compute the date again.
   private static let rebasing = """
     with moved as (
       select id, \(nextPosition) as place from (

@@ -35,7 +35,9 @@ extension Tables {
 
   // MARK: Insertions
 
-  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws -> ChangeOutcome {
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
+  {
     try database.send(
       """
       insert into steadfast_dependency (dependency, dependent, is_named, failed)

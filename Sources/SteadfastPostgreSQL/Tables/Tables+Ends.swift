@@ -64,8 +64,8 @@ extension Tables {
 
   /// Replaces a task that is about to be retried with the successor of its unique key.
   ///
-  /// The task is not replaced if there is no successor, if the successor will have expired on the
-  /// date of the retry, if the task has a memory, or if other tasks depend on it.
+  /// The task is not replaced if there is no successor, if the successor expires before the retry,
+  /// if the task has a memory, or if other tasks depend on it.
   ///
   /// - Returns: The outcome of the retry; `nil` if the task was not replaced.
   private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {

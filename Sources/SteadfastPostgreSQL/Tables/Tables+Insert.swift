@@ -25,7 +25,8 @@ extension Tables {
     ) { $0.flag(0) ? .done : .identityTaken }
   }
 
-  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool {
+  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
+  {
     let definition = Self.definitionValues(of: record, payload: payload, role: role)
     let values = definition + Self.progressValues(of: record)
     return try database.rows(Self.insertion, values).changedCount > 0

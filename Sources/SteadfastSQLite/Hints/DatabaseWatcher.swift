@@ -4,9 +4,9 @@ import SystemC
 
 /// A thread that triggers checks for changes by other connections.
 ///
-/// The thread waits for writes to the log beside the database, and does not read the database.
+/// The thread waits for writes to the write-ahead log, and does not read the database.
 struct DatabaseWatcher: Sendable {
-  /// The interval between checks while the watched log does not change.
+  /// The interval between checks while nothing writes to the watched log.
   private static let longestInterval = Duration.seconds(1)
 
   private let logPath: String
@@ -14,27 +14,27 @@ struct DatabaseWatcher: Sendable {
   private let stop: StopSignal
   private let check: @Sendable () -> Void
 
-  /// Starts the thread, which calls `look` until the thread is stopped.
+  /// Starts the thread, which calls `check` until the thread is stopped.
   ///
   /// - Parameters:
   ///   - logPath: The write-ahead log of the database.
   ///   - intervalWithoutFile: The interval between checks where the log can't be watched.
-  ///   - look: Makes another thread check for changes.
+  ///   - check: Makes another thread check for changes.
   /// - Returns: A signal that stops the thread.
   /// - Throws: The error of the system if it can't provide a thread or a descriptor.
   static func start(
-    _ logPath: String,
+    watchingLogAt logPath: String,
     intervalWithoutFile: Duration,
     check: @escaping @Sendable () -> Void
   ) throws(SystemCallError) -> StopSignal {
     let stop = try StopSignal()
-    let watch = DatabaseWatcher(
+    let watcher = DatabaseWatcher(
       logPath: logPath,
       intervalWithoutFile: intervalWithoutFile,
       stop: stop,
       check: check
     )
-    try SystemThread.start { watch.run() }
+    try SystemThread.start { watcher.run() }
     return stop
   }
 
@@ -43,7 +43,7 @@ struct DatabaseWatcher: Sendable {
     let start = clock.now
     func now() -> Duration { start.duration(to: clock.now) }
     let file = FileWatcher()
-    var schedule = CheckSchedule(longest: longestInterval(watchingWith: file), now: now())
+    var schedule = CheckSchedule(longest: startWatching(with: file), now: now())
     while true {
       let found: StopSignal.Found
       do throws(SystemCallError) {
@@ -62,15 +62,16 @@ struct DatabaseWatcher: Sendable {
         schedule.recordWrite(at: now())
       case .nothing:
         // The log does not exist before the database is opened, and may be replaced later.
-        if schedule.isSlow { schedule.longest = longestInterval(watchingWith: file) }
+        if schedule.isSlow { schedule.longest = startWatching(with: file) }
         check()
         schedule.recordCheck(at: now())
       }
     }
   }
 
-  /// Watches the log if the system can, and returns the interval between checks without writes.
-  private func longestInterval(watchingWith file: borrowing FileWatcher) -> Duration {
+  /// Starts to watch the log if the system can, and returns the interval between checks while
+  /// nothing is written.
+  private func startWatching(with file: borrowing FileWatcher) -> Duration {
     file.watchFile(at: logPath) ? Self.longestInterval : intervalWithoutFile
   }
 }
@@ -134,8 +135,8 @@ struct FileWatcher: ~Copyable {
 ///
 /// The system reports a write to the file before the transaction is committed. The flush comes
 /// between the report and the commit, and may take long. So the first check follows the report at
-/// once, and more checks follow at intervals that double, up to the interval without writes. Times
-/// are durations since an arbitrary start.
+/// once, and more checks follow at intervals that double, up to the interval without writes. All
+/// times are durations since the same arbitrary start.
 struct CheckSchedule: Equatable {
   /// The shortest interval between two checks.
   static let shortest = Duration.milliseconds(1)
@@ -156,7 +157,7 @@ struct CheckSchedule: Equatable {
     nextCheck = now
   }
 
-  /// Whether a write to the file would make the next check earlier.
+  /// Whether a write to the file could make the next check earlier.
   var awaitsFile: Bool { nextCheck > lastCheck + Self.shortest }
 
   /// Whether the last write to the file was long ago.

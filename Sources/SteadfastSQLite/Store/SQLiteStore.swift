@@ -28,7 +28,7 @@ public import SystemFoundation
 ///
 /// ## Processes
 ///
-/// A store without ``sharing`` uses its tables alone. A lock file keeps other stores out. The path
+/// A store without ``sharing`` uses its tables alone. A lock file locks out other stores. The path
 /// of the lock file is the real path of the database, followed by `-steadfast.lock`; another prefix
 /// replaces the word `steadfast`. When the process ends, however suddenly, the next process
 /// continues with the tasks at once. The store refuses a database with several names (hard links).
@@ -76,7 +76,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// - Parameters:
   ///   - url: The database. Other programs may use its other tables.
-  ///   - prefix: The word that starts the names of the tables: 1 to 40 ASCII letters, digits and
+  ///   - prefix: The prefix of the names of the tables: 1 to 40 ASCII letters, digits and
   ///     underscores, starting with a letter.
   ///   - sharing: How several processes use the tables; `nil` if this store uses them alone.
   public convenience init(
@@ -87,7 +87,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     self.init(at: url, prefix: prefix, sharing: sharing) { Date().timeIntervalSince1970 }
   }
 
-  /// Creates a store whose claims expire by another clock than the machine's.
+  /// Creates a store whose claims expire by a clock other than the machine's.
   package init(
     at url: URL,
     prefix: String = "steadfast",
@@ -212,7 +212,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 extension Persistence where Self == SQLiteStore {
   /// A store in a SQLite database.
   ///
-  /// `prefix` is the word that starts the names of the tables. `sharing` sets how several processes
+  /// `prefix` is the prefix of the names of the tables. `sharing` sets how several processes
   /// use the tables at the same time; with `nil`, one store uses the tables alone.
   public static func sqlite(
     at url: URL,

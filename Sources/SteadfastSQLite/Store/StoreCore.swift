@@ -7,18 +7,19 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// The number of started threads: first the writer, then the readers.
+    /// The number of started threads; the writer starts first, and then the readers.
     var threadCount = 0
-    /// Stops the thread that watches for changes by other connections; `nil` if there is none.
+    /// Stops the thread that triggers checks for changes by other connections; `nil` if there is
+    /// none.
     var watch: StopSignal?
   }
 
   private static let readerCount = 2
-  /// The interval between checks for changes by other connections, where the system does not report
+  /// The interval between checks for changes by other connections, if the system does not report
   /// writes to a file.
   private static let sharedInterval = Duration.milliseconds(40)
-  /// The same interval for an unshared store, where only the statements of other programs add tasks
-  /// from outside.
+  /// The same interval for an unshared store, which only notices tasks that the statements of other
+  /// programs add.
   private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
@@ -42,7 +43,8 @@ final class StoreCore: StoreCalls {
 
   /// Closes the database without waiting until it is closed.
   ///
-  /// No call is in progress, so nothing changes from now on, and the next store need not wait.
+  /// When this is called, no call is in progress. So nothing changes after the call, and another
+  /// store can use the tables at once.
   func end() {
     writing.end()
     endReading()
@@ -57,7 +59,7 @@ final class StoreCore: StoreCalls {
 
   /// Starts a sequence of hints.
   ///
-  /// The writer thread checks for changes from now on. If the system can't provide a thread, the
+  /// From then on, the writer thread checks for changes. If the system can't provide a thread, the
   /// sequence ends at once.
   func makeHints() -> AsyncStream<Void> {
     let stream = listeners.makeStream { [weak self] in self?.stopWatchIfUnused() }
@@ -76,7 +78,8 @@ final class StoreCore: StoreCalls {
       guard state.watch == nil else { return }
       let interval = isShared ? Self.sharedInterval : Self.unsharedInterval
       let log = file.logPath ?? location.logPath
-      state.watch = try DatabaseWatcher.start(log, intervalWithoutFile: interval) { [writing] in
+      state.watch = try DatabaseWatcher.start(watchingLogAt: log, intervalWithoutFile: interval) {
+        [writing] in
         writing.wake()
       }
     }
@@ -86,7 +89,7 @@ final class StoreCore: StoreCalls {
 
   private func stopWatchIfUnused() {
     state.withLock { state in
-      // A sequence that starts now will start another thread afterwards.
+      // If a sequence starts during this call, it starts another thread afterwards.
       guard listeners.isEmpty else { return }
       state.watch?.stop()
       state.watch = nil
@@ -117,13 +120,15 @@ final class StoreCore: StoreCalls {
       try await openIfClosed()
       return .nothing
     }
-    guard call.isReadOnly else { return try await writing.perform(call, orThrow: location.closed) }
+    guard call.isReadOnly else {
+      return try await writing.perform(call, orThrow: location.closedError)
+    }
     try await openIfClosed()
-    return try await reading.perform(call, orThrow: location.closed)
+    return try await reading.perform(call, orThrow: location.closedError)
   }
 
   private func openIfClosed() async throws {
-    try await opening.open(using: writing, orThrow: location.closed)
+    try await opening.open(using: writing, orThrow: location.closedError)
   }
 
   // MARK: Threads
@@ -174,7 +179,7 @@ final class StoreCore: StoreCalls {
         let result = Result {
           let opened = try database ?? file.openForReading(at: location)
           database = opened
-          guard !opened.hasMoved else { throw location.displaced }
+          guard !opened.hasMoved else { throw location.displacedError }
           return try opened.performLookUp(job.call)
         }
         job.continuation.resume(with: result.mapError(location.errorForCaller))

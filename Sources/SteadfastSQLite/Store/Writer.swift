@@ -12,7 +12,7 @@ final class Writer {
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file: StoreFile
-  /// The reader threads, which end before the tables are closed.
+  /// The reader threads; closing the tables waits for their ends.
   private let readers: DispatchGroup
   private var tables: Tables?
   private var isClosed = false
@@ -73,7 +73,7 @@ final class Writer {
       if jobs.count > 1, mayConcernOnlyOneCall(error) {
         performWithSavepoints(jobs)
       } else {
-        for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBecauseOf: error)) }
+        for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBy: error)) }
       }
     }
   }
@@ -84,7 +84,7 @@ final class Writer {
   private func performWithSavepoints(_ jobs: [StoreJob]) {
     do {
       let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
-        try jobs.map { try Self.resultInSavepoint(of: $0.call, in: tables) }
+        try jobs.map { try Self.performInSavepoint($0.call, in: tables) }
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
@@ -106,8 +106,8 @@ final class Writer {
   }
 
   /// Performs a call in a savepoint, and rolls back to the savepoint if the call fails.
-  private static func resultInSavepoint(
-    of call: StoreJob.Call,
+  private static func performInSavepoint(
+    _ call: StoreJob.Call,
     in tables: Tables
   ) throws -> Result<StoreJob.Output, any Error> {
     let database = tables.database
@@ -121,7 +121,7 @@ final class Writer {
       guard !database.isIdle else { throw error }
       try database.run("rollback to call")
       try database.run("release call")
-      return StoreJob.result(ofCallRolledBackBecauseOf: error)
+      return StoreJob.result(ofCallRolledBackBy: error)
     }
   }
 
@@ -142,7 +142,7 @@ final class Writer {
   ) throws -> Success {
     let tables = try openedTables()
     let database = tables.database
-    try file.checkNames(of: database, at: location)
+    try file.checkPaths(of: database, at: location)
     try setCommitWaits(isDurable, on: database)
     return try Self.transaction(on: database) { try body(tables) }
   }
@@ -165,8 +165,8 @@ final class Writer {
 
   /// Sets whether the next commit waits for the disk.
   ///
-  /// A commit that doesn't wait survives the end of the process. The next commit that waits also
-  /// flushes the commits before it.
+  /// The changes of a commit that doesn't wait survive the end of the process. The next commit that
+  /// waits also flushes the commits before it.
   private func setCommitWaits(_ isDurable: Bool, on database: Connection) throws {
     guard isRelaxed == isDurable else { return }
     try database.execute("pragma synchronous = \(isDurable ? "full" : "normal")")
@@ -176,7 +176,7 @@ final class Writer {
   // MARK: Opening and closing
 
   private func openedTables() throws -> Tables {
-    guard !isClosed else { throw location.closed }
+    guard !isClosed else { throw location.closedError }
     if let tables { return tables }
     try location.checkForHardLinks()
     try location.checkEmptyFile()
@@ -194,7 +194,7 @@ final class Writer {
     let tables = Tables(database, isShared: isShared, clock: clock)
     try Self.transaction(on: database) {
       try Schema().migrate(database, prefix: location.prefix)
-      try tables.endClaimsWithoutEnd()
+      try tables.endClaimsWithoutExpiry()
     }
     dataVersion = try readDataVersion(database)
     try file.recordFile(of: database, at: location)
@@ -221,7 +221,8 @@ final class Writer {
 
   /// Requests the write-ahead log, and returns the resulting journal mode.
   ///
-  /// SQLite does not wait for other connections that request it at the same time, so this retries.
+  /// If other connections request it at the same time, SQLite fails instead of waiting, so this
+  /// retries.
   private func requestWriteAheadLog(on database: Connection) throws -> String? {
     let end = ContinuousClock.now + .milliseconds(Connection.busyTimeout)
     while true {
@@ -235,9 +236,9 @@ final class Writer {
     }
   }
 
-  /// Returns a lock that keeps other stores out.
+  /// Returns a lock that locks out other stores.
   ///
-  /// Shared stores don't exclude each other.
+  /// Shared stores don't lock out each other.
   private func acquireLock(of database: Connection) throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
       return try FileLock.acquire(
@@ -281,7 +282,7 @@ final class Writer {
     do throws(SQLiteFailure) {
       database = try Connection(location.path, .writing, prefix: location.prefix)
     } catch {
-      // The code has many possible reasons. If the file is missing, there is nothing to destroy.
+      // This code has many causes. If the file is missing, there is nothing to destroy.
       guard error.primaryCode == SQLITE_CANTOPEN, location.isMissing else { throw error }
       return nil
     }

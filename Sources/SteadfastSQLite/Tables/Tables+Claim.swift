@@ -91,7 +91,7 @@ extension Tables {
     )
   }
 
-  /// Returns the lanes of a queue in which a task is ready, now or on its available date.
+  /// Returns the lanes of a queue with tasks that are ready, now or at their available dates.
   private func lanes(of queue: String) throws -> [Lane] {
     var lanes: [Lane] = []
     var last = try firstLane(of: queue, afterName: nil)
@@ -102,7 +102,7 @@ extension Tables {
     return lanes
   }
 
-  /// Returns the first lane of the first name after `name`; with `nil`, of the first name.
+  /// Returns the first lane of the next name in the order of names; with `nil`, of the first name.
   private func firstLane(of queue: String, afterName name: String?) throws -> Lane? {
     func lane(_ row: Statement) -> Lane { Lane(name: row.text(0), priority: row.integer(1)) }
     guard let name else {
@@ -140,8 +140,9 @@ extension Tables {
     ) { Lane(name: lane.name, priority: $0.integer(0)) }
   }
 
-  /// Returns the first available tasks of each lane, as many as the claim can use, in the order of
-  /// claiming.
+  /// Returns the first available tasks of each lane, in the order of claiming.
+  ///
+  /// For each name, these are as many tasks as the claim can use.
   private func candidates(in lanes: [Lane], for request: ClaimRequest) throws -> [Candidate] {
     let conditions = StoredStrings.json(of: request.conditions.map(\.rawValue))
     let limit = max(1, request.limit)
@@ -177,7 +178,7 @@ extension Tables {
     return candidates
   }
 
-  /// Returns the earliest date on which a task becomes available or a claim expires.
+  /// Returns the earliest date at which a task becomes available or a claim expires.
   private func nextDate(in lanes: [Lane], for request: ClaimRequest) throws -> Date? {
     var next: Date?
     for lane in lanes {

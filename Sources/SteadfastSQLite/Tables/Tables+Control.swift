@@ -6,7 +6,9 @@ import SystemFoundation
 /// Changes to tasks that are not claimed, and to many tasks.
 extension Tables {
   func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
+      return .stale
+    }
     if entry.state == .suspended { try setWakeDate(of: entry) }
     try move(entry, to: .paused)
     return .done
@@ -99,7 +101,7 @@ extension Tables {
     return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
   }
 
-  /// Makes a task wait like a new task, behind its equals.
+  /// Makes a task wait like a new task, at the end of its lane.
   func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
@@ -138,7 +140,7 @@ extension Tables {
 
   /// Removes a task, and the tasks that were cancelled because of it.
   ///
-  /// - Returns: The removed tasks except the first one, in the order of their IDs.
+  /// - Returns: The other removed tasks, in the order of their IDs.
   private func removeWithCascade(_ id: TaskID) throws -> [TaskID] {
     var others: [TaskID] = []
     if try database.hasRow("select 1 from steadfast_task where cause = ?1", .id(id)) {
@@ -217,7 +219,10 @@ extension Tables {
     return .done
   }
 
-  /// Counts dates, including the ends of claims, from `now` if they were counted from a later date.
+  /// Corrects the dates after the clock was set back: counts them from `now` if they were counted
+  /// from a later date.
+  ///
+  /// These dates include the ends of claims.
   func rebase(to now: Date) throws -> ChangeOutcome {
     if try database.hasRow(Self.taskWithLaterDate, .date(now)) { try rebaseDates(to: now) }
     try database.run(
@@ -271,9 +276,9 @@ extension Tables {
     )
   }
 
-  /// Resets the counts of a task that becomes available.
+  /// Counts the available date of a task from `?2` again.
   ///
-  /// A suspended task wakes, so that its handler's counts start again at zero.
+  /// A suspended task wakes instead, so that its handler can compute the date again.
   private static let rebasing = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)
@@ -308,7 +313,7 @@ extension Tables {
     return .done
   }
 
-  /// Selects the memory of a task.
+  /// The end of a statement that reads or deletes the memory of a task.
   ///
   /// Without the index's name, SQLite would read the whole table if its statistics said that the
   /// table is small.
@@ -316,10 +321,8 @@ extension Tables {
     from steadfast_memory indexed by sqlite_autoindex_steadfast_memory_1 where task_id = ?1
     """
 
-  /// Removes the memory of a task.
   static let memoryDeletion = "delete \(memory)"
 
-  /// Reads the memory of a task.
   static let memorySelection = "select name, value \(memory)"
 
   private func updateMemorySize(of id: TaskID) throws {
@@ -388,7 +391,7 @@ extension Tables {
     return .done
   }
 
-  /// Sets the available date of a task that wakes to the date on which it was enqueued.
+  /// Sets the available date of a task that wakes to the task's creation date.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
       """
@@ -399,7 +402,6 @@ extension Tables {
     )
   }
 
-  /// Removes the memory of a task, if the task has any.
   func removeMemory(of entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.run(Self.memoryDeletion, .id(entry.id))

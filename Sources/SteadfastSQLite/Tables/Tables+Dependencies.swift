@@ -12,7 +12,7 @@ extension Tables {
     let uniqueKey: String?
   }
 
-  /// Reads a task from a row, and adds its order key to `changedOrderKeys`.
+  /// Reads a task from a row, and records that the task's order key is affected.
   private func readAffectedTask(_ row: Statement) throws -> AffectedTask {
     guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
     if let key = row.unlessNull(3, row.text) { changedOrderKeys.append(key) }
@@ -41,7 +41,9 @@ extension Tables {
 
   // MARK: Insertions
 
-  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws -> ChangeOutcome {
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
+  {
     var unmet: TaskID?
     var unfinishedCount = 0
     for id in dependencies.tasks.sorted() {
@@ -111,11 +113,11 @@ extension Tables {
     try database.allRows(Self.dependentsToCancel, .id(id), read: readAffectedTask)
   }
 
-  /// Finds the tasks of ``tasksToCancel(ifTaskFails:)``.
+  /// Selects the tasks of ``tasksToCancel(ifTaskFails:)``.
   ///
-  /// The only condition that uses a row of `dependency` alone is the one of the join. With more
-  /// such conditions, SQLite may read the whole table first. So the last condition, which otherwise
-  /// equals ``concernsCurrentTask``, uses the ID in `reached` instead of the ID in the row.
+  /// If several conditions used only a row of `dependency`, SQLite could read the whole table
+  /// first. So only the condition of the join does. The last condition, which otherwise equals
+  /// ``concernsCurrentTask``, uses the ID in `reached` instead of the ID in the row.
   static let dependentsToCancel = """
     with recursive reached (id) as (
       values (?1)
@@ -134,9 +136,9 @@ extension Tables {
     dependency_rule = 'allSucceeded' and state in ('waiting', 'suspended', 'parked', 'paused')
     """
 
-  /// Records the end of a task for the tasks that wait for it.
+  /// Updates the tasks that depend on a task that ends.
   ///
-  /// The ended task must not be removed yet.
+  /// The row of the ending task must still exist.
   func recordEnd(of id: TaskID, as state: TaskState) throws {
     if state != .succeeded {
       try database.run(
@@ -148,7 +150,9 @@ extension Tables {
     try adjustCounts(forEndOf: id, as: state, by: 1)
   }
 
-  /// Adds 1 or -1 to the counts that the end of a task changes.
+  /// Adds 1 or -1 to the counts of the tasks that depend on an ended task.
+  ///
+  /// `one` is 1 to record the end of the task, and -1 to undo the end.
   private func adjustCounts(forEndOf id: TaskID, as state: TaskState, by one: Int64) throws {
     try database.run(
       """
@@ -222,7 +226,7 @@ extension Tables {
       }
       round = []
       for other in others.sorted(by: { $0.id < $1.id })
-      where try !staysCancelled(other) {
+      where try !updateCauseOrKeyRole(other) {
         round.append((other.id, .cancelled))
       }
       restarted += round.map(\.id)
@@ -240,11 +244,11 @@ extension Tables {
     try adjustCounts(forEndOf: id, as: state, by: -1)
   }
 
-  /// Returns whether a task must stay cancelled.
+  /// Sets the new cause of a task that must stay cancelled, or makes the task the holder of its
+  /// key.
   ///
-  /// If the task must stay cancelled, this sets the new cause of the task. If not, the task becomes
-  /// the holder of its key.
-  private func staysCancelled(_ other: AffectedTask) throws -> Bool {
+  /// - Returns: Whether the task must stay cancelled.
+  private func updateCauseOrKeyRole(_ other: AffectedTask) throws -> Bool {
     let cause = try database.ids(Self.firstFailure, .id(other.id)).first
     var keeps = try cause != nil || hasOtherFailures(of: other.id)
     if !keeps, let key = other.uniqueKey {
@@ -260,10 +264,10 @@ extension Tables {
     return keeps
   }
 
-  /// Finds the first failed dependency that still exists.
+  /// Selects the first failed dependency that still exists.
   ///
-  /// The index sorts by these IDs. So if many failed members of a batch are restarted, each restart
-  /// reads only one row.
+  /// The index sorts by the IDs of dependencies. So if many failed members of a batch are
+  /// restarted, each restart reads only one row.
   static let firstFailure = """
     select dependency from steadfast_dependency as failure indexed by steadfast_failed
     where dependent = ?1 and failed is not null
@@ -271,10 +275,10 @@ extension Tables {
     order by dependency limit 1
     """
 
-  /// Returns whether a task has failures other than the recorded failures of existing tasks.
+  /// Returns whether a task has failures that no row of an existing task records.
   ///
-  /// The others are the recorded failures of removed tasks, and the unrecorded failures of members
-  /// that had already ended when they were added to the batch.
+  /// Such failures are those of removed tasks, and those of members that had already ended when
+  /// they were added to the batch.
   private func hasOtherFailures(of id: TaskID) throws -> Bool {
     try database.hasRow(
       """

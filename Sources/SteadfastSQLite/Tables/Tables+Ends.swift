@@ -3,7 +3,7 @@ import SteadfastDatabases
 import SteadfastQueue
 import SystemFoundation
 
-/// The ends of attempts and of tasks.
+/// Changes that end a task, or an attempt to perform a task.
 extension Tables {
   func end(
     _ target: TaskTarget,
@@ -40,10 +40,11 @@ extension Tables {
     return try outcome(for: entry, affecting: others.map(\.id))
   }
 
-  /// Removes a claimed task with one statement if, like most tasks, it has no relation to others.
+  /// Removes a claimed task with one statement if the task has no key and no relation to other
+  /// tasks, like most tasks.
   ///
-  /// - Returns: Whether the task was removed. A task stays if it has a key, is related to other
-  ///   tasks, or has rows in other tables, or if the lease is not its current lease.
+  /// - Returns: Whether the task was removed. A task also stays if it has rows in other tables, or
+  ///   if the lease is not its current lease.
   private func removeIfUnrelated(_ lease: Lease) throws -> Bool {
     try database.run(
       """
@@ -95,10 +96,12 @@ extension Tables {
     return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
-  /// Replaces a task with its successor for a retry, if there is a successor that has not expired
-  /// by the date of the retry.
+  /// Replaces a task that is about to be retried with the successor of its unique key.
   ///
-  /// The task stays if it remembers something, or if other tasks depend on it.
+  /// The task is not replaced if there is no successor, if the successor expires before the retry,
+  /// if the task has a memory, or if other tasks depend on it.
+  ///
+  /// - Returns: The outcome of the retry; `nil` if the task was not replaced.
   private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.affectsOtherTasks,
       holder.memorySize == 0
@@ -166,7 +169,8 @@ extension Tables {
     return .done
   }
 
-  /// Changes a task's state, moves the task behind its equals, and ends the task's claim, if any.
+  /// Sets the state of a task, moves the task behind the other tasks of its lane, and ends its
+  /// claim, if any.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.run(
       """
@@ -181,7 +185,7 @@ extension Tables {
 
   // MARK: Overdue claims
 
-  /// Finds expired claims in any order.
+  /// Selects expired claims in any order.
   ///
   /// To sort by ID, SQLite would read all tasks.
   static let overdueClaims = """
@@ -189,7 +193,7 @@ extension Tables {
     where state = 'running' and lease_end <= ?1
     """
 
-  static let claimsWithoutEnd = """
+  static let claimsWithoutExpiry = """
     select seq, order_key from steadfast_task indexed by steadfast_lease
     where state = 'running' and lease_end is null
     """
@@ -204,12 +208,12 @@ extension Tables {
     )
   }
 
-  /// Makes the tasks available that an earlier process left claimed without an end.
+  /// Makes available the tasks of claims that never expire.
   ///
-  /// A process that uses the tables alone makes such claims.
-  func endClaimsWithoutEnd() throws {
+  /// An earlier process, which used the tables alone, has left such claims.
+  func endClaimsWithoutExpiry() throws {
     try requeueInterrupted(
-      try database.allRows(Self.claimsWithoutEnd) { row in
+      try database.allRows(Self.claimsWithoutExpiry) { row in
         (seq: row.integer(0), orderKey: row.unlessNull(1, row.text))
       }
     )

@@ -6,10 +6,9 @@ import SteadfastQueue
 extension Tables {
   /// The largest payload, in bytes, that is stored in the row of its task.
   ///
-  /// Each change rewrites the task's row, so a larger payload has a separate row.
+  /// Each change of a task rewrites its row, so a larger payload has a separate row.
   static let longestInnerPayload = 2_048
 
-  /// Returns the outcome of an insertion if a task already has the ID of the new task.
   func outcomeIfIDExists(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     guard let stored = try database.record(of: record.id) else { return nil }
     return record.isStored(as: stored) ? .done : .identityTaken
@@ -29,7 +28,8 @@ extension Tables {
     on conflict (id) do nothing
     """
 
-  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool {
+  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
+  {
     let inner = Self.innerPayload(payload)
     let definition = Self.definitionValues(
       of: record,
@@ -43,10 +43,11 @@ extension Tables {
     return true
   }
 
-  /// Returns the first values of an insertion: the caller's choices for the task.
+  /// Returns the values of the columns that the caller of an insertion chooses.
   ///
-  /// `role` comes after the unique key, and `link` after the dependency rule. The columns of these
-  /// two values differ between the view and the table.
+  /// The view and the table differ in two of these columns, for which the arguments `role` and
+  /// `link` are the values. `role` comes after the unique key, and `link` after the dependency
+  /// rule.
   static func definitionValues(
     of record: TaskRecord,
     payload: SQLValue,
@@ -80,7 +81,7 @@ extension Tables {
     ]
   }
 
-  /// Returns the other values of an insertion: the task's state and history.
+  /// Returns the values of the remaining columns: the task's state and history.
   private static func progressValues(of record: TaskRecord) -> [SQLValue] {
     [
       .text(record.state.rawValue),
@@ -96,12 +97,13 @@ extension Tables {
     ]
   }
 
-  /// Returns the payload for the task's row; null if the payload is too large for that row.
+  /// Returns the payload for the row of the task; null if the payload needs a separate row.
   static func innerPayload(_ payload: [UInt8]) -> SQLValue {
     payload.count <= longestInnerPayload ? .blob(payload) : .null
   }
 
-  /// Removes the separate row of an earlier payload, and adds a row if the new payload is large.
+  /// Replaces the separate row of a task's payload, if the new payload needs one; otherwise,
+  /// removes it.
   func setOuterPayload(_ payload: [UInt8], of id: TaskID) throws {
     try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
     guard payload.count > Self.longestInnerPayload else { return }

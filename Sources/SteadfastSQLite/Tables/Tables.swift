@@ -6,11 +6,10 @@ import SystemFoundation
 /// The tables within a transaction of the writer thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several queues use the tables, so that claims expire.
+  /// Whether several stores may use the tables; if so, claims expire.
   let isShared: Bool
   /// The clock that decides when claims expire, in seconds since 1970.
   let clock: @Sendable () -> Double
-  /// The order keys of which another task may be first in line because of the batch.
   var changedOrderKeys: [String] = []
   var newMembers: [TaskRecord] = []
 
@@ -30,7 +29,6 @@ final class Tables: TaskTables {
 
   // MARK: Order keys
 
-  /// Gives the turn of each changed order key to the first task in line.
   func updateTurnsOfChangedOrderKeys() throws {
     for key in Set(changedOrderKeys.map(ExactText.init)).map(\.text) {
       try database.run(
@@ -185,7 +183,7 @@ extension Connection: TaskLookUps {
     return (statement, condition.values)
   }
 
-  /// Returns the condition of a look-up that can read the tasks in any order.
+  /// Returns the condition of a look-up that may read the tasks in any order.
   private func unorderedCondition(for filter: TaskFilter) throws -> Condition {
     var condition = try condition(for: filter)
     if filter.states?.isSubset(of: TaskState.ended) == true {
@@ -213,13 +211,13 @@ extension Connection: TaskLookUps {
 
     var text: String { conditions.isEmpty ? "1" : conditions.joined(separator: " and ") }
 
-    /// Adds a condition, and the values of its parameters.
+    /// Adds an SQL condition with the values of its parameters.
     mutating func add(_ condition: String, _ values: SQLValue...) {
       conditions.append(condition)
       self.values += values
     }
 
-    /// Adds a condition with one parameter, the texts as a JSON array.
+    /// Adds an SQL condition with one parameter, the strings as a JSON array.
     mutating func add(_ condition: String, _ strings: some Collection<String>) {
       add(condition, .text(StoredStrings.json(of: strings)))
     }
@@ -271,19 +269,21 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// Returns the condition that a task's key is in a list: the key in one queue, or in any queue.
+  /// Returns the condition that the key in a column is one of a list of keys.
+  ///
+  /// If `queue` is `nil`, the condition ignores the queue of the stored key.
   private static func keyCondition(_ column: String, in queue: String?) -> String {
     let given = "in (select value from json_each(?))"
-    return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
+    return "\(queue == nil ? StoredKey.keyExpression(column: column) : column) \(given)"
   }
 
-  /// Returns keys as they are stored; with no queue, the keys themselves.
+  /// Returns keys as they are stored for a queue; without a queue, the keys themselves.
   private func storedKeys(_ keys: Set<String>, in queue: String?) -> [String] {
     guard let queue else { return Array(keys) }
     return keys.map { StoredKey.string(for: $0, in: queue) }
   }
 
-  /// Stores IDs in a temporary table, and returns the condition that a task has one of these IDs.
+  /// Stores IDs in a temporary table, and returns the condition that a task has one of the IDs.
   private func conditionStoring(_ ids: Set<TaskID>) throws -> String {
     try execute(
       """
@@ -296,27 +296,28 @@ extension Connection: TaskLookUps {
   }
 }
 
-/// Texts as a JSON array that statements can search.
+/// Strings as a JSON array that statements can search.
 enum StoredStrings {
-  /// Returns the array; `nil` if there are no texts.
-  static func text(of texts: some Collection<String>) -> String? {
-    texts.isEmpty ? nil : json(of: texts)
+  /// Returns the array; `nil` if there are no strings.
+  static func nonEmptyJSON(of strings: some Collection<String>) -> String? {
+    strings.isEmpty ? nil : json(of: strings)
   }
 
-  /// Returns the array without the texts that contain a NUL.
+  /// Returns the array without the strings that contain a NUL.
   ///
-  /// No row has such a text, but some versions of SQLite would match the condition before the NUL.
-  static func json(of texts: some Collection<String>) -> String {
-    let texts = texts.filter { !$0.hasNUL }
-    // Texts can always be encoded.
-    guard !texts.isEmpty, let data = try? JSONEncoder().encode(texts) else { return "[]" }
+  /// No row has such a string, but some versions of SQLite would match the characters before the
+  /// NUL.
+  static func json(of strings: some Collection<String>) -> String {
+    let strings = strings.filter { !$0.hasNUL }
+    // Strings can always be encoded.
+    guard !strings.isEmpty, let data = try? JSONEncoder().encode(strings) else { return "[]" }
     return String(decoding: data, as: UTF8.self)
   }
 
-  static func read(_ text: String?) throws -> [String] {
-    guard let text else { return [] }
+  static func read(_ json: String?) throws -> [String] {
+    guard let json else { return [] }
     do {
-      return try JSONDecoder().decode([String].self, from: Data(text.utf8))
+      return try JSONDecoder().decode([String].self, from: Data(json.utf8))
     } catch {
       throw UnreadableRow(column: "tags or conditions")
     }
@@ -324,10 +325,10 @@ enum StoredStrings {
 }
 
 extension StoredKey {
-  /// Returns the SQL expression for a key without its queue.
+  /// Returns the SQL expression for the key in a column without the name of its queue.
   ///
   /// The expression counts bytes, because SQLite stops counting characters at a NUL.
-  static func key(inColumn column: String) -> String {
+  static func keyExpression(column: String) -> String {
     "cast(substr(cast(\(column) as blob), length(cast(queue as blob)) + 2) as text)"
   }
 }
