@@ -72,8 +72,8 @@ struct PostgreSQLClaimTests {
 
   /// Returns the number of blocks that a claim reads if the index has entries of `count` dead rows.
   ///
-  /// `all` is the number if the claim reads from the first entry. `fromCursors` is the number if the
-  /// claim reads from cursors at the first tasks.
+  /// `all` is the number if the claim reads from the first entry. `fromCursors` is the number if
+  /// the claim reads from cursors at the first tasks.
   private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromCursors: Int) {
     try await withTables { tables in
       let store = tables.store()

@@ -76,7 +76,7 @@ struct ClaimCursors {
   private var lanes: [Lane: Progress] = [:]
   /// The conditions that were met in all claims since the last scan; `nil` before the first scan.
   private var conditions: Set<TaskCondition>?
-  private var mayHaveMissedTasks = false
+  private var mayMissTasks = false
   private var lastMove = ContinuousClock.now
   private var lastScan = ContinuousClock.now
   private var scanDuration = Duration.zero
@@ -99,10 +99,10 @@ struct ClaimCursors {
     freed: FreedTasks,
     at now: ContinuousClock.Instant
   ) -> Cursors? {
-    mayHaveMissedTasks = mayHaveMissedTasks || freed.areAnywhere
+    mayMissTasks = mayMissTasks || freed.areAnywhere
     // When a condition is met again, a task that was skipped because of the condition may be before
     // a cursor.
-    if conditions?.isSuperset(of: request.conditions) == false { mayHaveMissedTasks = true }
+    if conditions?.isSuperset(of: request.conditions) == false { mayMissTasks = true }
     conditions?.formIntersection(request.conditions)
     for (lane, date) in freed.dates {
       let cursor = Cursor(date: date, position: .min)
@@ -133,7 +133,7 @@ struct ClaimCursors {
     let empty = lanes.keys.filter { firsts[$0] == nil }.prefix(Self.mostEmptyLanes)
     lanes = firsts.mapValues { Progress(min($0, latest)) }
     for lane in empty { lanes[lane] = Progress(latest) }
-    (conditions, mayHaveMissedTasks) = (request.conditions, false)
+    (conditions, mayMissTasks) = (request.conditions, false)
     (lastMove, lastScan, scanDuration) = (now, now, start.duration(to: now))
     return lanes.mapValues(\.start)
   }
@@ -158,9 +158,7 @@ struct ClaimCursors {
   func timeUntilScan(at now: ContinuousClock.Instant) -> Duration {
     let shortest = Duration.seconds(isExact ? 0 : 1)
     let pause =
-      if mayHaveMissedTasks { isExact ? .zero : scanDuration } else {
-        max(scanDuration * 10, shortest)
-      }
+      if mayMissTasks { isExact ? .zero : scanDuration } else { max(scanDuration * 10, shortest) }
     return max(.zero, pause - lastScan.duration(to: now))
   }
 }

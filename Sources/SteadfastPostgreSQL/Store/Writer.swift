@@ -73,9 +73,7 @@ final class Writer {
   private func performInOneTransaction(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let outcomes = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) {
-        try $0.apply($1)
-      }
+      let outcomes = try store(BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
       for (job, outcomes) in zip(jobs, outcomes) {
         finish(job, with: .success(.outcomes(outcomes)))
       }
@@ -114,7 +112,7 @@ final class Writer {
         continue
       }
       let result = Result {
-        try storeChanges(of: BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
+        try store(BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
       }
       switch result {
       case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
@@ -128,9 +126,7 @@ final class Writer {
   /// Performs calls in one transaction with a savepoint for each call.
   private func performWithSavepoints(_ jobs: [StoreJob]) {
     do {
-      let results = try storeChanges(of: BatchGroup(jobs.map(\.batch)), for: jobs) {
-        tables,
-        group in
+      let results = try store(BatchGroup(jobs.map(\.batch)), for: jobs) { tables, group in
         try Self.performInSavepoints(group, in: tables)
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
@@ -143,8 +139,8 @@ final class Writer {
   ///
   /// The transaction starts again with more locks each time that the changes turn out to affect
   /// more tasks.
-  private func storeChanges<Success>(
-    of group: BatchGroup,
+  private func store<Success>(
+    _ group: BatchGroup,
     for jobs: [StoreJob],
     _ body: (Tables, BatchGroup) throws -> Success
   ) throws -> Success {

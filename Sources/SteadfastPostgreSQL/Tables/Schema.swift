@@ -9,8 +9,8 @@ import SteadfastDatabases
 /// foreign keys, because with them, the server would search four tables for each removed task.
 /// Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
 ///
-/// Strings are compared by their bytes. PostgreSQL stores a long payload outside of the row, so that
-/// a change of the task does not rewrite the payload.
+/// Strings are compared by their bytes. PostgreSQL stores a long payload outside of the row, so a
+/// change of the task does not rewrite the payload.
 struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
