@@ -167,9 +167,9 @@ struct ClaimCursors {
 struct FreedTasks: Sendable {
   /// The earliest date of new tasks in each lane.
   var dates: [ClaimCursors.Lane: Date] = [:]
-  /// The earliest date of tasks of any lane.
+  /// The earliest date of other tasks, which may be in any lane.
   var earliest: Date?
-  /// Whether other tasks may be available, at any position.
+  /// Whether any other tasks may have become available, also before a cursor.
   var areAnywhere = false
 }
 #endif

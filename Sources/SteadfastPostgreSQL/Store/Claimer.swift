@@ -169,7 +169,7 @@ final class Claimer {
 
   /// Makes the tasks with expired claims available, at most three times per lease.
   ///
-  /// In a test that has its own clock, each claim does this.
+  /// If a test sets the clock, each claim does this.
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextSearch || location.clockOffset != nil else {
       return

@@ -19,7 +19,7 @@ struct DatabaseLocation: Sendable {
   let migrates: Bool
   /// In tests, how far the clock of the claims is ahead of the server's clock.
   let clockOffset: (@Sendable () -> Duration)?
-  /// In tests, whether claims keep their positions even if there are few dead rows.
+  /// In tests, whether claims use cursors even if there are few dead rows.
   let alwaysKeepsCursors: Bool
 
   init(

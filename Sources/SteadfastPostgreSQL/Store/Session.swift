@@ -13,7 +13,8 @@ import SteadfastQueue
 final class Session {
   /// How long a call waits for an unavailable server before the call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
-  /// How long a call whose outcome is unknown waits for an unavailable server before it fails.
+  /// How long a call whose outcome is unknown waits for an unavailable server before the call
+  /// fails.
   static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 

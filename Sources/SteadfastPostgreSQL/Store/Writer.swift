@@ -215,7 +215,7 @@ final class Writer {
       return .claim(try claimer.claim(request))
     case .open:
       guard !isClosed else { throw location.closedError }
-      // This notices a session that was lost while it was idle.
+      // This notices that the connection was lost while no call used it.
       _ = try session.lookUp { try $0.hasRow("select 1") }
     case .close: close()
     case .destroy: try destroy()

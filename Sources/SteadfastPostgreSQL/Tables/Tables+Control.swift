@@ -208,7 +208,7 @@ extension Tables {
   /// of them.
   private func removeTasks(_ ids: [TaskID], endedAs state: TaskState) throws {
     guard !ids.isEmpty else { return }
-    // Tasks that were cancelled because of these tasks may hold the turn of an order key.
+    // Tasks that were cancelled because of these tasks may block other tasks with their order keys.
     let ordered = try database.ids(
       """
       \(Self.leaving)

@@ -221,8 +221,9 @@ extension Tables {
 
   /// The condition that a task is running.
   ///
-  /// For `=`, the server might read the whole index of claims, which has an entry for each task
-  /// that was claimed since the last vacuum. It does not use that index for `is not distinct from`.
+  /// With `=`, the server might read the whole index of claims, which has an entry for each task
+  /// that was claimed since the last vacuum. With `is not distinct from`, the server can't use that
+  /// index.
   private static let isRunning = "task.state is not distinct from 'running'"
 
   private static let isPlain = """
@@ -500,7 +501,7 @@ extension BatchGroup.ChangesByKind {
     return true
   }
 
-  /// Whether no change remains to be made alone.
+  /// Whether the statements for the kinds make all changes.
   var areAllShared: Bool { offsets.allSatisfy(\.isEmpty) }
 
   /// The tasks of the changes that name a lease.
