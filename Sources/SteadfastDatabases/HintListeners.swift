@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The streams that report that another process may have changed the tables.
+/// Streams that yield an element when another process may have changed the tables.
 package final class HintListeners: Sendable {
   private struct State {
     var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
@@ -14,8 +14,11 @@ package final class HintListeners: Sendable {
 
   package var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
-  /// Starts a stream, and calls `didEnd` after the stream ended and was removed.
-  package func stream(didEnd: @escaping @Sendable () -> Void = {}) -> AsyncStream<Void> {
+  /// Adds a stream.
+  ///
+  /// `didEnd` is called after the stream has ended and was removed. After ``endAll()``, this
+  /// returns a stream that has already ended, and `didEnd` is not called.
+  package func makeStream(didEnd: @escaping @Sendable () -> Void = {}) -> AsyncStream<Void> {
     let (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let number = state.withLock { state -> Int? in
       guard !state.isEnded else { return nil }
@@ -34,13 +37,13 @@ package final class HintListeners: Sendable {
     return stream
   }
 
-  /// Reports a possible change on each open stream.
-  package func tell() {
+  /// Yields an element to each open stream.
+  package func notifyAll() {
     for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield() }
   }
 
-  /// Ends the open streams, and each stream that is started later.
-  package func end() {
+  /// Ends the open streams, and every stream that is added later.
+  package func endAll() {
     let listeners = state.withLock { state in
       state.isEnded = true
       defer { state.listeners = [:] }

@@ -2,15 +2,17 @@ package import Dispatch
 package import SteadfastQueue
 import Synchronization
 
-/// Forwards the calls of a store to the threads of the store.
+/// A store that performs its calls on threads of its own.
+///
+/// An extension implements the methods of `Persistence` with ``call(_:)``.
 package protocol StoreCalls: Sendable {
-  func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer
+  /// Performs a call on one of the threads, and returns the result.
+  func call(_ call: StoreJob.Call) async throws -> StoreJob.Output
 }
 
-/// Remembers whether a store is open.
+/// Whether a store is open, as far as is known without asking a thread of the store.
 ///
-/// A queue opens its store before each call. If the store is already open, opening it must not
-/// involve a thread.
+/// A queue opens its store before each call, so opening an open store must be fast.
 package final class OpenState: Sendable {
   private let state = Mutex((isOpen: false, hasEnded: false))
 
@@ -18,18 +20,18 @@ package final class OpenState: Sendable {
 
   /// Opens the store on a thread, unless the store is known to be open.
   ///
-  /// After ``noteLastCall()``, the store never counts as open.
+  /// After ``recordLastCall()``, the store never counts as open.
   package func open(
-    by thread: JobQueue,
-    orThrow closed: @autoclosure @Sendable () -> any Error
+    using jobs: JobQueue,
+    orThrow closedError: @autoclosure @Sendable () -> any Error
   ) async throws {
     guard !state.withLock({ $0.isOpen }) else { return }
-    _ = try await thread.perform(.open, orThrow: closed())
+    _ = try await jobs.perform(.open, orThrow: closedError())
     state.withLock { $0.isOpen = !$0.hasEnded }
   }
 
-  /// Records that the store's last call was made.
-  package func noteLastCall() { state.withLock { $0 = (false, true) } }
+  /// Records that the store is being closed or destroyed.
+  package func recordLastCall() { state.withLock { $0 = (false, true) } }
 }
 
 /// The methods of `Persistence`.
@@ -41,14 +43,14 @@ extension StoreCalls {
     durability: Durability
   ) async throws -> [ChangeOutcome] {
     let prepared = try batch.map(PreparedChange.init)
-    let answer = try await call(.apply(prepared, isDurable: durability == .durable))
-    guard case .outcomes(let outcomes) = answer else { Self.answerMismatch() }
+    let output = try await call(.apply(prepared, isDurable: durability == .durable))
+    guard case .outcomes(let outcomes) = output else { Self.stopBecauseOfMismatchedOutput() }
     return outcomes
   }
 
   package func claim(_ request: ClaimRequest) async throws -> Claim {
-    let answer = try await call(.claim(request))
-    guard case .claim(let claim) = answer else { Self.answerMismatch() }
+    let output = try await call(.claim(request))
+    guard case .claim(let claim) = output else { Self.stopBecauseOfMismatchedOutput() }
     return claim
   }
 
@@ -57,32 +59,32 @@ extension StoreCalls {
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    let answer = try await call(.tasks(filter, after: id, limit: limit))
-    guard case .tasks(let tasks) = answer else { Self.answerMismatch() }
+    let output = try await call(.tasks(filter, after: id, limit: limit))
+    guard case .tasks(let tasks) = output else { Self.stopBecauseOfMismatchedOutput() }
     return tasks
   }
 
   package func count(matching filter: TaskFilter) async throws -> Int {
-    let answer = try await call(.count(filter))
-    guard case .count(let count) = answer else { Self.answerMismatch() }
+    let output = try await call(.count(filter))
+    guard case .count(let count) = output else { Self.stopBecauseOfMismatchedOutput() }
     return count
   }
 
   package func contains(_ filter: TaskFilter) async throws -> Bool {
-    let answer = try await call(.contains(filter))
-    guard case .isThere(let isThere) = answer else { Self.answerMismatch() }
-    return isThere
+    let output = try await call(.contains(filter))
+    guard case .contains(let isContained) = output else { Self.stopBecauseOfMismatchedOutput() }
+    return isContained
   }
 
   package func value(named name: String) async throws -> [UInt8]? {
-    let answer = try await call(.value(named: name))
-    guard case .value(let value) = answer else { Self.answerMismatch() }
+    let output = try await call(.value(named: name))
+    guard case .value(let value) = output else { Self.stopBecauseOfMismatchedOutput() }
     return value
   }
 
   package func memory(of id: TaskID) async throws -> TaskMemory {
-    let answer = try await call(.memory(of: id))
-    guard case .memory(let memory) = answer else { Self.answerMismatch() }
+    let output = try await call(.memory(of: id))
+    guard case .memory(let memory) = output else { Self.stopBecauseOfMismatchedOutput() }
     return memory
   }
 
@@ -90,13 +92,12 @@ extension StoreCalls {
 
   package func destroy() async throws { _ = try await call(.destroy) }
 
-  /// Stops the program, because the kind of an answer must match the kind of its call.
-  private static func answerMismatch() -> Never {
-    preconditionFailure("a thread of the store answered a call with the answer to another kind")
+  private static func stopBecauseOfMismatchedOutput() -> Never {
+    preconditionFailure("a thread of the store returned a result of the wrong kind for a call")
   }
 }
 
-/// A call that waits for a thread of the store.
+/// A call that waits until a thread of the store performs it.
 package struct StoreJob: Sendable {
   package enum Call: Sendable {
     case open
@@ -104,23 +105,22 @@ package struct StoreJob: Sendable {
     case claim(ClaimRequest)
     case close
     case destroy
-    // The threads that read perform the following calls.
+    // These calls only read, and have threads of their own.
     case tasks(TaskFilter, after: TaskID?, limit: Int)
     case count(TaskFilter)
     case contains(TaskFilter)
     case value(named: String)
     case memory(of: TaskID)
 
-    /// Whether this is the last call of a store.
-    package var isLast: Bool {
+    /// Whether the call closes or destroys the store.
+    package var endsStore: Bool {
       switch self {
       case .close, .destroy: true
       case .open, .apply, .claim, .tasks, .count, .contains, .value, .memory: false
       }
     }
 
-    /// Whether the call only reads.
-    package var reads: Bool {
+    package var isReadOnly: Bool {
       switch self {
       case .tasks, .count, .contains, .value, .memory: true
       case .open, .apply, .claim, .close, .destroy: false
@@ -128,27 +128,28 @@ package struct StoreJob: Sendable {
     }
   }
 
-  package enum Answer: Sendable {
+  /// The result of a call.
+  package enum Output: Sendable {
     case nothing
     case outcomes([ChangeOutcome])
     case claim(Claim)
     case tasks([TaskRecord])
     case count(Int)
-    case isThere(Bool)
+    case contains(Bool)
     case value([UInt8]?)
     case memory(TaskMemory)
   }
 
   package let call: Call
-  package let continuation: CheckedContinuation<Answer, any Error>
+  package let continuation: CheckedContinuation<Output, any Error>
 
-  package init(call: Call, continuation: CheckedContinuation<Answer, any Error>) {
+  package init(call: Call, continuation: CheckedContinuation<Output, any Error>) {
     self.call = call
     self.continuation = continuation
   }
 
   /// Whether the call opens, closes or destroys the tables, and so runs outside a transaction.
-  package var isAlone: Bool {
+  package var runsOutsideTransaction: Bool {
     switch call {
     case .open, .close, .destroy: true
     case .apply, .claim, .tasks, .count, .contains, .value, .memory: false
@@ -161,8 +162,10 @@ package struct StoreJob: Sendable {
 }
 
 extension StoreJob {
-  /// Returns the result of a call that was rolled back because of an error.
-  package static func result(of error: any Error) -> Result<Answer, any Error> {
+  /// Returns the result for the caller whose call was rolled back because of an error.
+  ///
+  /// A refused batch is not an error for the caller: the result has the outcomes of the batch.
+  package static func result(ofCallRolledBackBy error: any Error) -> Result<Output, any Error> {
     guard let refusal = error as? BatchRefusal else { return .failure(error) }
     return .success(.outcomes(refusal.outcomes))
   }
@@ -181,7 +184,9 @@ package final class JobQueue: Sendable {
 
   package init() {}
 
-  /// Adds a job unless the threads are ending, and returns whether it was added.
+  /// Adds a job, unless ``end()`` was called.
+  ///
+  /// - Returns: Whether the job was added.
   package func add(_ job: StoreJob) -> Bool {
     let isAdded = state.withLock { state in
       guard !state.isEnded else { return false }
@@ -192,50 +197,54 @@ package final class JobQueue: Sendable {
     return isAdded
   }
 
-  /// Waits until a thread has answered a call.
+  /// Adds a job for a call, and returns the result when a thread has performed the call.
   ///
-  /// - Throws: `closed` if the threads have ended, or the error with which the call failed.
+  /// - Throws: `closedError` if ``end()`` was called before, or the error with which the call
+  ///   failed.
   package func perform(
     _ call: StoreJob.Call,
-    orThrow closed: @autoclosure @Sendable () -> any Error
-  ) async throws -> StoreJob.Answer {
+    orThrow closedError: @autoclosure @Sendable () -> any Error
+  ) async throws -> StoreJob.Output {
     try await RealWork.performInTurn {
       try await withCheckedThrowingContinuation { continuation in
         if !add(StoreJob(call: call, continuation: continuation)) {
-          continuation.resume(throwing: closed())
+          continuation.resume(throwing: closedError())
         }
       }
     }
   }
 
-  /// Wakes the thread that waits in `next(all: true)`, even if there is no job.
+  /// Wakes the thread that waits in ``waitForJobs(all:)`` for all jobs, even if there is no job.
   package func wake() {
     state.withLock { $0.isWoken = true }
     changed.signal()
   }
 
-  /// Lets the threads end after they complete the remaining jobs.
+  /// Accepts no more jobs; each thread ends when no job is left.
   package func end() {
     state.withLock { $0.isEnded = true }
     changed.signal()
   }
 
-  package enum Next {
+  /// The reason why a thread stopped waiting.
+  package enum WaitResult {
     case jobs([StoreJob])
-    /// The thread was woken.
-    case nothing
-    case end
+    case wokenUp
+    case ended
   }
 
-  /// Waits for jobs, then removes and returns all of them, or only the first one.
-  package func next(all: Bool) -> Next {
+  /// Waits until there are jobs, and then removes and returns them.
+  ///
+  /// With `all`, this returns all jobs, or ``WaitResult/wokenUp`` after a call of ``wake()``.
+  /// Otherwise, this returns only the first job.
+  package func waitForJobs(all: Bool) -> WaitResult {
     while true {
-      let next = state.withLock { state -> Next? in
+      let next = state.withLock { state -> WaitResult? in
         guard let first = state.jobs.first else {
-          if state.isEnded { return .end }
+          if state.isEnded { return .ended }
           guard all, state.isWoken else { return nil }
           state.isWoken = false
-          return .nothing
+          return .wokenUp
         }
         guard all else {
           state.jobs.removeFirst()
@@ -246,7 +255,7 @@ package final class JobQueue: Sendable {
       }
       if let next {
         // Wakes the next waiting thread, which then ends, too.
-        if case .end = next { changed.signal() }
+        if case .ended = next { changed.signal() }
         return next
       }
       changed.wait()
@@ -255,7 +264,7 @@ package final class JobQueue: Sendable {
 }
 
 extension SystemThread {
-  /// Starts a thread that belongs to a group until the thread ends.
+  /// Starts a thread that a dispatch group counts until the thread has ended.
   package static func start(
     in group: DispatchGroup,
     _ work: @escaping @Sendable () -> Void

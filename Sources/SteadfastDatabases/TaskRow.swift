@@ -1,9 +1,7 @@
 package import SteadfastQueue
 package import SystemFoundation
 
-/// A row that a statement returned.
-///
-/// The first column has the number 0.
+/// A row of a statement's result, whose columns are numbered from 0.
 package protocol TaskRow {
   func isNull(_ column: Int32) -> Bool
   /// The integer in a column; 0 if the column is null.
@@ -16,15 +14,15 @@ package protocol TaskRow {
   /// The ID in a column; `nil` if the column is null.
   func id(_ column: Int32) -> TaskID?
   func date(_ column: Int32) -> Date
-  /// The strings of an array; empty if the column is null.
+  /// The strings in a column that stores an array; empty if the column is null.
   ///
-  /// - Throws: An ``UnreadableRow`` if the column isn't an array of strings.
-  func texts(_ column: Int32) throws -> [String]
+  /// - Throws: An ``UnreadableRow`` if the column is not an array of strings.
+  func strings(_ column: Int32) throws -> [String]
 }
 
 extension TaskRow {
-  /// Reads a column with `read`; returns `nil` if the column is null.
-  package func ifAny<Value>(_ column: Int32, _ read: (Int32) throws -> Value) rethrows -> Value? {
+  /// Returns the result of `read` for a column; `nil` if the column is null.
+  package func unlessNull<T>(_ column: Int32, _ read: (Int32) throws -> T) rethrows -> T? {
     isNull(column) ? nil : try read(column)
   }
 
@@ -36,11 +34,11 @@ extension TaskRow {
   }
 
   package func token(_ column: Int32) -> UInt64? {
-    ifAny(column) { UInt64(bitPattern: int64($0)) }
+    unlessNull(column) { UInt64(bitPattern: int64($0)) }
   }
 }
 
-/// The columns of a task, in the order in which they are read.
+/// The columns from which ``TaskRow/record(_:)`` reads a task, in that order.
 package enum TaskColumns {
   package static let names = [
     "id", "name", "queue", "payload", "format", "schema_version", "priority", "created_date",
@@ -51,15 +49,14 @@ package enum TaskColumns {
     "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
   ]
 
-  /// The number of these columns, which is also the number of the first column after them.
+  /// The number of columns, which is also the number of the first column after them.
   package static let count = Int32(names.count)
 }
 
-/// A task for which another task, the dependent, waits, or which is a member of the dependent's
-/// batch.
+/// A dependency of a task: another task for which the task waits, or a member of the task's batch.
 ///
-/// The columns of the row: the task's ID, whether the dependent names that ID, and the state in
-/// which the task failed.
+/// The columns of the row are the ID of the dependency, whether the task names that ID itself, and
+/// the state in which the dependency failed.
 package struct StoredDependency {
   fileprivate let id: TaskID?
   fileprivate let isNamed: Bool
@@ -68,23 +65,23 @@ package struct StoredDependency {
   package init(_ row: some TaskRow) {
     id = row.id(0)
     isNamed = row.flag(1)
-    failed = row.ifAny(2, row.text)
+    failed = row.unlessNull(2, row.text)
   }
 }
 
 extension TaskRow {
   /// Returns the task in a row of ``TaskColumns``.
   ///
-  /// `dependencies` looks up the tasks for which a task waits, and the members of its batch. The
-  /// function is called only for a task that has such tasks.
+  /// `lookUpDependencies` returns the dependencies of the task with an ID, and is called only for a
+  /// task that has dependencies.
   ///
   /// - Throws: An ``UnreadableRow`` that names the task.
   package func record(
-    _ dependencies: (TaskID) throws -> [StoredDependency]
+    _ lookUpDependencies: (TaskID) throws -> [StoredDependency]
   ) throws -> TaskRecord {
     guard let id = id(0) else { throw UnreadableRow(column: "id") }
     do {
-      return try record(id: id, dependencies: self.dependencies(of: id, lookUp: dependencies))
+      return try record(id: id, dependencies: dependencies(of: id, lookUp: lookUpDependencies))
     } catch let unreadable as UnreadableRow {
       throw UnreadableRow(column: unreadable.column, id: id)
     }
@@ -101,31 +98,31 @@ extension TaskRow {
       payload: StoredPayload(bytes(3), format: format, version: integer(5)),
       priority: TaskQueue.Priority(rawValue: integer(6)),
       createdDate: date(7),
-      maxRetries: ifAny(9) { .atMost(integer($0)) } ?? .alwaysRetry,
+      maxRetries: unlessNull(9) { .atMost(integer($0)) } ?? .alwaysRetry,
       usesBackoff: flag(10),
-      uniqueKey: StoredKey.key(in: ifAny(11, text), of: queue),
-      keyRole: ifAny(12, text).flatMap(UniqueKeyRole.init),
-      uniqueUntil: ifAny(13, date),
-      latestDate: ifAny(14, date),
-      orderKey: StoredKey.key(in: ifAny(15, text), of: queue),
+      uniqueKey: StoredKey.key(in: unlessNull(11, text), of: queue),
+      keyRole: unlessNull(12, text).flatMap(UniqueKeyRole.init),
+      uniqueUntil: unlessNull(13, date),
+      latestDate: unlessNull(14, date),
+      orderKey: StoredKey.key(in: unlessNull(15, text), of: queue),
       blocksOrderOnFailure: flag(16),
-      conditions: Set(try texts(17).map(TaskCondition.init(rawValue:))),
+      conditions: Set(try strings(17).map(TaskCondition.init(rawValue:))),
       dependencies: dependencies,
       queue: queue,
-      tags: Set(try texts(18)),
-      timeLimit: ifAny(19) { .microseconds(int64($0)) },
-      expiryDate: ifAny(20, date),
+      tags: Set(try strings(18)),
+      timeLimit: unlessNull(19) { .microseconds(int64($0)) },
+      expiryDate: unlessNull(20, date),
       memorySize: integer(28),
       state: try state(21),
       availableDate: date(8),
-      countedFrom: ifAny(37, date),
+      countedFrom: unlessNull(37, date),
       retryCount: integer(22),
       interruptionCount: integer(23),
-      lastError: ifAny(24, text),
-      failedDate: ifAny(25, date),
-      earlierFailures: try StoredFailures.read(ifAny(26, text)),
+      lastError: unlessNull(24, text),
+      failedDate: unlessNull(25, date),
+      earlierFailures: try StoredFailures.read(unlessNull(26, text)),
       isPostponed: flag(27),
-      finishedDate: ifAny(29, date)
+      finishedDate: unlessNull(29, date)
     )
   }
 
@@ -156,31 +153,31 @@ extension TaskRow {
   }
 }
 
-/// A task's failures before the last one, stored as JSON with the text and the date of each.
+/// The failures of a task before the last failure, stored as JSON.
 package enum StoredFailures {
   private struct Failure: Codable {
     var reason: String
     var date: Double
   }
 
-  /// Returns the JSON text for failures; `nil` if there are no failures.
-  package static func text(of failures: [TaskFailure]) -> String? {
+  /// Returns the failures as JSON; `nil` if there are no failures.
+  package static func json(of failures: [TaskFailure]) -> String? {
     let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
     guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// Returns the JSON text for a task's earlier failures with the last failure appended.
+  /// Returns a task's earlier failures and the last failure as JSON.
   ///
-  /// The row has the text and the date of the last failure, then the JSON text for the earlier
-  /// failures.
-  package static func textWithLast(_ row: some TaskRow) throws -> String? {
-    let earlier = try read(row.ifAny(2, row.text))
-    guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
-      return text(of: earlier)
+  /// The columns of the row are the reason and the date of the last failure, and the JSON for the
+  /// earlier failures.
+  package static func jsonWithLastFailure(_ row: some TaskRow) throws -> String? {
+    let earlier = try read(row.unlessNull(2, row.text))
+    guard let reason = row.unlessNull(0, row.text), let date = row.unlessNull(1, row.date) else {
+      return json(of: earlier)
     }
     let last = TaskFailure(reason: reason, date: date)
-    return text(of: TaskRecord.kept(earlier + [last.shortened()]))
+    return json(of: TaskRecord.kept(earlier + [last.shortened()]))
   }
 
   package static func read(_ text: String?) throws -> [TaskFailure] {
@@ -200,21 +197,24 @@ package enum StoredKey {
   /// A queue's name has no control characters, so the first control character ends the name.
   private static let separator = "\u{1}"
 
-  package static func text(of key: String, in queue: String) -> String { queue + separator + key }
-
-  package static func text(of key: String?, in queue: String) -> String? {
-    key.map { text(of: $0, in: queue) }
+  package static func string(for key: String, in queue: String) -> String {
+    queue + separator + key
   }
 
-  package static func key(in text: String?, of queue: String) -> String? {
-    text.map { String(decoding: $0.utf8.dropFirst(queue.utf8.count + 1), as: UTF8.self) }
+  package static func string(for key: String?, in queue: String) -> String? {
+    key.map { string(for: $0, in: queue) }
+  }
+
+  /// Returns the key in a stored string.
+  package static func key(in string: String?, of queue: String) -> String? {
+    string.map { String(decoding: $0.utf8.dropFirst(queue.utf8.count + 1), as: UTF8.self) }
   }
 }
 
-/// A row has a value that this version does not know.
+/// The error for a row with a value that this version does not know.
 package struct UnreadableRow: Error {
   package let column: String
-  /// The task of the row, if the task is known.
+  /// The ID of the task in the row; `nil` if the ID is unknown.
   package var id: TaskID?
 
   package init(column: String, id: TaskID? = nil) {
@@ -236,11 +236,11 @@ extension TaskState {
 /// The properties of a task that a change needs.
 package struct TaskEntry {
   package let id: TaskID
-  /// The number of the task's row, in a database that finds rows faster by number.
+  /// The number of the task's row; `nil` if the database does not number its rows.
   package let rowNumber: Int?
   package let state: TaskState
   package let name: String
-  /// The unique key as it is stored, with the queue.
+  /// The unique key as ``StoredKey`` stores it, with the name of the queue.
   package let uniqueKey: String?
   package let keyRole: UniqueKeyRole?
   package let follower: TaskID?
@@ -248,7 +248,7 @@ package struct TaskEntry {
   package let priority: Int
   /// Whether another task names this task as a dependency.
   package let isNamed: Bool
-  /// The order key as it is stored, with the queue.
+  /// The order key as ``StoredKey`` stores it, with the name of the queue.
   package let orderKey: String?
   private let token: UInt64?
 
@@ -257,28 +257,27 @@ package struct TaskEntry {
     state, name, unique_key, key_role, follower, memory_size, priority, order_key, lease_token
     """
 
-  /// Reads a row: ``columns``, then a flag that says whether another task names this task, and
-  /// then, with `hasNumber`, the row's number.
+  /// Reads the ``columns`` of a row, then the value of ``isNamed`` and, with `hasNumber`, the
+  /// number of the row.
   package init(_ id: TaskID, _ row: some TaskRow, hasNumber: Bool = false) throws {
     self.id = id
     state = try row.state(0)
     name = row.text(1)
-    uniqueKey = row.ifAny(2, row.text)
-    keyRole = row.ifAny(3, row.text).flatMap(UniqueKeyRole.init)
+    uniqueKey = row.unlessNull(2, row.text)
+    keyRole = row.unlessNull(3, row.text).flatMap(UniqueKeyRole.init)
     follower = row.id(4)
     memorySize = row.integer(5)
     priority = row.integer(6)
-    orderKey = row.ifAny(7, row.text)
+    orderKey = row.unlessNull(7, row.text)
     token = row.token(8)
     isNamed = row.flag(9)
     rowNumber = hasNumber ? row.integer(10) : nil
   }
 
-  /// Whether the end of this task affects other tasks, so that the outcome of the end lists the
-  /// consequences.
-  package var concernsOthers: Bool { isNamed || follower != nil }
+  /// Whether another task waits for this task, or this task belongs to a batch.
+  package var affectsOtherTasks: Bool { isNamed || follower != nil }
 
-  /// Whether the task expired, and a later task then took over its unique key.
+  /// Whether the task has expired, and a later task has taken its unique key.
   package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
 
   /// Returns whether a target matches the task: the target's lease is the current lease, or the
@@ -292,24 +291,28 @@ package struct TaskEntry {
 }
 
 extension TaskTables {
-  /// Returns the task of a change, and adds its order key to ``changedOrders``.
+  /// Returns the task that a change targets, and records that the task's order key is affected.
   ///
   /// - Returns: `nil` if the change is stale: the target's lease is not the current lease, or the
   ///   target has no lease and the task is in none of the states.
-  package func entry(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
+  package func entryToChange(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
     guard let entry = try entry(of: target.id), entry.matches(target, unclaimedIn: states) else {
       return nil
     }
-    if let key = entry.orderKey { changedOrders.append(key) }
+    if let key = entry.orderKey { changedOrderKeys.append(key) }
     return entry
   }
 
-  /// Returns the task of a lease; `nil` if the lease is not the current lease of the task.
-  package func entry(_ lease: Lease) throws -> TaskEntry? { try entry(.claimed(lease), in: []) }
+  /// Returns the task that a lease belongs to, and records that the task's order key is affected.
+  ///
+  /// - Returns: `nil` if the lease is not the current lease of the task.
+  package func entryToChange(_ lease: Lease) throws -> TaskEntry? {
+    try entryToChange(.claimed(lease), in: [])
+  }
 
-  /// Makes a task's successor the holder of the key, after the task ended or was removed.
+  /// Makes the successor of an ended or removed task the holder of their unique key.
   package func promoteSuccessor(of entry: TaskEntry) throws {
     guard entry.keyRole == .holder, let key = entry.uniqueKey else { return }
-    try promoteSuccessor(name: entry.name, key)
+    try promoteSuccessor(ofKey: key, taskName: entry.name)
   }
 }

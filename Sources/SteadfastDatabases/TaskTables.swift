@@ -6,9 +6,9 @@ package protocol TaskTables: AnyObject {
   associatedtype Database: TaskLookUps
 
   var database: Database { get }
-  /// The order keys of which another task may be first in line because of the batch.
-  var changedOrders: [String] { get set }
-  /// The added tasks of the batch so far that have a follower.
+  /// The order keys whose first task the batch may have changed.
+  var changedOrderKeys: [String] { get set }
+  /// The tasks with a follower that the batch has added so far.
   var newMembers: [TaskRecord] { get set }
   /// The number of rows that the connection has changed so far; `nil` if unknown.
   var changedRowCount: Int? { get }
@@ -16,31 +16,34 @@ package protocol TaskTables: AnyObject {
   /// The properties of a task that a change needs; `nil` if no task has this ID.
   func entry(of id: TaskID) throws -> TaskEntry?
   /// Makes the successor of a unique key the holder, unless the key has a holder.
-  func promoteSuccessor(name: String, _ key: String) throws
-  /// Counts new tasks as members of their followers' batches.
+  func promoteSuccessor(ofKey key: String, taskName name: String) throws
+  /// Adds new tasks to the batches of their followers.
   ///
-  /// An earlier task with the same ID may have been counted already, and removed afterwards.
-  func addMembers(_ members: [TaskRecord]) throws
-  /// Gives the turn of each changed order key to the first task in line.
+  /// A batch may already have had a member with the same ID, which was removed later.
+  func addMembersToBatches(_ members: [TaskRecord]) throws
+  /// For each of ``changedOrderKeys``, gives the turn to run to the first task with that key.
   func updateTurnsOfChangedOrderKeys() throws
 
   // MARK: Insertions
 
-  /// Returns the outcome of the insertion if a task already has the new task's ID; `nil` if no task
-  /// has the ID.
-  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
-  /// Returns the holder and the successor of a new task's key.
+  /// Returns the outcome of an insertion if a task already has the ID of the new task; `nil` if no
+  /// task has the ID.
+  func outcomeIfIDExists(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
+  /// Returns the tasks that hold or await the unique key of a new task.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
-  /// Removes the key roles of expired tasks that have a new task's key.
-  func displaceTwins(of record: TaskRecord, _ key: String) throws
-  /// Returns the succeeded task that makes a new task a duplicate; `nil` if there is no such task.
-  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID?
-  /// Gives the content of a new task to the task that has the same key already, its twin.
-  func takeOver(_ record: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws
-  /// Adds the row of a task unless its ID is in use, and returns whether the row was added.
-  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool
+  /// Removes the key roles of the expired tasks that have the unique key of a new task.
+  func removeKeyRolesOfExpiredTasks(withKeyOf record: TaskRecord, _ key: String) throws
+  /// Returns the succeeded task of which a new task is a duplicate; `nil` if there is none.
+  func succeededTwin(of record: TaskRecord, _ key: String) throws -> TaskID?
+  /// Gives the content of a new task to an existing task with the same unique key.
+  func replaceContent(of twin: TaskID, with record: TaskRecord, payload: [UInt8]) throws
+  /// Adds the row of a new task, unless another task has its ID.
+  ///
+  /// - Returns: Whether the row was added.
+  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
   /// Stores the dependencies of a new task.
-  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
 
   // MARK: Changes
 
@@ -54,21 +57,21 @@ package protocol TaskTables: AnyObject {
   func retry(
     _ lease: Lease,
     at date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome
   func release(_ lease: Lease) throws -> ChangeOutcome
-  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome
+  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome
-  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
+  func remember(_ lease: Lease, named name: String, value: [UInt8]) throws -> ChangeOutcome
   func suspend(
     _ lease: Lease,
     until date: Date,
     awaiting names: [String],
     countedFrom origin: Date?
   ) throws -> ChangeOutcome
-  func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
+  func complete(_ id: TaskID, named name: String, value: [UInt8]) throws -> ChangeOutcome
   func pause(_ target: TaskTarget) throws -> ChangeOutcome
   func resume(_ id: TaskID) throws -> ChangeOutcome
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome
@@ -77,9 +80,9 @@ package protocol TaskTables: AnyObject {
     to date: Date,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome
-  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome
+  func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome
   func remove(_ id: TaskID) throws -> ChangeOutcome
-  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome
+  func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome
   func prune(
     _ state: TaskState,
     in queue: String,
@@ -88,7 +91,7 @@ package protocol TaskTables: AnyObject {
     now: Date
   ) throws -> ChangeOutcome
   func rebase(to now: Date) throws -> ChangeOutcome
-  func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome
+  func setValue(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome
 }
 
 extension TaskTables {
@@ -103,7 +106,7 @@ extension TaskTables {
     guard try batch.allSatisfy(isStoredValueExpected) else {
       return batch.map { _ in .valueDiffers }
     }
-    changedOrders = []
+    changedOrderKeys = []
     newMembers = []
     let countBefore = changedRowCount
     var outcomes: [ChangeOutcome] = []
@@ -119,8 +122,8 @@ extension TaskTables {
         )
       }
     }
-    if !newMembers.isEmpty { try addMembers(newMembers) }
-    if !changedOrders.isEmpty { try updateTurnsOfChangedOrderKeys() }
+    if !newMembers.isEmpty { try addMembersToBatches(newMembers) }
+    if !changedOrderKeys.isEmpty { try updateTurnsOfChangedOrderKeys() }
     return outcomes
   }
 
@@ -152,8 +155,8 @@ extension TaskTables {
       return try retry(
         lease,
         at: date,
-        retryCount,
-        failure,
+        retryCount: retryCount,
+        failure: failure,
         countedFrom: failure?.date ?? origin
       )
     case .abandon(let lease, let failure, let retains):
@@ -165,8 +168,8 @@ extension TaskTables {
         failure: failure
       )
     case .release(let lease): return try release(lease)
-    case .park(let lease, let failure): return try park(lease, failure)
-    case .unpark(let name, let queue): return try unpark(name, in: queue)
+    case .park(let lease, let failure): return try park(lease, failure: failure)
+    case .unpark(let name, let queue): return try unparkTasks(named: name, in: queue)
     case .cancel(let target, let date, let retains):
       return try end(target, as: .cancelled, at: date, retains: retains, failure: nil)
     case .pause(let target): return try pause(target)
@@ -175,37 +178,39 @@ extension TaskTables {
       return try restart(target, at: date, forgets: forgets)
     case .reschedule(let target, let date, let origin):
       return try reschedule(target, to: date, countedFrom: origin)
-    case .update(let id, let update): return try self.update(id, update, prepared.payload)
+    case .update(let id, let update):
+      return try self.update(id, with: update, payload: prepared.payload)
     case .remove(let id): return try remove(id)
     case .extend(let lease, let duration): return try extend(lease, for: duration)
     case .prune(let state, let date, let count, let now, let queue):
       return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): return try rebase(to: date)
-    case .remember(let lease, let name, let value): return try remember(lease, name, value)
+    case .remember(let lease, let name, let value):
+      return try remember(lease, named: name, value: value)
     case .suspend(let lease, let date, let names, let origin):
       return try suspend(lease, until: date, awaiting: names, countedFrom: origin)
-    case .complete(let id, let name, let value): return try complete(id, name, value)
-    case .setValue(let name, _, let new): return try set(new, named: name)
+    case .complete(let id, let name, let value): return try complete(id, named: name, value: value)
+    case .setValue(let name, _, let new): return try setValue(new, named: name)
     @unknown default:
       throw UnknownChange()
     }
   }
 }
 
-/// The holder or the successor of a unique key.
+/// The task that holds a unique key, or the successor, which waits for the key.
 package struct KeyTwin {
   package let id: TaskID
   package let state: TaskState
-  /// Whether the task's uniqueness lasts longer than the requested date.
+  /// Whether the task's key was still unique when the new task was created.
   package let isRecent: Bool
   package let memorySize: Int
-  /// Whether the task isn't running, and expires by the requested date.
+  /// Whether the task is not running, and had expired when the new task was created.
   package let hasExpired: Bool
 }
 
 extension KeyTwin {
-  /// Reads a row: the ID, the role, the state, whether the task is recent, the size of its memory,
-  /// and whether the task has expired.
+  /// Reads a row: the ID, the role, the state, whether the task is recent, the size of the task's
+  /// memory, and whether the task has expired.
   package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
     guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
       throw UnreadableRow(column: "key_role", id: row.id(0))
@@ -229,34 +234,35 @@ extension TaskTables {
     payload: [UInt8]
   ) throws -> ChangeOutcome {
     var role: UniqueKeyRole?
-    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
+    let key = StoredKey.string(for: record.uniqueKey, in: record.queue)
     let takesKey = key != nil && !record.state.isFinished
     if takesKey || !record.dependencies.tasks.isEmpty,
-      let sent = try outcomeIfSent(record, payload)
+      let sent = try outcomeIfIDExists(record, payload)
     {
       return sent
     }
     if takesKey, let key {
-      switch try decideKeyRole(of: record, key: key, onDuplicate: policy, payload: payload) {
+      switch try resolveUniqueKey(of: record, key: key, onDuplicate: policy, payload: payload) {
       case .role(let decided): role = decided
       case .outcome(let outcome): return outcome
       }
     }
-    guard try add(record, role, payload) else {
-      return try outcomeIfSent(record, payload) ?? .identityTaken
+    guard try addRow(of: record, keyRole: role, payload: payload) else {
+      return try outcomeIfIDExists(record, payload) ?? .identityTaken
     }
-    if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
-      changedOrders.append(key)
+    if let key = StoredKey.string(for: record.orderKey, in: record.queue) {
+      changedOrderKeys.append(key)
     }
     if record.dependencies.follower != nil { newMembers.append(record) }
     guard !record.dependencies.tasks.isEmpty else { return .done }
-    return try name(record.dependencies, by: record)
+    return try storeDependencies(record.dependencies, of: record)
   }
 
-  /// Decides the key role of a new task, or the outcome of the insertion if the task isn't added.
+  /// Decides which key role a new task gets, or with which outcome the task is not added.
   ///
-  /// If the policy requires a replacement, this also replaces the content of the new task's twin.
-  private func decideKeyRole(
+  /// If the policy is `replace`, this may also replace the content of an existing task with the
+  /// key.
+  private func resolveUniqueKey(
     of record: TaskRecord,
     key: String,
     onDuplicate policy: UniquePolicy,
@@ -265,9 +271,9 @@ extension TaskTables {
     let all = try twins(of: record, key)
     let twins = all.filter { !$0.value.hasExpired }
     guard let last = twins[.successor] ?? twins[.holder] else {
-      let recent = policy == .replace ? nil : try recent(record, key)
+      let recent = policy == .replace ? nil : try succeededTwin(of: record, key)
       if let recent { return .outcome(.duplicate(of: recent)) }
-      if !all.isEmpty { try displaceTwins(of: record, key) }
+      if !all.isEmpty { try removeKeyRolesOfExpiredTasks(withKeyOf: record, key) }
       return .role(.holder)
     }
     if policy == .reject || policy == .join {
@@ -276,12 +282,12 @@ extension TaskTables {
     if twins[.successor] == nil {
       let begins = policy == .replace || !last.isRecent
       if last.state == .running && begins || policy == .replace && last.memorySize > 0 {
-        if all[.successor] != nil { try displaceTwins(of: record, key) }
+        if all[.successor] != nil { try removeKeyRolesOfExpiredTasks(withKeyOf: record, key) }
         return .role(.successor)
       }
     }
     guard policy == .replace else { return .outcome(.duplicate(of: last.id)) }
-    try takeOver(record, by: last.id, payload)
+    try replaceContent(of: last.id, with: record, payload: payload)
     return .outcome(.replaced(last.id))
   }
 }
@@ -291,14 +297,14 @@ private enum KeyDecision {
   case outcome(ChangeOutcome)
 }
 
-/// An insertion refused its batch after part of the batch was stored.
+/// The error for a batch that an insertion refused after other changes of the batch were made.
 package struct BatchRefusal: Error {
   package let outcomes: [ChangeOutcome]
 
   package init(outcomes: [ChangeOutcome]) { self.outcomes = outcomes }
 }
 
-/// This version does not know the kind of a change.
+/// The error for a kind of change that this version does not know.
 package struct UnknownChange: Error {
   package init() {}
 }
@@ -306,7 +312,7 @@ package struct UnknownChange: Error {
 /// A change whose payload was encoded before the transaction.
 package struct PreparedChange: Sendable {
   package let change: TaskChange
-  /// The bytes of the payload, if the change has one.
+  /// The bytes of the payload; empty if the change has no payload.
   package let payload: [UInt8]
 
   package init(_ change: TaskChange) throws {
@@ -319,7 +325,7 @@ package struct PreparedChange: Sendable {
     }
   }
 
-  /// Whether an outcome of the change refuses its whole batch.
+  /// Returns whether an outcome of the change means that the whole batch is refused.
   package func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
     switch (change, outcome) {
     case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
@@ -329,8 +335,9 @@ package struct PreparedChange: Sendable {
 }
 
 extension ChangeOutcome {
-  /// The change's outcome if its batch is refused; the outcome of a change without effect stays the
-  /// same.
+  /// The outcome to report if the change's batch is refused.
+  ///
+  /// A change without effect keeps its outcome.
   package var ofRefusedBatch: ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
@@ -350,13 +357,13 @@ package protocol TaskLookUps {
 }
 
 extension TaskLookUps {
-  /// Answers a call that only reads.
-  package func answer(_ call: StoreJob.Call) throws -> StoreJob.Answer {
+  /// Performs a call that only reads.
+  package func performLookUp(_ call: StoreJob.Call) throws -> StoreJob.Output {
     switch call {
     case .tasks(let filter, let id, let limit):
       .tasks(try tasks(matching: filter, after: id, limit: limit))
     case .count(let filter): .count(try count(matching: filter))
-    case .contains(let filter): .isThere(try contains(filter))
+    case .contains(let filter): .contains(try contains(filter))
     case .value(let name): .value(try value(named: name))
     case .memory(let id): .memory(try memory(of: id))
     case .open, .apply, .claim, .close, .destroy: .nothing
@@ -380,9 +387,13 @@ extension UniquePolicy {
 
 extension TaskRecord {
   /// The reason why no statement can add the task; `nil` if a statement can add the task.
-  package var objectionToStatement: String? {
-    guard state != .waiting || dependencies.follower != nil else { return nil }
-    return "a statement can add only a waiting task that belongs to no batch, but the task \(id) "
-      + "is \(state), or has a follower; add this task with the store instead"
+  package var reasonNotInsertableByStatement: String? {
+    if state != .waiting {
+      return "a statement can add only a waiting task, but the task \(id) is \(state); add this "
+        + "task with the store instead"
+    }
+    guard dependencies.follower != nil else { return nil }
+    return "a statement can't add a task that belongs to a batch, but the task \(id) has a "
+      + "follower; add this task with the store instead"
   }
 }

@@ -29,7 +29,7 @@ struct PostgreSQLClaimTests {
   private func blocksReadByClaim(
     on database: Connection,
     in tables: TestTables,
-    from places: ClaimCursors.Places? = nil
+    from cursors: ClaimCursors.Cursors? = nil
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
       try database.first(
@@ -49,7 +49,7 @@ struct PostgreSQLClaimTests {
     )
     try database.send("begin")
     let before = try blocksSoFar()
-    let claim = try Tables(database, isShared: true).claim(request, from: places)
+    let claim = try Tables(database, isShared: true).claim(request, from: cursors)
     #expect(claim.tasks.count == 8)
     #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
     let blocks = try blocksSoFar() - before
@@ -70,9 +70,11 @@ struct PostgreSQLClaimTests {
     }
   }
 
-  /// Returns the number of blocks that a claim reads beside `count` dead rows that a snapshot can
-  /// still see: if the claim reads from the first entry, and from the places of the first tasks.
-  private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromPlaces: Int) {
+  /// Returns the number of blocks that a claim reads if the index has entries of `count` dead rows.
+  ///
+  /// `all` is the number if the claim reads from the first entry. `fromCursors` is the number if
+  /// the claim reads from cursors at the first tasks.
+  private func blocksRead(besidesDeadRows count: Int) async throws -> (all: Int, fromCursors: Int) {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -91,12 +93,12 @@ struct PostgreSQLClaimTests {
         .integer(count)
       )
       #expect(dead == count)
-      let places = try Tables.firstPlaces(ofQueue: "", in: database)
-      #expect(places.count == 12)
+      let cursors = try Tables.firstCursors(ofQueue: "", in: database)
+      #expect(cursors.count == 12)
       let all = try blocksReadByClaim(on: database, in: tables)
-      let fromPlaces = try blocksReadByClaim(on: database, in: tables, from: places)
+      let fromCursors = try blocksReadByClaim(on: database, in: tables, from: cursors)
       try reader.execute("rollback")
-      return (all, fromPlaces)
+      return (all, fromCursors)
     }
   }
 
@@ -108,17 +110,17 @@ struct PostgreSQLClaimTests {
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
   }
 
-  @Test func `a claim that starts from known places reads no dead rows`() async throws {
+  @Test func `a claim that reads from cursors reads no dead rows`() async throws {
     let few = try await blocksRead(besidesDeadRows: 400)
     let many = try await blocksRead(besidesDeadRows: 20_000)
-    #expect(few.fromPlaces > 20)
-    #expect(many.fromPlaces <= few.fromPlaces * 13 / 10, "\(few) and \(many) blocks")
+    #expect(few.fromCursors > 20)
+    #expect(many.fromCursors <= few.fromCursors * 13 / 10, "\(few) and \(many) blocks")
     // Proves that there are dead rows.
-    #expect(many.all > many.fromPlaces * 5, "\(many) blocks")
+    #expect(many.all > many.fromCursors * 5, "\(many) blocks")
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `a store that reads from places finds a task that another store releases before a place`()
+  func `a store that reads from cursors finds a task that another store releases before a cursor`()
     async throws
   {
     try await withTables { tables in
@@ -127,18 +129,18 @@ struct PostgreSQLClaimTests {
         prefix: tables.prefix,
         sharing: StoreSharing(),
         clockOffset: nil,
-        alwaysKeepsPlaces: true
+        alwaysKeepsCursors: true
       )
       let other = tables.store()
       let early = TaskRecord.numbered(9)
       _ = try await other.insert(early)
       let held = try #require(try await other.claim(.ofA()).tasks.first)
-      // Claims other tasks until the place of the lane is behind the task with the number 9.
+      // Claims other tasks until the cursor of the lane is after the task with the number 9.
       for number in 1...3 { _ = try await store.insert(.numbered(number)) }
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 3)
       for _ in 0..<3 { #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty) }
       #expect(try await other.apply([.release(held.lease)], durability: .durable) == [.done])
-      // The next look follows after ten times the duration of the last look.
+      // The next scan follows after ten times the duration of the last scan.
       var found: [ClaimedTask] = []
       while found.isEmpty { found = try await store.claim(.ofA(limit: 8)).tasks }
       #expect(found.map(\.record.id) == [early.id])

@@ -10,32 +10,32 @@ import Testing
 
 @Suite(.onServer)
 struct PostgreSQLConformanceTests {
-  /// The durations by which the clocks at each place were advanced.
+  /// The durations by which the clock of each database was advanced.
   private final class Clocks: Sendable {
     private let offsets = Mutex<[String: Duration]>([:])
 
-    func advance(_ place: String, by duration: Duration) {
-      offsets.withLock { $0[place, default: .zero] += duration }
+    func advance(_ database: String, by duration: Duration) {
+      offsets.withLock { $0[database, default: .zero] += duration }
     }
 
-    func offset(at place: String) -> @Sendable () -> Duration {
-      { self.offsets.withLock { $0[place] ?? .zero } }
+    func offset(at database: String) -> @Sendable () -> Duration {
+      { self.offsets.withLock { $0[database] ?? .zero } }
     }
   }
 
-  /// How a store uses the tables.
+  /// The way in which the tested store uses its tables.
   enum Use: CaseIterable {
     case shared
     case alone
-    /// Its claims start at the places that earlier claims have reached.
-    case aloneKeepingPlaces
+    /// The store uses its tables alone, and all claims read from cursors.
+    case aloneKeepingCursors
   }
 
   /// `STEADFAST_RUNS=1000` checks more cases.
   ///
   /// `STEADFAST_SEED` is the seed of the first case. Each case makes 200 random calls.
   @Test(arguments: Use.allCases)
-  func `the store meets all requirements without scanning a table, twice if it is shared`(
+  func `the store meets all requirements, and no statement scans a table`(
     _ use: Use
   ) async throws {
     let prefix = "kit" + String(UInt16.random(in: 0...UInt16.max), radix: 16)
@@ -52,13 +52,13 @@ struct PostgreSQLConformanceTests {
         )
         let report = await conformance.check(
           advancingClocks: sharing == nil ? nil : advance
-        ) { place in
+        ) { database in
           PostgreSQLStore(
             tables.connection,
-            prefix: "\(prefix)_" + place.lowercased().replacing("-", with: "_"),
+            prefix: "\(prefix)_" + database.lowercased().replacing("-", with: "_"),
             sharing: sharing,
-            clockOffset: clocks.offset(at: place),
-            alwaysKeepsPlaces: use == .aloneKeepingPlaces
+            clockOffset: clocks.offset(at: database),
+            alwaysKeepsCursors: use == .aloneKeepingCursors
           )
         }
         #expect(report.passes, "\(report)")

@@ -21,7 +21,7 @@ struct PostgreSQLConnectingTests {
   ])
   func `a wrong password is a permanent error`(_ text: String) throws {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(error.code == .notAllowed)
     #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
   }
@@ -60,8 +60,8 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test func `connecting to a server that is down is a transient error`() async throws {
-    let place = "host=/nowhere dbname=app password=secret"
-    let error = await PostgreSQLStore(place).openingError()
+    let string = "host=/nowhere dbname=app password=secret"
+    let error = await PostgreSQLStore(string).openingError()
     #expect(error?.code == .unreachable)
     #expect(error?.isTransient == true)
     #expect(error?.message.contains("the database app on /nowhere can't be reached") == true)
@@ -103,8 +103,8 @@ struct PostgreSQLConnectingTests {
   @Test(.onSecuredServer)
   func `a store connects over TLS and verifies the certificate`() async throws {
     let certificate = try #require(Server.certificate)
-    let place = try #require(Server.secured) + " sslmode=verify-full sslrootcert=\(certificate)"
-    try await withTables(on: place) { tables in
+    let string = try #require(Server.secured) + " sslmode=verify-full sslrootcert=\(certificate)"
+    try await withTables(on: string) { tables in
       let store = tables.store()
       let queue = TaskQueue(persistence: store)
       await queue.register(name: "A") { _, _ in }
@@ -131,9 +131,9 @@ struct PostgreSQLConnectingTests {
     _ parameters: String,
     _ hasCertificate: Bool
   ) async throws {
-    var place = try #require(Server.secured) + " " + parameters
-    if hasCertificate { place += " sslrootcert=\(try #require(Server.certificate))" }
-    let error = await PostgreSQLStore(place).openingError()
+    var string = try #require(Server.secured) + " " + parameters
+    if hasCertificate { string += " sslrootcert=\(try #require(Server.certificate))" }
+    let error = await PostgreSQLStore(string).openingError()
     #expect(error?.code == .tlsFailed)
     #expect(error?.isTransient == false)
     #expect(error?.message.contains("Check sslmode, sslrootcert and the host's name") == true)
@@ -149,15 +149,16 @@ struct PostgreSQLConnectingTests {
     #expect(error?.isTransient == false)
   }
 
-  @Test func `a host without TLS is a permanent error, unless the string names another host`() {
+  @Test
+  func `a host without TLS is a permanent error if the connection string names no other host`() {
     let failure = PostgreSQLFailure(
       state: "",
       text:
         "connection to server at \"db\" failed: server does not support SSL, but SSL was required",
       isConnectionLost: true
     )
-    #expect(DatabaseLocation("host=db").connectingError(for: failure).code == .tlsFailed)
-    #expect(DatabaseLocation("host=db,other").connectingError(for: failure).code == .unreachable)
+    #expect(DatabaseLocation("host=db").connectError(for: failure).code == .tlsFailed)
+    #expect(DatabaseLocation("host=db,other").connectError(for: failure).code == .unreachable)
   }
 
   // MARK: Poolers

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Errors about a connection, which never show secrets.
+/// Connection strings, and errors about them, which never show a password.
 @Suite
 struct ConnectionStringTests {
   @Test(arguments: [
@@ -28,13 +28,13 @@ struct ConnectionStringTests {
     _ string: String,
     _ reason: String
   ) throws {
-    let place = DatabaseLocation(string)
-    let error = try #require(throws: PostgreSQLError.self) { try place.checkArguments() }
+    let location = DatabaseLocation(string)
+    let error = try #require(throws: PostgreSQLError.self) { try location.checkArguments() }
     #expect(error.code == .invalidArgument)
     let start = "the connection string can't be read: \(reason)"
     #expect(error.message.hasPrefix(start), "\(error.message)")
     for part in ["secret", "se%zz", "cret"] { #expect(!error.message.contains(part)) }
-    #expect(!place.name.contains("cret"))
+    #expect(!location.name.contains("cret"))
   }
 
   @Test(arguments: [
@@ -46,7 +46,7 @@ struct ConnectionStringTests {
   }
 
   @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
-  func `the name of a database in errors omits empty parts of the connection string`(
+  func `empty parameters of the connection string do not appear in the name of the database`(
     _ string: String
   ) {
     #expect(DatabaseLocation(string).name == "the user's own database on this machine")
@@ -60,14 +60,14 @@ struct ConnectionStringTests {
     _ text: String
   ) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(!error.message.contains("secret"))
   }
 
-  @Test func `libpq's message of several lines becomes one sentence`() {
+  @Test func `a message of libpq with several lines becomes one line`() {
     let text = "no such file\n\tIs the server running?\n"
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let message = DatabaseLocation("dbname=app host=here").connectingError(for: failure).message
+    let message = DatabaseLocation("dbname=app host=here").connectError(for: failure).message
     #expect(
       message
         == "the database app on here can't be reached: no such file; Is the server running?"
@@ -80,7 +80,7 @@ struct ConnectionStringTests {
   ])
   func `a server without free connections is a transient error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = DatabaseLocation("dbname=app").connectingError(for: failure)
+    let error = DatabaseLocation("dbname=app").connectError(for: failure)
     #expect(error.code == .unreachable)
     #expect(error.isTransient)
   }
@@ -90,7 +90,7 @@ struct ConnectionStringTests {
   ])
   func `a role that can't log in is a permanent error`(_ text: String) {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    #expect(DatabaseLocation("dbname=app").connectingError(for: failure).code == .notAllowed)
+    #expect(DatabaseLocation("dbname=app").connectError(for: failure).code == .notAllowed)
   }
 }
 #endif

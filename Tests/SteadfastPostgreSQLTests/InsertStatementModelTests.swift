@@ -34,12 +34,12 @@ extension Connection {
 struct PostgreSQLInsertStatementModelTests {
   private struct Side: InsertionSide {
     private let tables: Tables
-    private let place: DatabaseLocation
+    private let location: DatabaseLocation
 
     init(_ test: TestTables) throws {
-      place = DatabaseLocation(test.connection, prefix: test.prefix)
+      location = DatabaseLocation(test.connection, prefix: test.prefix)
       let database = try test.database()
-      try SessionSettings(place).apply(to: database)
+      try SessionSettings(location).apply(to: database)
       try Schema().migrate(database, prefix: test.prefix, mayChange: true)
       tables = Tables(database, isShared: true)
     }
@@ -56,9 +56,9 @@ struct PostgreSQLInsertStatementModelTests {
           return outcome
         } catch let refusal as BatchRefusal {
           try tables.database.execute("rollback")
-          tables.changedOrders = []
+          tables.changedOrderKeys = []
           return refusal.outcomes[0]
-        } catch let more as MoreToLock {
+        } catch let more as MissingLocksError {
           try tables.database.execute("rollback")
           others = more.tasks
         }
@@ -68,7 +68,7 @@ struct PostgreSQLInsertStatementModelTests {
     func claim(_ request: ClaimRequest) throws -> [ClaimedTask] { try tables.claim(request).tasks }
 
     func statement(for record: TaskRecord, _ policy: UniquePolicy) throws -> InsertStatement {
-      try InsertStatement(record, policy, place)
+      try InsertStatement(record, policy, location)
     }
 
     func execute(_ statement: InsertStatement) throws -> StatementResult {

@@ -76,8 +76,9 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  /// Such a transaction does not see what other transactions have committed since it started, and
-  /// without this check, would get no error.
+  /// Such a transaction does not see what other transactions have committed since it started.
+  ///
+  /// If the function did not check the isolation level, a second task could be added for a key.
   @Test(arguments: ["repeatable read", "serializable"])
   func `a transaction with an old snapshot can't add a task with a key`(_ level: String)
     async throws
@@ -199,7 +200,8 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `of two transactions that insert the same key, the second waits for the first`()
+  @Test
+  func `a transaction that inserts a key waits for an earlier transaction that inserted the key`()
     async throws
   {
     try await withTables { tables in

@@ -9,8 +9,8 @@ import Testing
 /// Values that are too long or too large for the server.
 @Suite(.onServer)
 struct LimitTests {
-  /// Returns a text that the server can't compress.
-  private func randomText(ofLength count: Int) -> String {
+  /// Returns a string that the server can't compress.
+  private func randomString(ofLength count: Int) -> String {
     var random = SplitMix64(seed: UInt64(count))
     let bytes = (0..<count).map { _ in UInt8.random(in: 0x21...0x7E, using: &random) }
     return String(decoding: bytes, as: UTF8.self)
@@ -23,15 +23,15 @@ struct LimitTests {
       let store = tables.store()
       let longest = TaskRecord.numbered(
         1,
-        name: randomText(ofLength: 1_000),
-        uniqueKey: randomText(ofLength: 1_600),
-        orderKey: randomText(ofLength: 2_600)
+        name: randomString(ofLength: 1_000),
+        uniqueKey: randomString(ofLength: 1_600),
+        orderKey: randomString(ofLength: 2_600)
       )
       #expect(try await store.insert(longest) == [.done])
       for record in [
-        TaskRecord.numbered(2, uniqueKey: randomText(ofLength: 2_800)),
-        .numbered(3, orderKey: randomText(ofLength: 2_800)),
-        .numbered(4, name: randomText(ofLength: 2_800)),
+        TaskRecord.numbered(2, uniqueKey: randomString(ofLength: 2_800)),
+        .numbered(3, orderKey: randomString(ofLength: 2_800)),
+        .numbered(4, name: randomString(ofLength: 2_800)),
       ] {
         let error = await store.error { _ = try await $0.insert(.numbered(5), record) }
         #expect(error?.code == .refused)

@@ -79,8 +79,8 @@ struct LostConnectionTests {
     }
   }
 
-  /// The actions of a thread beside a test, and whether the test has ended.
-  private final class Strikes: Sendable {
+  /// Counts the failures that a thread has caused during a test, and records when to stop.
+  private final class CausedFailures: Sendable {
     private let counts = Log<Int>()
     private let ends = Log<Bool>()
 
@@ -95,10 +95,10 @@ struct LostConnectionTests {
     try await withTables { tables in
       let connection = "\(tables.connection) application_name=\(tables.prefix)"
       let store = PostgreSQLStore(connection, prefix: tables.prefix)
-      let strikes = Strikes()
+      let failures = CausedFailures()
       Thread.detachNewThread {
         guard let database = try? tables.database() else { return }
-        while !strikes.isOver {
+        while !failures.isOver {
           let ended = try? database.first(
             """
             select count(pg_terminate_backend(pid)), pg_sleep(0.1) from pg_stat_activity
@@ -106,11 +106,11 @@ struct LostConnectionTests {
             """,
             .text(tables.prefix)
           ) { $0.integer(0) }
-          strikes.add(ended ?? 0)
+          failures.add(ended ?? 0)
         }
       }
-      try await performTasks(on: store, until: { strikes.count >= 20 })
-      strikes.end()
+      try await performTasks(on: store, until: { failures.count >= 20 })
+      failures.end()
     }
   }
 
@@ -118,7 +118,7 @@ struct LostConnectionTests {
   func `a queue performs each task although the server restarts`() async throws {
     let command = try #require(Server.restartCommand)
     try await withTables(on: Server.restarted) { tables in
-      let strikes = Strikes()
+      let failures = CausedFailures()
       Thread.detachNewThread {
         for _ in 0..<3 {
           let process = Process()
@@ -126,37 +126,37 @@ struct LostConnectionTests {
           process.arguments = ["-c", command]
           try? process.run()
           process.waitUntilExit()
-          strikes.add(process.terminationStatus == 0 ? 1 : 0)
+          failures.add(process.terminationStatus == 0 ? 1 : 0)
         }
-        strikes.end()
+        failures.end()
       }
-      try await performTasks(on: tables.store(), until: { strikes.isOver })
-      #expect(strikes.count == 3)
+      try await performTasks(on: tables.store(), until: { failures.isOver })
+      #expect(failures.count == 3)
     }
   }
 
   @Test(.enabled(if: Server.restartCommand != nil))
   func `a queue performs each task although the server is temporarily read-only`() async throws {
     try await withTables(on: Server.restarted) { tables in
-      let strikes = Strikes()
+      let failures = CausedFailures()
       let store = tables.store()
       try await store.open()
       Thread.detachNewThread {
         guard let database = try? tables.database(),
           (try? database.execute("set default_transaction_read_only = off")) != nil
-        else { return strikes.end() }
+        else { return failures.end() }
         for state in ["on", "off", "on", "off"] {
           let statements = [
             "alter system set default_transaction_read_only = \(state)",
             "select pg_reload_conf()", "select pg_sleep(0.5)",
           ]
           let isDone = (try? statements.forEach(database.execute)) != nil
-          strikes.add(isDone ? 1 : 0)
+          failures.add(isDone ? 1 : 0)
         }
-        strikes.end()
+        failures.end()
       }
-      try await performTasks(on: store, until: { strikes.isOver })
-      #expect(strikes.count == 4)
+      try await performTasks(on: store, until: { failures.isOver })
+      #expect(failures.count == 4)
     }
   }
 

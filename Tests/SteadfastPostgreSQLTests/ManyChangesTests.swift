@@ -44,7 +44,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `pruning removes the right tasks, and the tasks that their ends cancelled`()
+  @Test func `pruning removes the chosen tasks, and the tasks that were cancelled because of them`()
     async throws
   {
     try await withTables { tables in
@@ -83,7 +83,7 @@ struct ManyChangesTests {
     }
   }
 
-  @Test func `changes that are sent with their commit all fail if one task is not as expected`()
+  @Test func `changes that are sent together with the commit all fail if one task is not plain`()
     async throws
   {
     try await withTables { tables in
@@ -205,7 +205,7 @@ struct ManyChangesTests {
     }
   }
 
-  /// Otherwise, a task that another session adds at the same time could miss its turn.
+  /// If pruning did not wait, a task that another session adds at the same time might never run.
   @Test(.timeLimit(.minutes(2)))
   func `pruning waits for other sessions that change the order keys of the pruned tasks`()
     async throws

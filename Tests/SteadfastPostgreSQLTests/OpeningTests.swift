@@ -68,7 +68,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `the error names a missing database`() async throws {
+  @Test func `the error for a missing database names the database`() async throws {
     let store = PostgreSQLStore(try Server.connection(with: "dbname=no_such_database"))
     let error = await store.openingError()
     #expect(error?.code == .noDatabase)
@@ -92,7 +92,7 @@ struct PostgreSQLOpeningTests {
     #expect(await store.openingError()?.code == .invalidArgument)
   }
 
-  @Test func `the error names a missing schema`() async throws {
+  @Test func `the error for a missing schema names the schema`() async throws {
     let store = PostgreSQLStore(try #require(Server.connection), schema: "no \"such\" schema")
     let error = await store.openingError()
     #expect(error?.code == .noSchema)
@@ -121,7 +121,7 @@ struct PostgreSQLOpeningTests {
     #expect(error?.message.contains("target_session_attrs=read-write") == true)
   }
 
-  @Test func `if the string names several hosts, having no writable host is a transient error`()
+  @Test func `that no host is writable is a transient error if the string names several hosts`()
     async throws
   {
     let server = try #require(Server.connection)
@@ -137,7 +137,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `if a store may not create its tables, the error has the statements to run`()
+  @Test func `a store that may not create its tables throws an error with the statements to run`()
     async throws
   {
     try await withTables { tables in
@@ -153,7 +153,7 @@ struct PostgreSQLOpeningTests {
     }
   }
 
-  @Test func `a role with the documented privileges suffices once the tables exist`()
+  @Test func `a store with only the documented privileges works once the tables exist`()
     async throws
   {
     try await withTables { tables in

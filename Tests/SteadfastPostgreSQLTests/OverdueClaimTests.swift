@@ -74,7 +74,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `a claim that starts from known places finds a task whose lease has expired`()
+  @Test func `a claim that reads from cursors finds a task whose lease has expired`()
     async throws
   {
     try await withTables { tables in
@@ -84,12 +84,12 @@ struct OverdueClaimTests {
         prefix: tables.prefix,
         sharing: StoreSharing(),
         clockOffset: { offset.withLock(\.self) },
-        alwaysKeepsPlaces: true
+        alwaysKeepsCursors: true
       )
       let other = tables.store()
       _ = try await other.insert(.numbered(1), .numbered(2))
       #expect(try await other.claim(.ofA(limit: 1)).tasks.count == 1)
-      // The place of the lane is now behind the task that the other store has claimed.
+      // The cursor of the lane is now after the task that the other store has claimed.
       #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 1)
       #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty)
       offset.withLock { $0 = .seconds(61) }

@@ -6,11 +6,12 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Characters that SQL quotes, also followed by a combining character: Swift sees the two as one
-/// other character.
+/// Characters that SQL must escape, also if a combining character follows.
+///
+/// Swift treats such a pair as one `Character`, which differs from the character to escape.
 @Suite(.onServer)
 struct QuotingTests {
-  private static let texts = [
+  private static let strings = [
     "\\", "\"", "\\\u{301}", "\"\u{301}", "a\"\u{301},\"b", "\\\u{301}\"\u{301}", "{}", "null",
   ]
 
@@ -23,8 +24,8 @@ struct QuotingTests {
         name: "A",
         payload: StoredPayload(Array("{}".utf8), format: .json),
         createdDate: date,
-        conditions: Set(Self.texts.map { TaskCondition(rawValue: $0) }),
-        tags: Set(Self.texts),
+        conditions: Set(Self.strings.map { TaskCondition(rawValue: $0) }),
+        tags: Set(Self.strings),
         availableDate: date
       )
       #expect(try await store.insert(record) == [.done])

@@ -71,7 +71,7 @@ struct SessionTests {
   }
 
   @Test(arguments: ["26000", "42P05"])
-  func `an unexpected prepared statement is reported as a pooler that switches sessions`(
+  func `a conflict of prepared statements is reported as a pooler that switches sessions`(
     _ state: String
   ) {
     let failure = PostgreSQLFailure(
@@ -141,16 +141,19 @@ struct SessionTests {
   {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
-      for (place, patience) in [("", 120_000), (options, 630_000)] {
-        let place = DatabaseLocation(try Server.connection(with: place), prefix: tables.prefix)
-        let database = try Connection(place.connection.get().parameters)
-        try SessionSettings(place).apply(to: database)
+      for (parameters, patience) in [("", 120_000), (options, 630_000)] {
+        let location = DatabaseLocation(
+          try Server.connection(with: parameters),
+          prefix: tables.prefix
+        )
+        let database = try Connection(location.connection.get().parameters)
+        try SessionSettings(location).apply(to: database)
         #expect(Int(database.patience) == patience)
       }
-      let place = DatabaseLocation(try Server.connection(with: options), prefix: tables.prefix)
-      let database = try Connection(place.connection.get().parameters)
+      let location = DatabaseLocation(try Server.connection(with: options), prefix: tables.prefix)
+      let database = try Connection(location.connection.get().parameters)
       database.patience = 500
-      try SessionSettings(place).apply(to: database)
+      try SessionSettings(location).apply(to: database)
       #expect(try database.hasRow("select pg_sleep(0.7)"))
     }
   }
@@ -168,7 +171,7 @@ struct SessionTests {
         }
       }
       #expect(failure.state == "25006")
-      let error = try #require(session.place.errorForCaller(failure) as? PostgreSQLError)
+      let error = try #require(session.location.errorForCaller(failure) as? PostgreSQLError)
       #expect(error.code == .unreachable)
       #expect(error.isTransient)
       #expect(error.message.contains("accepts no changes"))
@@ -184,7 +187,7 @@ struct SessionTests {
       PostgreSQLFailure(state: "57014", text: "ERROR:  canceled"),
     ] as [any Error]
   )
-  func `a commit that can't be looked up has an unknown outcome, and the error says why`(
+  func `if a commit can't be looked up, the error says that the outcome is unknown, and why`(
     _ reason: any Error
   ) async throws {
     try await withProxy { proxy, tables in
@@ -200,7 +203,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `looking up a commit waits for a lock that is not free yet`()
+  @Test func `looking up a commit waits until the session's lock is free`()
     async throws
   {
     try await withProxy { proxy, tables in
@@ -218,7 +221,9 @@ struct SessionTests {
     }
   }
 
-  @Test func `a commit that is found is acknowledged only after another commit`() async throws {
+  @Test func `a commit that was found by looking it up is acknowledged only after another commit`()
+    async throws
+  {
     try await withProxy { proxy, tables in
       let session = try await openSession(on: tables)
       func isRowOfTheChange(_ name: String) throws -> Bool {

@@ -82,7 +82,7 @@ struct PostgreSQLSharingTests {
   }
 
   @Test(.timeLimit(.minutes(2)))
-  func `a store still locks out an unshared store after its writing session was terminated`()
+  func `a store whose writing session was terminated still locks out an unshared store`()
     async throws
   {
     try await withTables { tables in
@@ -208,7 +208,7 @@ struct PostgreSQLSharingTests {
         let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: Date(), retains: false) }
         _ = try await stores[0].apply(ends, durability: .durable)
       }
-      // No task remains without its turn or role.
+      // No task remains that can't be claimed because of its order key or unique key.
       #expect(try await stores[1].count(matching: TaskFilter()) == 0)
       for store in stores { try await store.close() }
     }

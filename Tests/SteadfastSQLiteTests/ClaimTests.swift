@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// Claims that encounter corrupt rows or fail.
+/// Claims that find rows that can't be read, or that fail.
 struct ClaimTests {
   @Test func `a task that can't be read is parked, and the others are claimed`() async throws {
     try await withTemporaryFolder { folder in

@@ -8,16 +8,16 @@ import Testing
 @testable import SteadfastSQLite
 
 struct ConformanceTests {
-  /// The seconds by which the clocks at each place were advanced.
+  /// The seconds by which the clock of each database was advanced.
   private final class Clocks: Sendable {
     private let offsets = Mutex<[String: Double]>([:])
 
-    func advance(_ place: String, by duration: Duration) {
-      offsets.withLock { $0[place, default: 0] += duration / .seconds(1) }
+    func advance(_ name: String, by duration: Duration) {
+      offsets.withLock { $0[name, default: 0] += duration / .seconds(1) }
     }
 
-    func clock(_ place: String) -> @Sendable () -> Double {
-      { Date().timeIntervalSince1970 + self.offsets.withLock { $0[place] ?? 0 } }
+    func clock(_ name: String) -> @Sendable () -> Double {
+      { Date().timeIntervalSince1970 + self.offsets.withLock { $0[name] ?? 0 } }
     }
   }
 
@@ -39,11 +39,11 @@ struct ConformanceTests {
         )
         .check(
           advancingClocks: sharing == nil ? nil : advance
-        ) { place in
+        ) { name in
           SQLiteStore(
-            at: folder.appending(path: place),
+            at: folder.appending(path: name),
             sharing: sharing,
-            clock: clocks.clock(place)
+            clock: clocks.clock(name)
           )
         }
         #expect(report.passes, "\(report)")

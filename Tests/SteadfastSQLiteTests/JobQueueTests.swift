@@ -12,7 +12,7 @@ import Testing
     let jobs = JobQueue()
     let group = DispatchGroup()
     for _ in 0..<count {
-      try SystemThread.start(in: group) { while case .jobs = jobs.next(all: false) {} }
+      try SystemThread.start(in: group) { while case .jobs = jobs.waitForJobs(all: false) {} }
     }
     jobs.end()
     await withCheckedContinuation { continuation in

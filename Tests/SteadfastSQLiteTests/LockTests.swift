@@ -72,7 +72,7 @@ struct LockTests {
       let path = url.path + "-steadfast.lock"
       let file = try #require(FileHandle(forUpdatingAtPath: path))
       let (starts, start) = AsyncStream<Void>.makeStream()
-      // The state as soon as another store could get the lock.
+      // Whether the table still exists as soon as another store could get the lock.
       let (facts, fact) = AsyncStream<Bool>.makeStream()
       Thread.detachNewThread {
         let connection = try? database(at: url)

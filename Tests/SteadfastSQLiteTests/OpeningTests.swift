@@ -199,7 +199,7 @@ struct OpeningTests {
     }
   }
 
-  @Test func `the error names a missing folder`() async throws {
+  @Test func `the error for a missing folder says that the folder must exist`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "missing").appending(path: "db")
       let error = await SQLiteStore(at: url).openingError()

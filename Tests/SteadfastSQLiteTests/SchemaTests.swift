@@ -74,7 +74,7 @@ struct SchemaTests {
     }
   }
 
-  @Test func `the trigger chooses the same position as the store`() async throws {
+  @Test func `the trigger calculates the next value of seq like the store`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
@@ -82,7 +82,7 @@ struct SchemaTests {
         "select sql from sqlite_schema where name = 'steadfast_insert'"
       ) { $0.text(0) }
       let trigger = try #require(found)
-      #expect(trigger.ranges(of: Tables.nextPlace).count == 3)
+      #expect(trigger.ranges(of: Tables.nextPosition).count == 3)
       #expect(trigger.ranges(of: "max(seq)").count == 3)
     }
   }

@@ -50,7 +50,7 @@ struct StatementTests {
     try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
   }
 
-  /// Makes SQLite analyse the small tables, as `pragma optimize` does.
+  /// Makes SQLite gather statistics while the tables are small, as `pragma optimize` may.
   private func analyzeTables(at url: URL) throws {
     try database(at: url).execute(
       """
@@ -61,7 +61,8 @@ struct StatementTests {
     )
   }
 
-  @Test func `the next position is found without an index even if SQLite has analysed few tasks`()
+  @Test
+  func `the next value of seq is found without an index even if SQLite has analysed few tasks`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -71,18 +72,19 @@ struct StatementTests {
       try analyzeTables(at: url)
       try await store.close()
       let connection = try database(at: url)
-      let plan = try queryPlan(of: "select \(Tables.nextPlace)", in: connection)
+      let plan = try queryPlan(of: "select \(Tables.nextPosition)", in: connection)
       #expect(plan.contains("SEARCH steadfast_task"))
       #expect(!plan.contains { $0.contains("INDEX") }, "\(plan)")
       let later = SQLiteStore(at: url)
       #expect(try await later.insert(.make(4), .make(5)) == [.done, .done])
-      #expect(try connection.first("select \(Tables.nextPlace)") { $0.integer(0) } == 6)
+      #expect(try connection.first("select \(Tables.nextPosition)") { $0.integer(0) } == 6)
     }
   }
 
   @Test(arguments: [
-    Tables.overdueClaims, Tables.claimsWithoutEnd, Tables.endingAlong, Tables.firstFailure,
-    Tables.recent, Tables.forgetting, Tables.remembered,
+    Tables.overdueClaims, Tables.claimsWithoutExpiry, Tables.dependentsToCancel,
+    Tables.firstFailure,
+    Tables.succeededTwin, Tables.memoryDeletion, Tables.memorySelection,
   ])
   func `no table is scanned or sorted even if SQLite has analysed few rows`(
     _ sql: String
@@ -123,7 +125,7 @@ struct StatementTests {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
       try await SQLiteStore(at: url).open()
-      let plan = try queryPlan(of: Tables.recent, in: database(at: url))
+      let plan = try queryPlan(of: Tables.succeededTwin, in: database(at: url))
       let range = "(name=? AND unique_key=? AND unique_until>?)"
       #expect(plan == ["SEARCH steadfast_task USING INDEX steadfast_recent \(range)"])
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-/// The file that a store uses, and how the store closes it.
+/// The database file of a store: closing, replacing and destroying it.
 struct StoreFileTests {
   /// Finishes the stream when the last reference to this object is released.
   private final class Held: Sendable {
@@ -194,9 +194,10 @@ struct StoreFileTests {
     }
   }
 
-  @Test func `the store's error says that the system can't start a thread`() throws {
-    let place = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
-    let found = place.errorForCaller(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
+  @Test func `if the system can't start a thread, the store's error names the failed call`() throws
+  {
+    let location = DatabaseLocation(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
+    let found = location.errorForCaller(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
     let error = try #require(found)
     #expect(error.code == .cannotOpen)
     #expect(error.message.contains("(pthread_create)"))

@@ -2,18 +2,18 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// The positions from which the claims of one queue read, in a table with many dead rows.
+/// The cursors from which the claims of one queue read, in a table with many dead rows.
 ///
 /// The server keeps the rows of removed tasks, and their entries in indexes, until no transaction
-/// can see them and the table is vacuumed. In an index, these dead entries come before those of the
-/// waiting tasks. A claim that reads from the first entry reads all dead entries. A claim that
-/// reads from the position that earlier claims reached reads almost none of them.
+/// can see them and the table is vacuumed. In an index, these dead entries come before the entries
+/// of the waiting tasks. A claim that reads from the first entry reads all dead entries. A claim
+/// that reads from a cursor, which earlier claims have reached, reads almost no dead entries.
 ///
-/// A task may become available before that position. The store records the tasks that its own
-/// changes make available (``FreedTasks``). It finds other tasks by a look at the first entries.
-/// The next look follows after a second, or after ten times the duration of the last look if that
-/// is longer. If there may be tasks to find, the next look follows after the duration of the last
-/// look.
+/// A task may become available before a cursor. The store records the tasks that its own changes
+/// make available (``FreedTasks``). The store finds other tasks by a scan, which reads each lane
+/// from the first entry. The next scan follows after a second, or after ten times the duration of
+/// the last scan if that is longer. If there may be tasks before a cursor, the next scan follows
+/// after the duration of the last scan.
 struct ClaimCursors {
   /// The tasks with one name and one priority.
   struct Lane: Hashable, Sendable {
@@ -29,60 +29,62 @@ struct ClaimCursors {
     }
   }
 
-  /// A position in a lane.
-  struct Place: Comparable, Sendable {
+  /// A position in a lane, in the order of claiming.
+  struct Cursor: Comparable, Sendable {
     let date: Date
     let position: Int
 
-    static func < (left: Place, right: Place) -> Bool {
+    static func < (left: Cursor, right: Cursor) -> Bool {
       (left.date, left.position) < (right.date, right.position)
     }
   }
 
-  /// The position from which a claim reads each lane.
-  typealias Places = [Lane: Place]
+  /// The cursor from which a claim reads each lane.
+  typealias Cursors = [Lane: Cursor]
 
-  /// The positions that claims reached in a lane: `reached` now, `earlier` at least one lag ago,
-  /// and `start` at least two lags ago.
+  /// The cursors that claims have reached in a lane.
+  ///
+  /// `reached` is the current cursor, `earlier` was reached at least one ``lag`` ago, and `start`
+  /// at least two lags ago. Claims read from `start`.
   private struct Progress {
-    private(set) var start: Place
-    private var earlier: Place
-    private var reached: Place
+    private(set) var start: Cursor
+    private var earlier: Cursor
+    private var reached: Cursor
 
-    init(_ place: Place) { (start, earlier, reached) = (place, place, place) }
+    init(_ cursor: Cursor) { (start, earlier, reached) = (cursor, cursor, cursor) }
 
-    /// Records that nothing is available before a position.
-    mutating func reach(_ place: Place) {
-      lower(to: place)
-      reached = place
+    /// Records that no task before a cursor is available.
+    mutating func reach(_ cursor: Cursor) {
+      lower(to: cursor)
+      reached = cursor
     }
 
-    /// Records that something may be available from a position on.
-    mutating func lower(to place: Place) {
-      (start, earlier, reached) = (min(start, place), min(earlier, place), min(reached, place))
+    /// Records that tasks from a cursor on may be available.
+    mutating func lower(to cursor: Cursor) {
+      (start, earlier, reached) = (min(start, cursor), min(earlier, cursor), min(reached, cursor))
     }
 
-    /// Moves the position to start from, after a lag.
+    /// Moves the cursor from which claims read, after a ``lag``.
     mutating func advance() { (start, earlier) = (earlier, reached) }
   }
 
   /// The maximum number of known lanes without tasks.
   private static let mostEmptyLanes = 1_000
 
-  /// Whether a look follows at once if there may be tasks to find.
+  /// Whether a scan follows at once if there may be tasks before a cursor.
   private let isExact: Bool
   private var lanes: [Lane: Progress] = [:]
-  /// The conditions that were met in all claims since the last look; `nil` before the first look.
+  /// The conditions that were met in all claims since the last scan; `nil` before the first scan.
   private var conditions: Set<TaskCondition>?
-  private var isBehind = false
+  private var mayMissTasks = false
   private var lastMove = ContinuousClock.now
-  private var lastLook = ContinuousClock.now
-  private var lookTime = Duration.zero
+  private var lastScan = ContinuousClock.now
+  private var scanDuration = Duration.zero
 
   /// Creates a value without known lanes.
   ///
   /// - Parameter isExact: Whether each claim gets the first of all tasks that this store made
-  ///   available, whatever the looks cost.
+  ///   available, whatever the scans cost.
   init(isExact: Bool = false) {
     self.isExact = isExact
   }
@@ -91,25 +93,25 @@ struct ClaimCursors {
   /// task.
   private var lag: Duration { isExact ? .zero : .milliseconds(100) }
 
-  /// Returns the position from which a claim reads each lane; `nil` if a look must come first.
-  mutating func places(
+  /// Returns the cursor from which a claim reads each lane; `nil` if a scan must come first.
+  mutating func cursors(
     for request: ClaimRequest,
     freed: FreedTasks,
     at now: ContinuousClock.Instant
-  ) -> Places? {
-    isBehind = isBehind || freed.areAnywhere
+  ) -> Cursors? {
+    mayMissTasks = mayMissTasks || freed.areAnywhere
     // When a condition is met again, a task that was skipped because of the condition may be before
-    // the position.
-    if conditions?.isSuperset(of: request.conditions) == false { isBehind = true }
+    // a cursor.
+    if conditions?.isSuperset(of: request.conditions) == false { mayMissTasks = true }
     conditions?.formIntersection(request.conditions)
     for (lane, date) in freed.dates {
-      let place = Place(date: date, position: .min)
-      lanes[lane, default: Progress(place)].lower(to: place)
+      let cursor = Cursor(date: date, position: .min)
+      lanes[lane, default: Progress(cursor)].lower(to: cursor)
     }
     if let date = freed.earliest {
-      for lane in lanes.keys { lanes[lane]?.lower(to: Place(date: date, position: .min)) }
+      for lane in lanes.keys { lanes[lane]?.lower(to: Cursor(date: date, position: .min)) }
     }
-    guard conditions != nil, timeToLook(at: now) > .zero else { return nil }
+    guard conditions != nil, timeUntilScan(at: now) > .zero else { return nil }
     if lastMove.duration(to: now) >= lag {
       for lane in lanes.keys { lanes[lane]?.advance() }
       lastMove = now
@@ -117,47 +119,47 @@ struct ClaimCursors {
     return lanes.mapValues(\.start)
   }
 
-  /// Records the result of a look: the first entry of each lane that has entries.
+  /// Records the result of a scan: the first entry of each lane that has entries.
   ///
-  /// - Returns: The position from which the claim reads each lane.
-  mutating func recordLook(
-    _ firsts: Places,
+  /// - Returns: The cursor from which the claim reads each lane.
+  mutating func recordScan(
+    _ firsts: Cursors,
     for request: ClaimRequest,
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
-  ) -> Places {
-    // Tasks that are added later to a lane without available tasks come after this position.
-    let latest = Place(date: request.now - lag / .seconds(1), position: .min)
+  ) -> Cursors {
+    // Tasks that are added later to a lane without available tasks come after this cursor.
+    let latest = Cursor(date: request.now - lag / .seconds(1), position: .min)
     let empty = lanes.keys.filter { firsts[$0] == nil }.prefix(Self.mostEmptyLanes)
     lanes = firsts.mapValues { Progress(min($0, latest)) }
     for lane in empty { lanes[lane] = Progress(latest) }
-    (conditions, isBehind) = (request.conditions, false)
-    (lastMove, lastLook, lookTime) = (now, now, start.duration(to: now))
+    (conditions, mayMissTasks) = (request.conditions, false)
+    (lastMove, lastScan, scanDuration) = (now, now, start.duration(to: now))
     return lanes.mapValues(\.start)
   }
 
-  /// Records that a look was cancelled because the look took too long.
+  /// Records that a scan was cancelled because it took too long.
   ///
-  /// The next look is postponed as after a completed look of the same duration.
+  /// The next scan is postponed as after a completed scan of the same duration.
   ///
-  /// - Returns: The position from which the claim reads each lane; `nil` if no look was completed.
-  mutating func recordFailedLook(
+  /// - Returns: The cursor from which the claim reads each lane; `nil` if no scan was completed.
+  mutating func recordFailedScan(
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
-  ) -> Places? {
-    (lastLook, lookTime) = (now, start.duration(to: now))
+  ) -> Cursors? {
+    (lastScan, scanDuration) = (now, start.duration(to: now))
     return conditions == nil ? nil : lanes.mapValues(\.start)
   }
 
-  /// Records that a claim got all available tasks of a lane up to a position.
-  mutating func recordClaim(in lane: Lane, upTo place: Place) { lanes[lane]?.reach(place) }
+  /// Records that a claim got all available tasks of a lane up to a cursor.
+  mutating func recordClaim(in lane: Lane, upTo cursor: Cursor) { lanes[lane]?.reach(cursor) }
 
-  /// Returns the time until the next look, which finds tasks that other stores made available.
-  func timeToLook(at now: ContinuousClock.Instant) -> Duration {
+  /// Returns the time until the next scan.
+  func timeUntilScan(at now: ContinuousClock.Instant) -> Duration {
     let shortest = Duration.seconds(isExact ? 0 : 1)
     let pause =
-      if isBehind { isExact ? .zero : lookTime } else { max(lookTime * 10, shortest) }
-    return max(.zero, pause - lastLook.duration(to: now))
+      if mayMissTasks { isExact ? .zero : scanDuration } else { max(scanDuration * 10, shortest) }
+    return max(.zero, pause - lastScan.duration(to: now))
   }
 }
 
@@ -165,9 +167,9 @@ struct ClaimCursors {
 struct FreedTasks: Sendable {
   /// The earliest date of new tasks in each lane.
   var dates: [ClaimCursors.Lane: Date] = [:]
-  /// The earliest date of tasks of any lane.
+  /// The earliest date of other tasks, which may be in any lane.
   var earliest: Date?
-  /// Whether other tasks may be available, at any position.
+  /// Whether any other tasks may have become available, also before a cursor.
   var areAnywhere = false
 }
 #endif

@@ -8,8 +8,8 @@ import SystemC
 /// Statements are buffered until a result is needed, and are then sent together. So a transaction
 /// costs a round trip for each result that it needs, and not for each statement.
 @safe final class Connection {
-  /// The replacements that adapt the text of a statement to a store.
-  struct Wording: Sendable {
+  /// The words of a statement that are replaced before the statement is sent.
+  struct Substitutions: Sendable {
     /// The word that replaces `steadfast` at the start of the names of the tables.
     var prefix = "steadfast"
     /// The expression for the current time, which replaces `store_clock()`.
@@ -17,19 +17,19 @@ import SystemC
   }
 
   private let handle: OpaquePointer
-  private let wording: Wording
-  /// The names of the statements that were prepared.
+  private let substitutions: Substitutions
+  /// The names of the prepared statements, by their SQL.
   private var names: [String: String] = [:]
   private var nameCount = 0
   /// The statements that were prepared since the last result.
   private var newStatements: [String] = []
   /// For each statement that was sent since the last result, whether its result is needed.
   private var sent: [Bool] = []
-  /// Whether answers may still arrive for which nothing waits.
+  /// Whether responses may still arrive that no call reads.
   ///
   /// libpq considers such a connection usable.
-  private var isOutOfStep = false
-  /// How long to wait for an answer of the server, in milliseconds.
+  private var isOutOfSync = false
+  /// How long to wait for a response of the server, in milliseconds.
   ///
   /// An available server ends a statement much earlier (``SessionSettings``).
   var patience: Int32 = 120_000
@@ -39,14 +39,17 @@ import SystemC
   var mostBytes = 1_000_000_000
 
   /// Connects; the `connect_timeout` of the parameters applies to each host separately.
-  init(_ parameters: [(name: String, value: String)], _ wording: Wording = Wording())
+  init(
+    _ parameters: [(name: String, value: String)],
+    _ substitutions: Substitutions = Substitutions()
+  )
     throws(PostgreSQLFailure)
   {
     guard let handle = unsafe Self.connect(parameters) else {
       throw PostgreSQLFailure(state: "53200", text: "out of memory", isConnectionLost: true)
     }
     unsafe self.handle = handle
-    self.wording = wording
+    self.substitutions = substitutions
     guard unsafe PQstatus(handle) == CONNECTION_OK else { throw failure() }
     unsafe PQsetNoticeProcessor(handle, { _, _ in }, nil)
     guard unsafe PQenterPipelineMode(handle) == 1 else { throw failure() }
@@ -72,9 +75,9 @@ import SystemC
   }
 
   /// Whether the connection is unusable.
-  var isLost: Bool { unsafe isOutOfStep || PQstatus(handle) == CONNECTION_BAD }
+  var isLost: Bool { unsafe isOutOfSync || PQstatus(handle) == CONNECTION_BAD }
 
-  /// Whether no transaction is in progress, according to the answers received so far.
+  /// Whether no transaction is in progress, according to the responses received so far.
   var isIdle: Bool { unsafe PQtransactionStatus(handle) == PQTRANS_IDLE }
 
   /// The version of the server, as in 150018 for 15.18.
@@ -83,11 +86,11 @@ import SystemC
   /// The descriptor of the connection, for waiting.
   var descriptor: Int32 { unsafe PQsocket(handle) }
 
-  /// Returns the text of statements, adapted to the store by the connection's wording.
+  /// Returns the SQL after the substitutions.
   func adaptedSQL(_ sql: String) -> String {
-    let sql = sql.replacing("store_clock()", with: wording.clock)
-    guard wording.prefix != "steadfast" else { return sql }
-    return sql.replacing("steadfast_", with: wording.prefix + "_")
+    let sql = sql.replacing("store_clock()", with: substitutions.clock)
+    guard substitutions.prefix != "steadfast" else { return sql }
+    return sql.replacing("steadfast_", with: substitutions.prefix + "_")
   }
 
   // MARK: Sending
@@ -101,7 +104,7 @@ import SystemC
     guard unsafe PQsendQuery(handle, adaptedSQL(script)) == 1 else { throw failure() }
     var firstFailure: PostgreSQLFailure?
     while let rows = try nextRows() { firstFailure = firstFailure ?? rows.failureIfAny }
-    if let firstFailure { throw failureWithState(firstFailure) }
+    if let firstFailure { throw failureWithCurrentState(firstFailure) }
   }
 
   /// Buffers a statement whose result is ignored, until the next result is needed.
@@ -111,7 +114,7 @@ import SystemC
 
   /// Buffers a statement until the next result is needed.
   ///
-  /// `isWanted` says whether the result of this statement is needed.
+  /// `isWanted` is `true` if the result of this statement is needed.
   func send(_ sql: String, _ values: [SQLValue], isWanted: Bool) throws(PostgreSQLFailure) {
     let name = try preparedName(of: sql)
     var bytes: [UInt8] = []
@@ -174,14 +177,14 @@ import SystemC
     let expected = sent
     sent = []
     guard unsafe PQpipelineSync(handle) == 1 else {
-      isOutOfStep = true
+      isOutOfSync = true
       throw failure()
     }
     var wanted: [Rows] = []
     var firstFailure: PostgreSQLFailure?
     var count = 0
     while true {
-      // The answer to each statement ends with `nil`.
+      // The results of each statement end with `nil`.
       guard let rows = try nextRows() else { continue }
       if rows.status == PGRES_PIPELINE_SYNC { break }
       defer { count += 1 }
@@ -193,7 +196,7 @@ import SystemC
       // After a failure, the server may not have prepared these statements.
       for sql in newStatements { names[sql] = nil }
       newStatements = []
-      throw failureWithState(firstFailure)
+      throw failureWithCurrentState(firstFailure)
     }
     newStatements = []
     return wanted
@@ -215,14 +218,14 @@ import SystemC
     var file = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     switch unsafe poll(&file, 1, patience) {
     case 0:
-      isOutOfStep = true
+      isOutOfSync = true
       throw PostgreSQLFailure(
         state: "08006",
         text: "the server has not answered for \(patience / 1_000) s",
         isConnectionLost: true
       )
     case -1 where errno != EINTR:
-      isOutOfStep = true
+      isOutOfSync = true
       throw PostgreSQLFailure(
         state: "08006",
         text: "waiting for the server failed",
@@ -234,14 +237,14 @@ import SystemC
 
   private func consumeInput() throws(PostgreSQLFailure) {
     guard unsafe PQconsumeInput(handle) == 1 else {
-      isOutOfStep = true
+      isOutOfSync = true
       let failure = failure()
       throw PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: true)
     }
   }
 
-  /// Returns a failure of a statement, with the present state of the connection.
-  private func failureWithState(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
+  /// Returns a failure that says whether the connection is unusable now.
+  private func failureWithCurrentState(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
     PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: isLost)
   }
 
@@ -333,12 +336,11 @@ struct PostgreSQLFailure: Error, Equatable {
 
   /// Whether the transaction collided with another one, and may succeed if it is repeated at once.
   ///
-  /// Another session took the same key or removed the task that was to be a cause, or there was a
-  /// serialization failure or a deadlock.
+  /// For example, another session has inserted the same key, or there was a deadlock.
   var isCollision: Bool { ["23505", "23503", "40001", "40P01"].contains(state) }
 
   /// Whether the server is unavailable, is starting or stopping, or has no capacity for the call.
-  var isPassing: Bool {
+  var isTemporary: Bool {
     isConnectionLost || ["08", "40", "57"].contains(state.prefix(2))
       || ["53300", "55P03", "55006"].contains(state)
   }
@@ -350,6 +352,6 @@ struct PostgreSQLFailure: Error, Equatable {
   var tookTooLong: Bool { !isConnectionLost && ["57014", "55P03"].contains(state) }
 
   /// Whether a statement names a table or a column that does not exist.
-  var namesWhatIsMissing: Bool { ["42P01", "42703"].contains(state) }
+  var isMissingTableOrColumn: Bool { ["42P01", "42703"].contains(state) }
 }
 #endif

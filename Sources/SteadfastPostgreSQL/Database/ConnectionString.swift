@@ -3,11 +3,11 @@ import SystemPostgreSQL
 
 /// The parameters of a connection, as libpq reads them.
 struct ConnectionString: Sendable {
-  /// The error in a connection string.
+  /// The reason why a connection string can't be read.
   ///
-  /// Its text never contains a part of the string.
-  struct Mistake: Error {
-    let text: String
+  /// The reason never contains a part of the string, which may contain a password.
+  struct ParsingError: Error {
+    let reason: String
   }
 
   /// The given parameters, and those that this library adds.
@@ -28,22 +28,22 @@ struct ConnectionString: Sendable {
     "fallback_application_name": "Steadfast",
   ]
 
-  init(_ text: String) throws(Mistake) {
+  init(_ text: String) throws(ParsingError) {
     try Self.checkUnescapedSigns(in: text)
     var given = try Self.parsed(text)
     if let name = given["dbname"], name.contains("=") || name.contains("://") {
       // libpq would read this name as a connection string, which may contain a password.
-      throw Mistake(text: "its dbname is a connection string itself")
+      throw ParsingError(reason: "its dbname is a connection string itself")
     }
     let port = given["port"] ?? ""
     guard port.utf8.allSatisfy({ $0 == UInt8(ascii: ",") || (0x30...0x39).contains($0) }) else {
-      throw Mistake(text: "its port is not a number")
+      throw ParsingError(reason: "its port is not a number")
     }
     let database = given["dbname"].map { "the database \($0)" } ?? "the user's own database"
     let host = given["host"] ?? given["hostaddr"]
     hasSeveralHosts = host?.contains(",") ?? false
     description = "\(database) on \(host ?? "this machine")\(port.isEmpty ? "" : ":" + port)"
-    // All texts are sent and received in UTF-8, whatever the environment says.
+    // All strings are sent and received in UTF-8, whatever the environment says.
     given["client_encoding"] = "UTF8"
     given.merge(Self.defaults) { own, _ in own }
     parameters = given.map { ($0.key, $0.value) }.sorted { $0.name < $1.name }
@@ -52,7 +52,7 @@ struct ConnectionString: Sendable {
   /// Throws if a URI has an unescaped `@` or `/` in a user's name or password.
   ///
   /// libpq would read the rest of the password as a host, a port or a database.
-  private static func checkUnescapedSigns(in text: String) throws(Mistake) {
+  private static func checkUnescapedSigns(in text: String) throws(ParsingError) {
     let text = Array(text.utf8)
     let starts = ["postgresql://", "postgres://"].map { Array($0.utf8) }
     guard let start = starts.first(where: { text.starts(with: $0) }) else { return }
@@ -61,7 +61,7 @@ struct ConnectionString: Sendable {
     let authority = rest.prefix { $0 != UInt8(ascii: "/") }
     let path = rest.dropFirst(authority.count).prefix { $0 != UInt8(ascii: "?") }
     guard authority.count(where: { $0 == at }) <= 1, !path.contains(at) else {
-      throw Mistake(text: "an @ in a name or password is written as %40, and a / as %2F")
+      throw ParsingError(reason: "an @ in a name or password is written as %40, and a / as %2F")
     }
   }
 
@@ -82,13 +82,13 @@ struct ConnectionString: Sendable {
     return end.map { String(kept[...$0]) } ?? "it has a mistake"
   }
 
-  private static func parsed(_ text: String) throws(Mistake) -> [String: String] {
-    guard !text.utf8.contains(0) else { throw Mistake(text: "it has a NUL (U+0000)") }
+  private static func parsed(_ text: String) throws(ParsingError) -> [String: String] {
+    guard !text.utf8.contains(0) else { throw ParsingError(reason: "it has a NUL (U+0000)") }
     var message: UnsafeMutablePointer<CChar>?
     guard let options = unsafe PQconninfoParse(text, &message) else {
       let reason = unsafe message.map { unsafe String(cString: $0) } ?? "out of memory"
       if let message = unsafe message { unsafe PQfreemem(message) }
-      throw Mistake(text: Self.withoutQuotations(reason))
+      throw ParsingError(reason: Self.withoutQuotations(reason))
     }
     defer { unsafe PQconninfoFree(options) }
     var found: [String: String] = [:]

@@ -18,7 +18,6 @@ import SystemFoundation
   /// The number of rows that the statement changed or returned.
   var changedCount: Int { unsafe Int(String(cString: PQcmdTuples(result))) ?? 0 }
 
-  /// The kind of the result.
   var status: ExecStatusType { unsafe PQresultStatus(result) }
 
   /// The server's error for the statement; `nil` if the statement succeeded.
@@ -98,7 +97,7 @@ struct Row: TaskRow {
   /// The strings of a one-dimensional array without nulls; empty if the column is empty or null.
   ///
   /// - Throws: An ``UnreadableRow`` if the array's bytes are not in the server's format.
-  func texts(_ column: Int32) throws -> [String] {
+  func strings(_ column: Int32) throws -> [String] {
     unsafe try rows.withBytes(number, column) { bytes in
       func number(_ offset: Int) throws(UnreadableRow) -> Int {
         guard offset >= 0, offset + 4 <= bytes.count else {
@@ -179,16 +178,15 @@ extension SQLValue {
 
   // MARK: Bytes
 
-  /// The seconds after 1970 from which PostgreSQL counts dates: those of the year 2000.
+  /// The start of the year 2000, from which PostgreSQL counts dates, in seconds since 1970.
   private static let epoch = 946_684_800.0
 
-  /// The microseconds since 2000 of the first date that PostgreSQL supports, in 4714 BC.
+  /// The earliest date that PostgreSQL supports, in 4714 BC, in microseconds since 2000.
   private static let earliest = -211_813_488_000_000_000.0
-  /// The microseconds since 2000 of the date from which PostgreSQL supports no dates, in the year
-  /// 294277.
+  /// The end of the dates that PostgreSQL supports, in the year 294277, in microseconds since 2000.
   private static let end = 9_223_371_331_200_000_000.0
 
-  /// Whole microseconds since 2000.
+  /// Returns the whole microseconds since 2000.
   ///
   /// A date that PostgreSQL does not support becomes `-infinity` or `infinity`, and so comes before
   /// or after all stored dates. A date that is not a number comes before all stored dates, as in
@@ -203,9 +201,9 @@ extension SQLValue {
     Date(timeIntervalSince1970: epoch + Double(count) / 1e6)
   }
 
-  /// Appends the value's bytes.
+  /// Appends the value in binary form.
   ///
-  /// - Returns: The number of bytes; `nil` for null.
+  /// - Returns: The number of appended bytes; `nil` for null.
   func append(to bytes: inout [UInt8]) -> Int? {
     let start = bytes.count
     switch self {
@@ -262,10 +260,11 @@ extension [UInt8] {
 }
 
 extension String {
-  /// Returns the text with a mark before each of the given Unicode scalars, as in quoted SQL.
+  /// Returns a copy of the string with a mark before each of the given Unicode scalars, as in
+  /// quoted SQL.
   ///
   /// A scalar matches even if it forms one `Character` with a combining character after it.
-  func marking(_ scalars: Set<Unicode.Scalar>, with mark: Unicode.Scalar) -> String {
+  func escaping(_ scalars: Set<Unicode.Scalar>, with mark: Unicode.Scalar) -> String {
     var marked = String.UnicodeScalarView()
     for scalar in unicodeScalars {
       if scalars.contains(scalar) { marked.append(mark) }

@@ -10,38 +10,38 @@ import SystemFoundation
 /// claims. A claim is sent together with its commit, and writes no request row, because its token
 /// identifies the claimed tasks.
 final class Claimer {
-  /// The number of dead rows at which claims start to keep their positions.
+  /// The number of dead rows at which claims start to use cursors.
   private static let manyDeadRows = 20_000
   /// The shortest duration of a claim that triggers a count of the dead rows.
   private static let slowClaim = Duration.milliseconds(3)
   /// The maximum number of locked order keys that a search for expired claims waits for.
   private static let mostBusyKeys = 8
 
-  private let place: DatabaseLocation
+  private let location: DatabaseLocation
   private let session: Session
-  /// The interval between searches for expired claims; `nil` if claims have no end.
+  /// The interval between searches for expired claims; `nil` if claims never expire.
   private let interval: DispatchTimeInterval?
-  private var nextLook = DispatchTime.now()
+  private var nextSearch = DispatchTime.now()
   /// The tokens of claims that may be stored, but whose tasks were not returned to a caller.
-  private var tokensInDoubt: [UInt64] = []
-  /// The tasks that the store's changes made available, while claims keep their positions.
-  private let notes: FreedTaskNotes
-  /// The positions from which the claims of each queue read.
-  private var starts: [ExactText: ClaimCursors] = [:]
-  private var keepsPlaces: Bool
-  private var nextCount = ContinuousClock.now
+  private var unreturnedTokens: [UInt64] = []
+  /// Records the tasks that the store's changes make available, while claims use cursors.
+  private let freedTasks: FreedTaskRecorder
+  /// The cursors of each queue.
+  private var cursorsByQueue: [ExactText: ClaimCursors] = [:]
+  private var keepsCursors: Bool
+  private var nextDeadRowCheck = ContinuousClock.now
 
   init(
-    _ place: DatabaseLocation,
+    _ location: DatabaseLocation,
     on session: Session,
     leaseDuration: Duration?,
-    _ notes: FreedTaskNotes
+    _ freedTasks: FreedTaskRecorder
   ) {
-    self.place = place
+    self.location = location
     self.session = session
-    self.notes = notes
-    keepsPlaces = place.alwaysKeepsPlaces
-    notes.setRecording(isOn: keepsPlaces)
+    self.freedTasks = freedTasks
+    keepsCursors = location.alwaysKeepsCursors
+    freedTasks.setRecording(isOn: keepsCursors)
     interval = leaseDuration.map { duration in
       .nanoseconds(Int(min(max(duration, .zero), .seconds(3_600)) / .nanoseconds(3)))
     }
@@ -53,43 +53,43 @@ final class Claimer {
       return
     }
     let result = Result { try claim(request) }
-    job.continuation.resume(with: result.map { .claim($0) }.mapError(place.errorForCaller))
+    job.continuation.resume(with: result.map { .claim($0) }.mapError(location.errorForCaller))
   }
 
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
     let start = ContinuousClock.now
-    let places = try keepsPlaces ? places(for: request) : nil
+    let cursors = try keepsCursors ? cursors(for: request) : nil
     let found: [(task: ClaimedTask, position: Int)]
     do {
-      found = try claimTasks(for: request, from: places)
+      found = try claimTasks(for: request, from: cursors)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      chooseWhetherToKeepPlaces(afterClaimTaking: start.duration(to: .now))
+      updateKeepsCursors(afterClaimTaking: start.duration(to: .now))
       throw failure
     }
-    chooseWhetherToKeepPlaces(afterClaimTaking: start.duration(to: .now))
+    updateKeepsCursors(afterClaimTaking: start.duration(to: .now))
     // After an empty claim, finds out when to claim again.
     guard !found.isEmpty else {
-      return Claim(tasks: [], nextDate: try nextDate(for: request, from: places))
+      return Claim(tasks: [], nextDate: try nextDate(for: request, from: cursors))
     }
-    if keepsPlaces { recordClaims(found, inQueue: request.queue) }
+    if keepsCursors { recordClaims(found, inQueue: request.queue) }
     return Claim(tasks: found.map(\.task), nextDate: request.now)
   }
 
-  /// Claims tasks in all lanes, or from the known positions of lanes.
+  /// Claims tasks in all lanes, or with `starts`, in known lanes from their cursors on.
   private func claimTasks(
     for request: ClaimRequest,
-    from starts: ClaimCursors.Places?
+    from starts: ClaimCursors.Cursors?
   ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number distinguishes this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
-    let results = try session.transactionAtOnce { tables in
-      if !tokensInDoubt.isEmpty { try tables.requeue(claimedWith: tokensInDoubt) }
-      if tokensInDoubt.last != token { tokensInDoubt.append(token) }
+    let results = try session.transactionInOneRoundTrip { tables in
+      if !unreturnedTokens.isEmpty { try tables.requeueTasks(claimedWith: unreturnedTokens) }
+      if unreturnedTokens.last != token { unreturnedTokens.append(token) }
       try tables.sendClaim(request, from: starts, token: token)
     }
     guard let rows = results.last, rows.count > 0 else {
-      tokensInDoubt = []
+      unreturnedTokens = []
       return []
     }
     let (tasks, unreadable) = try session.openedTables().claimedTasks(in: rows, with: token)
@@ -98,27 +98,27 @@ final class Claimer {
         for task in unreadable { try tables.parkUnreadable(task, token: token, at: request.now) }
       }
     }
-    tokensInDoubt = []
+    unreturnedTokens = []
     return tasks
   }
 
-  // MARK: Places
+  // MARK: Cursors
 
-  /// Returns the position from which a claim reads each lane.
-  private func places(for request: ClaimRequest) throws -> ClaimCursors.Places {
+  /// Returns the cursor from which a claim reads each lane, after a scan if one is due.
+  private func cursors(for request: ClaimRequest) throws -> ClaimCursors.Cursors {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
-    let freed = notes.takeRecords(forQueue: request.queue)
-    var own = starts[queue] ?? ClaimCursors(isExact: place.alwaysKeepsPlaces)
-    defer { starts[queue] = own }
-    if let known = own.places(for: request, freed: freed, at: now) { return known }
+    let freed = freedTasks.takeRecords(forQueue: request.queue)
+    var own = cursorsByQueue[queue] ?? ClaimCursors(isExact: location.alwaysKeepsCursors)
+    defer { cursorsByQueue[queue] = own }
+    if let known = own.cursors(for: request, freed: freed, at: now) { return known }
     do {
-      let firsts = try session.lookUp { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
-      return own.recordLook(firsts, for: request, from: now, to: .now)
+      let firsts = try session.lookUp { try Tables.firstCursors(ofQueue: request.queue, in: $0) }
+      return own.recordScan(firsts, for: request, from: now, to: .now)
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
-      // The server cancelled the look because of too many dead rows. Claims continue from their
-      // current positions.
-      guard let known = own.recordFailedLook(from: now, to: .now) else { throw failure }
+      // The server cancelled the scan because of too many dead rows. Claims continue from their
+      // current cursors.
+      guard let known = own.recordFailedScan(from: now, to: .now) else { throw failure }
       return known
     }
   }
@@ -126,79 +126,85 @@ final class Claimer {
   private func recordClaims(_ found: [(task: ClaimedTask, position: Int)], inQueue queue: String) {
     for (task, position) in found {
       let record = task.record
-      starts[ExactText(queue)]?.recordClaim(
+      cursorsByQueue[ExactText(queue)]?.recordClaim(
         in: ClaimCursors.Lane(of: record),
-        upTo: ClaimCursors.Place(date: record.availableDate, position: position)
+        upTo: ClaimCursors.Cursor(date: record.availableDate, position: position)
       )
     }
   }
 
-  /// Chooses, from the duration of a claim, whether the next claims keep their positions.
-  private func chooseWhetherToKeepPlaces(afterClaimTaking time: Duration) {
+  /// Decides, after a claim of this duration, whether the next claims use cursors.
+  private func updateKeepsCursors(afterClaimTaking time: Duration) {
     let now = ContinuousClock.now
-    guard keepsPlaces || time >= Self.slowClaim, now >= nextCount, !place.alwaysKeepsPlaces else {
+    guard keepsCursors || time >= Self.slowClaim, now >= nextDeadRowCheck,
+      !location.alwaysKeepsCursors
+    else {
       return
     }
-    nextCount = now + .seconds(1)
+    nextDeadRowCheck = now + .seconds(1)
     // The claim is already made, so errors are ignored here.
     guard let count = try? session.lookUp({ try Tables.deadRowCount(in: $0) }),
-      keepsPlaces != (count >= Self.manyDeadRows)
+      keepsCursors != (count >= Self.manyDeadRows)
     else { return }
-    keepsPlaces.toggle()
-    notes.setRecording(isOn: keepsPlaces)
-    starts = [:]
+    keepsCursors.toggle()
+    freedTasks.setRecording(isOn: keepsCursors)
+    cursorsByQueue = [:]
   }
 
   private func nextDate(
     for request: ClaimRequest,
-    from places: ClaimCursors.Places?
+    from cursors: ClaimCursors.Cursors?
   ) throws -> Date? {
-    let date = try session.lookUp { try Tables.nextDate(for: request, from: places, in: $0) }
-    guard let own = starts[ExactText(request.queue)], places != nil, !place.alwaysKeepsPlaces else {
+    let date = try session.lookUp { try Tables.nextDate(for: request, from: cursors, in: $0) }
+    guard let own = cursorsByQueue[ExactText(request.queue)], cursors != nil,
+      !location.alwaysKeepsCursors
+    else {
       return date
     }
-    let look = request.now + max(own.timeToLook(at: .now), .seconds(1)) / .seconds(1)
-    return min(date ?? look, look)
+    let scan = request.now + max(own.timeUntilScan(at: .now), .seconds(1)) / .seconds(1)
+    return min(date ?? scan, scan)
   }
 
   // MARK: Expired claims
 
   /// Makes the tasks with expired claims available, at most three times per lease.
   ///
-  /// In a test that has its own clock, each claim does this.
+  /// If a test sets the clock, each claim does this.
   private func endOverdueClaims() throws {
-    guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
+    guard let interval, DispatchTime.now() >= nextSearch || location.clockOffset != nil else {
+      return
+    }
     let found: [Tables.OverdueTask]
     do {
       let start = ContinuousClock.now
       // If many claims have ended since the table was vacuumed, the search takes long.
       defer {
         let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
-        nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
+        nextSearch = max(.now() + interval, .now() + .nanoseconds(rest))
       }
-      found = try session.transaction(isDurable: false) { try $0.tasks(withClaims: .ofThePast) }
+      found = try session.transaction(isDurable: false) { try $0.tasks(withClaims: .expired) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       // The server cancelled the search because of too many dead rows. The claim continues anyway.
       return
     }
     guard !found.isEmpty else { return }
-    let left = try requeueUnlocked(found, waitsForKeys: false).filter { $0.orderKey != nil }
-    // While other sessions wait in line for a key, the key is never free. So this session waits in
-    // line, too.
+    let left = try requeueIfUnlocked(found, waitsForKeys: false).filter { $0.orderKey != nil }
+    // If other sessions always wait for a key, the key is never free. So this session waits for the
+    // key, too.
     let busy = Dictionary(grouping: left, by: \.orderKey).values.shuffled()
     for tasks in busy.prefix(Self.mostBusyKeys) {
-      _ = try requeueUnlocked(tasks, waitsForKeys: true)
+      _ = try requeueIfUnlocked(tasks, waitsForKeys: true)
     }
-    notes.recordTasksFreedAnywhere()
+    freedTasks.recordTasksFreedAnywhere()
   }
 
   /// Makes tasks available, except locked tasks, which the next search finds again.
   ///
-  /// If the turn of an order key goes to a locked task, the tasks with other keys do not wait for
-  /// that task.
+  /// If making tasks available takes too long because a task is locked, the tasks of each order key
+  /// are made available separately.
   ///
   /// - Returns: The tasks that were skipped because they or their order keys are locked.
-  private func requeueUnlocked(
+  private func requeueIfUnlocked(
     _ tasks: [Tables.OverdueTask],
     waitsForKeys: Bool
   ) throws -> [Tables.OverdueTask] {
@@ -206,17 +212,17 @@ final class Claimer {
       let free = try session.transaction(isDurable: false) { tables in
         try tables.database.send("set local lock_timeout = '100ms'")
         let ids = tasks.map(\.id)
-        if waitsForKeys { try tables.lockOrders(of: ids) }
-        let free = try tables.lockUnlocked(ids)
+        if waitsForKeys { try tables.lockOrderKeys(of: ids) }
+        let free = try tables.tryLock(ids)
         tables.hasChanged = !free.isEmpty
-        try tables.requeueInterrupted(free, ifStill: .ofThePast)
+        try tables.requeueInterrupted(free, ifStill: .expired)
         return Set(free)
       }
       return tasks.filter { !free.contains($0.id) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       let keys = Dictionary(grouping: tasks, by: \.orderKey)
       guard keys.count > 1 else { return [] }
-      return try keys.values.flatMap { try requeueUnlocked($0, waitsForKeys: waitsForKeys) }
+      return try keys.values.flatMap { try requeueIfUnlocked($0, waitsForKeys: waitsForKeys) }
     }
   }
 }
@@ -243,7 +249,7 @@ final class Extender {
     }
     let result = Result { try extend(batch.compactMap(\.extension), isDurable: isDurable) }
     job.continuation.resume(
-      with: result.map { .outcomes($0) }.mapError(session.place.errorForCaller)
+      with: result.map { .outcomes($0) }.mapError(session.location.errorForCaller)
     )
   }
 
@@ -264,7 +270,7 @@ final class Extender {
       for (duration, claims) in Dictionary(grouping: left, by: \.value) {
         let leases = claims.map(\.key)
         let found = try session.transaction(isDurable: isDurable, isRepeatable: true) { tables in
-          try tables.extendUnlocked(leases, for: duration)
+          try tables.extendIfUnlocked(leases, for: duration)
         }
         for lease in leases where found[lease] != false { left[lease] = nil }
         extended.formUnion(found.filter(\.value).keys)

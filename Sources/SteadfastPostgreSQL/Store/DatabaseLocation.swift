@@ -8,10 +8,10 @@ struct DatabaseLocation: Sendable {
   /// The oldest server version that supports the store's statements.
   static let oldestServer = 13
 
-  let connection: Result<ConnectionString, ConnectionString.Mistake>
+  let connection: Result<ConnectionString, ConnectionString.ParsingError>
   /// The schema with the tables; `nil` for the first schema of the search path.
   let schema: String?
-  /// The word that starts the names of the tables.
+  /// The prefix of the names of the tables.
   let prefix: String
   /// Whether several stores use the tables.
   let isShared: Bool
@@ -19,8 +19,8 @@ struct DatabaseLocation: Sendable {
   let migrates: Bool
   /// In tests, how far the clock of the claims is ahead of the server's clock.
   let clockOffset: (@Sendable () -> Duration)?
-  /// In tests, whether claims keep their positions even if there are few dead rows.
-  let alwaysKeepsPlaces: Bool
+  /// In tests, whether claims use cursors even if there are few dead rows.
+  let alwaysKeepsCursors: Bool
 
   init(
     _ string: String,
@@ -29,36 +29,36 @@ struct DatabaseLocation: Sendable {
     isShared: Bool = true,
     migrates: Bool = true,
     clockOffset: (@Sendable () -> Duration)? = nil,
-    alwaysKeepsPlaces: Bool = false
+    alwaysKeepsCursors: Bool = false
   ) {
-    connection = Result { () throws(ConnectionString.Mistake) in try ConnectionString(string) }
+    connection = Result { () throws(ConnectionString.ParsingError) in try ConnectionString(string) }
     self.schema = schema
     self.prefix = prefix
     self.isShared = isShared
     self.migrates = migrates
     self.clockOffset = clockOffset
-    self.alwaysKeepsPlaces = alwaysKeepsPlaces
+    self.alwaysKeepsCursors = alwaysKeepsCursors
   }
 
-  /// The database, for a person to read.
+  /// A description of the database for messages.
   var name: String { (try? connection.get().description) ?? "a database" }
 
   /// Whether the connection string names several hosts, which can replace each other.
   var hasSeveralHosts: Bool { (try? connection.get().hasSeveralHosts) ?? false }
 
-  /// The names of the tables, for a person to read.
+  /// A description of the tables for messages.
   var tables: String { "the tables \(schema.map { "\($0)." } ?? "")\(prefix)_… in \(name)" }
 
   /// The schema in quotation marks, if one was chosen.
-  var quotedSchema: String? { schema.map { "\"" + $0.marking(["\""], with: "\"") + "\"" } }
+  var quotedSchema: String? { schema.map { "\"" + $0.escaping(["\""], with: "\"") + "\"" } }
 
   /// The channel on which the stores notify each other of changes.
   var channel: String { "\(prefix)_hint" }
 
   /// Throws if the connection string, the schema or the prefix is not valid.
   func checkArguments() throws(PostgreSQLError) {
-    if case .failure(let mistake) = connection {
-      throw unreadableStringError(because: mistake.text)
+    if case .failure(let error) = connection {
+      throw unreadableStringError(because: error.reason)
     }
     let isWord =
       (prefix.utf8.first.map { (0x61...0x7A).contains($0) } ?? false) && prefix.utf8.count <= 40
@@ -75,7 +75,7 @@ struct DatabaseLocation: Sendable {
     guard schema.map({ (1...63).contains($0.utf8.count) && !$0.utf8.contains(0) }) ?? true else {
       throw PostgreSQLError(
         .invalidArgument,
-        "the name of a schema must have 1 to 63 bytes of UTF-8"
+        "'\(schema ?? "")' is not a valid name of a schema; use 1 to 63 bytes of UTF-8 without a NUL"
       )
     }
   }
@@ -88,7 +88,7 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  var closed: PostgreSQLError {
+  var closedError: PostgreSQLError {
     PostgreSQLError(.closed, "the store in \(name) was closed; make a new store")
   }
 
@@ -163,7 +163,7 @@ struct DatabaseLocation: Sendable {
           + "PostgreSQL\" lists what is needed"
       )
     // Each session started on a writable server, so a standby may be replacing that server now.
-    case "25006": return PostgreSQLError(.unreachable, readOnly.message)
+    case "25006": return PostgreSQLError(.unreachable, readOnlyError.message)
     case "26000", "42P05": return pooledSessionError(because: reason)
     case "53100":
       return PostgreSQLError(
@@ -173,7 +173,8 @@ struct DatabaseLocation: Sendable {
     case "53200":
       return PostgreSQLError(
         .full,
-        "there is not enough memory for a call of \(name): \(reason). Nothing was stored"
+        "the server of \(name) has too little memory for a call: \(reason). Nothing was stored; free "
+          + "memory on the server"
       )
     case "54000":
       return PostgreSQLError(
@@ -188,7 +189,7 @@ struct DatabaseLocation: Sendable {
     if failure.isConnectionLost {
       return PostgreSQLError(.unreachable, "the connection to \(name) was lost: \(reason)")
     }
-    if failure.isPassing || failure.isCollision {
+    if failure.isTemporary || failure.isCollision {
       return PostgreSQLError(.busy, "\(name) is busy: \(reason)")
     }
     return PostgreSQLError(
@@ -207,7 +208,7 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  var readOnly: PostgreSQLError {
+  var readOnlyError: PostgreSQLError {
     PostgreSQLError(
       .readOnly,
       "\(name) accepts no changes: the server is a standby, or the session is read-only. Connect to "
@@ -215,13 +216,13 @@ struct DatabaseLocation: Sendable {
     )
   }
 
-  /// Parts of messages with which a server rejects a user.
+  /// Substrings of the messages with which a server rejects a user.
   private static let refusals = [
     "authentication failed", "no password supplied", "no pg_hba.conf entry",
     "pg_hba.conf rejects connection", "not permitted to log in", "permission denied for database",
   ]
 
-  /// Parts of the messages for a connection that can't be encrypted, or a server that can't be
+  /// Substrings of the messages for a connection that can't be encrypted, or a server that can't be
   /// trusted.
   private static let failuresOfTLS = [
     "certificate verify failed", "does not match host name", "server does not support SSL",
@@ -230,9 +231,9 @@ struct DatabaseLocation: Sendable {
 
   /// Returns the error for a failed attempt to connect.
   ///
-  /// The library provides no code for such a failure, only the server's message. A server whose
-  /// messages are not in English counts as unreachable.
-  func connectingError(for failure: PostgreSQLFailure) -> PostgreSQLError {
+  /// libpq provides no code for such a failure, only the server's message. So if a server's
+  /// messages are not in English, the error is ``PostgreSQLError/Code/unreachable``.
+  func connectError(for failure: PostgreSQLFailure) -> PostgreSQLError {
     let text = failure.text
     func mentions(_ words: String...) -> Bool { words.contains { text.contains($0) } }
     // libpq indents further lines, which give advice or report other hosts.
@@ -266,16 +267,16 @@ struct DatabaseLocation: Sendable {
     if mentions("connection option", "invalid port number", "invalid sslmode value") {
       return unreadableStringError(because: ConnectionString.withoutQuotations(text))
     }
-    if mentions("session is read-only", "server is in hot standby mode") { return readOnly }
+    if mentions("session is read-only", "server is in hot standby mode") { return readOnlyError }
     return unreachable
   }
 }
 
 extension DatabaseLocation {
-  /// Keeps other stores out for as long as the connection lasts.
+  /// Locks out other stores until the connection is closed.
   ///
-  /// Shared stores don't exclude each other. This waits for a session that is just ending because a
-  /// process was killed.
+  /// Shared stores don't lock out each other. This waits for up to 2 seconds, because the session
+  /// of a killed process may be just ending.
   ///
   /// - Throws: ``PostgreSQLError/Code/inUse`` if another store has the tables open, and not both
   ///   stores are shared.

@@ -19,15 +19,15 @@ final class HintExchange: Sendable {
 
   private static let interval = DispatchTimeInterval.milliseconds(5)
 
-  private let place: DatabaseLocation
+  private let location: DatabaseLocation
   private let listeners: HintListeners
   private let state = Mutex(State())
   private let wakeUp: WakeUpPipe
-  /// Identifies this store's notifications.
+  /// The payload by which the store recognizes its own notifications.
   private let sender = String(UInt64.random(in: 0...UInt64.max), radix: 16)
 
-  init(_ place: DatabaseLocation, _ listeners: HintListeners) throws(SystemCallError) {
-    self.place = place
+  init(_ location: DatabaseLocation, _ listeners: HintListeners) throws(SystemCallError) {
+    self.location = location
     self.listeners = listeners
     wakeUp = try WakeUpPipe()
   }
@@ -62,7 +62,7 @@ final class HintExchange: Sendable {
           database = try connect()
           pause = 100
           // Notifications may have been missed.
-          listeners.tell()
+          listeners.notifyAll()
         }
         guard let database else { continue }
         if now.isWanted, DispatchTime.now() >= next || now.isEnded {
@@ -73,7 +73,7 @@ final class HintExchange: Sendable {
         guard !now.isEnded else { return }
         wakeUp.wait(for: database.descriptor, milliseconds: now.isWanted ? 5 : -1)
         let texts = try database.takeNotifications()
-        if texts.contains(where: { $0 != sender }) { listeners.tell() }
+        if texts.contains(where: { $0 != sender }) { listeners.notifyAll() }
       } catch {
         // Without hints, queues still poll.
         database = nil
@@ -85,18 +85,18 @@ final class HintExchange: Sendable {
   }
 
   private func connect() throws -> Connection {
-    let database = try Connection(place.connection.get().parameters)
-    try database.execute("listen \(place.channel)")
+    let database = try Connection(location.connection.get().parameters)
+    try database.execute("listen \(location.channel)")
     return database
   }
 
   private func notify(on database: Connection) throws {
-    try database.send("select pg_notify($1, $2)", .text(place.channel), .text(sender))
+    try database.send("select pg_notify($1, $2)", .text(location.channel), .text(sender))
     try database.flush()
   }
 }
 
-/// Wakes a thread that waits for a connection.
+/// A pipe that wakes a thread while the thread waits for input on a connection.
 final class WakeUpPipe: Sendable {
   private let receiver: Int32
   private let sender: Int32
@@ -118,12 +118,14 @@ final class WakeUpPipe: Sendable {
 
   /// Ends the current wait, or the next one.
   func signal() {
-    // A full pipe wakes the thread as well.
+    // If the pipe is full, this write fails, but earlier bytes wake the thread.
     var byte: UInt8 = 0
     _ = unsafe write(sender, &byte, 1)
   }
 
-  /// Waits for a signal or for input, until the time has passed.
+  /// Waits for a signal, or for input on a descriptor, until the time has passed.
+  ///
+  /// If `milliseconds` is negative, there is no time limit.
   func wait(for descriptor: Int32?, milliseconds: Int32) {
     var files = [receiver, descriptor].compactMap(\.self).map {
       pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
@@ -134,11 +136,12 @@ final class WakeUpPipe: Sendable {
   }
 }
 
-/// The tasks that the writer thread made available, recorded for the thread that claims.
+/// Records the tasks that the writer thread makes available, for the thread that claims.
 ///
-/// The tasks are recorded only while the claiming thread needs the records.
-final class FreedTaskNotes: Sendable {
-  /// The tasks that the claiming thread has not taken yet, by queue; `nil` if recording is off.
+/// Nothing is recorded while the claiming thread does not use cursors.
+final class FreedTaskRecorder: Sendable {
+  /// The recorded tasks of each queue that the claiming thread has not taken yet; `nil` if
+  /// recording is off.
   private let freed = Mutex<[ExactText: FreedTasks]?>(nil)
 
   /// Turns recording on or off.

@@ -22,7 +22,7 @@ import SystemFoundation
 /// search path, or in a schema that you choose. So one database can contain several stores. Opening
 /// the store migrates older versions of the tables in one transaction. If the tables have a newer
 /// version, or another program made a table with one of these names, opening fails and changes
-/// nothing. If the store must not create tables, let a person run the statements of
+/// nothing. If the store must not create tables, let an administrator run the statements of
 /// ``tables(schema:prefix:)``, and create the store with `migrates: false`.
 ///
 /// ## Machines
@@ -77,7 +77,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   ///     and from its files for services and passwords.
   ///   - schema: The schema with the tables, which must exist; `nil` for the first schema of the
   ///     search path.
-  ///   - prefix: The word that starts the names of the tables: 1 to 40 lowercase ASCII letters,
+  ///   - prefix: The prefix of the names of the tables: 1 to 40 lowercase ASCII letters,
   ///     digits and underscores, starting with a letter.
   ///   - sharing: How several stores use the tables; `nil` if this store uses them alone.
   ///   - migrates: Whether the store creates its tables, and migrates older versions.
@@ -88,42 +88,42 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     sharing: StoreSharing? = StoreSharing(),
     migrates: Bool = true
   ) {
-    let place = DatabaseLocation(
+    let location = DatabaseLocation(
       connection,
       schema: schema,
       prefix: prefix,
       isShared: sharing != nil,
       migrates: migrates
     )
-    self.init(place, sharing: sharing)
+    self.init(location, sharing: sharing)
   }
 
   /// Creates a store for tests.
   ///
-  /// Its claims expire by a clock that is ahead of the server's. With `alwaysKeepsPlaces`, claims
-  /// read from the positions that earlier claims reached, even if there are few dead rows.
+  /// The store's claims expire by a clock that is ahead of the server's. With `alwaysKeepsCursors`,
+  /// claims read from cursors even if there are few dead rows.
   package convenience init(
     _ connection: String,
     prefix: String,
     sharing: StoreSharing?,
     clockOffset: (@Sendable () -> Duration)?,
-    alwaysKeepsPlaces: Bool = false
+    alwaysKeepsCursors: Bool = false
   ) {
-    let place = DatabaseLocation(
+    let location = DatabaseLocation(
       connection,
       prefix: prefix,
       isShared: sharing != nil,
       clockOffset: clockOffset,
-      alwaysKeepsPlaces: alwaysKeepsPlaces
+      alwaysKeepsCursors: alwaysKeepsCursors
     )
-    self.init(place, sharing: sharing)
+    self.init(location, sharing: sharing)
   }
 
-  private init(_ place: DatabaseLocation, sharing: StoreSharing?) {
+  private init(_ location: DatabaseLocation, sharing: StoreSharing?) {
     self.sharing = sharing
-    description = place.name
+    description = location.name
     use = sharing == nil ? ExclusiveUse() : nil
-    core = StoreCore(place, leaseDuration: sharing?.leaseDuration)
+    core = StoreCore(location, leaseDuration: sharing?.leaseDuration)
   }
 
   deinit { core.end() }
@@ -139,7 +139,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// - Parameters:
   ///   - schema: the schema with the tables, which must exist; by default the first schema of the
   ///     search path.
-  ///   - prefix: the word that starts the names of the tables.
+  ///   - prefix: the prefix of the names of the tables.
   /// - Returns: The statements.
   /// - Throws: A ``PostgreSQLError`` with the code ``PostgreSQLError/Code/invalidArgument`` if the
   ///   schema or the prefix is not valid.
@@ -147,15 +147,15 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     schema: String? = nil,
     prefix: String = "steadfast"
   ) throws(PostgreSQLError) -> String {
-    let place = DatabaseLocation(
+    let location = DatabaseLocation(
       "",
       schema: schema,
       prefix: prefix,
       isShared: true,
       migrates: false
     )
-    try place.checkArguments()
-    return place.script(from: 0)
+    try location.checkArguments()
+    return location.script(from: 0)
   }
 
   /// A sequence that reports possible changes by other stores within some milliseconds.
@@ -164,7 +164,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// have added a task. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     guard RealWork.taskExecutor == nil else { return nil }
-    return core.hints()
+    return core.makeHints()
   }
 
   /// Connects, and creates missing tables.
@@ -295,37 +295,37 @@ extension PostgreSQLStore {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try core.place.checkArguments()
-    if let objection = record.objectionToStatement {
+    try core.location.checkArguments()
+    if let objection = record.reasonNotInsertableByStatement {
       throw PostgreSQLError(.invalidArgument, objection)
     }
-    return try InsertStatement(record, policy, core.place)
+    return try InsertStatement(record, policy, core.location)
   }
 }
 
 extension InsertStatement {
-  /// Creates the statement that calls the insertion function at a location.
-  init(_ record: TaskRecord, _ policy: UniquePolicy, _ place: DatabaseLocation) throws {
+  /// Creates a statement that calls the insertion function in the schema of a location.
+  init(_ record: TaskRecord, _ policy: UniquePolicy, _ location: DatabaseLocation) throws {
     let payload = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let values = Self.typedValues(of: record, policy: policy, payload: payload)
     let marks = values.enumerated().map { "$\($0 + 1)::\($1.type)" }
-    let function = (place.quotedSchema.map { $0 + "." } ?? "") + place.prefix
+    let function = (location.quotedSchema.map { $0 + "." } ?? "") + location.prefix
     self.init(
       id: record.id,
-      text: "select \(function)_insert(\(Schema.insertionForm), "
+      text: "select \(function)_insert(\(Schema.insertionVersion), "
         + "\(marks.joined(separator: ", "))) as is_added",
       parameters: values.map(\.value)
     )
   }
 
-  /// Returns the parameters and their types, so that any library can pass texts and numbers.
+  /// Returns the parameters with their SQL types, so that a library can pass strings and numbers.
   private static func typedValues(
     of record: TaskRecord,
     policy: UniquePolicy,
     payload: [UInt8]
   ) -> [(type: String, value: SQLParameter)] {
     func key(_ text: String?) -> SQLParameter {
-      .init(text: StoredKey.text(of: text, in: record.queue))
+      .init(text: StoredKey.string(for: text, in: record.queue))
     }
     func texts(_ texts: some Collection<String>) -> SQLParameter {
       .text(Tables.arrayLiteral(of: texts))
@@ -363,7 +363,7 @@ extension InsertStatement {
 extension SQLParameter {
   fileprivate init(text: String?) { self = text.map { .text($0) } ?? .null }
   fileprivate init(integer: Int64?) { self = integer.map { .integer($0) } ?? .null }
-  /// A date as whole microseconds since 2000: unlike text, the number does not depend on a format.
+  /// Creates a number of microseconds since 2000, which does not depend on a date format.
   fileprivate init(date: Date?) { self.init(integer: date.map(SQLValue.microseconds)) }
 }
 #endif

@@ -2,7 +2,9 @@
 import Dispatch
 import SteadfastQueue
 
-/// A connection that reconnects when it is lost, and its transactions; one thread uses it.
+/// A connection that is replaced when it is lost, with methods for transactions.
+///
+/// Only one thread uses a session.
 ///
 /// Each session has a number. The session holds an advisory lock with that number, and each of its
 /// transactions with changes writes one row with that number. If the connection breaks during a
@@ -11,11 +13,12 @@ import SteadfastQueue
 final class Session {
   /// How long a call waits for an unavailable server before the call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
-  /// How long a call whose outcome is unknown waits for an unavailable server before it fails.
+  /// How long a call whose outcome is unknown waits for an unavailable server before the call
+  /// fails.
   static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
-  let place: DatabaseLocation
+  let location: DatabaseLocation
   let number = Int64.random(in: 1...Int64.max)
   /// Prepares each new connection before the session uses it.
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
@@ -34,15 +37,15 @@ final class Session {
   /// Creates a session that connects when it is first used.
   ///
   /// - Parameters:
-  ///   - place: The tables.
+  ///   - location: The tables.
   ///   - isFirst: Whether the store's other sessions connect after this one.
   ///   - prepare: Prepares each new connection before the session uses it.
   init(
-    _ place: DatabaseLocation,
+    _ location: DatabaseLocation,
     isFirst: Bool = false,
     prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void
   ) {
-    self.place = place
+    self.location = location
     self.isFirst = isFirst
     self.prepare = prepare
   }
@@ -58,11 +61,11 @@ final class Session {
 
   // MARK: Connecting
 
-  /// Returns the tables on a connection that is not known to be lost.
+  /// Returns the tables, and connects first if there is no connection.
   func openedTables() throws -> Tables {
     if let tables, !tables.database.isLost { return tables }
     self.tables = nil
-    try place.checkArguments()
+    try location.checkArguments()
     let opened = try connect()
     try prepare(opened, !hasConnected)
     hasConnected = true
@@ -71,32 +74,32 @@ final class Session {
   }
 
   private func connect() throws -> Tables {
-    var wording = Connection.Wording(prefix: place.prefix)
-    if place.clockOffset != nil {
-      wording.clock = "(clock_timestamp() + current_setting('steadfast.offset')::interval)"
+    var substitutions = Connection.Substitutions(prefix: location.prefix)
+    if location.clockOffset != nil {
+      substitutions.clock = "(clock_timestamp() + current_setting('steadfast.offset')::interval)"
     }
-    let parameters = try place.connection.get().parameters
+    let parameters = try location.connection.get().parameters
     let database: Connection
     do throws(PostgreSQLFailure) {
-      database = try Connection(parameters, wording)
+      database = try Connection(parameters, substitutions)
     } catch {
-      throw transientIfPrimaryMayReturn(place.connectingError(for: error))
+      throw makingTransientIfPrimaryMayReturn(location.connectError(for: error))
     }
     do {
-      try SessionSettings(place).apply(to: database)
+      try SessionSettings(location).apply(to: database)
     } catch let error as PostgreSQLError {
-      throw transientIfPrimaryMayReturn(error)
+      throw makingTransientIfPrimaryMayReturn(error)
     }
     try setClock(of: database)
     try endEarlierSession(on: database)
     backend = try database.first("select pg_backend_pid()::bigint") { Int64($0.integer(0)) } ?? 0
-    return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
+    return Tables(database, isShared: location.isShared, locks: try lockNumbers(on: database))
   }
 
   /// Returns an error of an attempt to connect, made transient if a standby may become the primary.
-  private func transientIfPrimaryMayReturn(_ error: PostgreSQLError) -> PostgreSQLError {
+  private func makingTransientIfPrimaryMayReturn(_ error: PostgreSQLError) -> PostgreSQLError {
     // There was a primary before, or the connection string names several hosts.
-    let mayComeBack = hasConnected || !isFirst || place.hasSeveralHosts
+    let mayComeBack = hasConnected || !isFirst || location.hasSeveralHosts
     guard error.code == .readOnly, mayComeBack else { return error }
     return PostgreSQLError(.unreachable, error.message)
   }
@@ -126,7 +129,7 @@ final class Session {
         hashtext('values ' || current_schema() || '.' || $1)::bigint,
         hashtext('keys ' || current_schema() || '.' || $1)::bigint
       """,
-      .text(place.prefix)
+      .text(location.prefix)
     ) { row in
       Tables.Locks(
         orders: Int64(row.integer(0)),
@@ -178,7 +181,7 @@ final class Session {
   /// called again, it must undo the earlier changes.
   ///
   /// - Returns: The results that `body` needs.
-  func transactionAtOnce(_ body: (Tables) throws -> Void) throws -> [Rows] {
+  func transactionInOneRoundTrip(_ body: (Tables) throws -> Void) throws -> [Rows] {
     try retrying { tables in
       do {
         try begin(tables.database, isDurable: false)
@@ -199,7 +202,7 @@ final class Session {
   }
 
   private func setClock(of database: Connection) throws(PostgreSQLFailure) {
-    guard let offset = place.clockOffset else { return }
+    guard let offset = location.clockOffset else { return }
     // The text of an interval can't have an exponent.
     let (seconds, microseconds) = offset().microseconds.quotientAndRemainder(dividingBy: 1_000_000)
     let text = "\(seconds) s \(microseconds) us"
@@ -218,7 +221,7 @@ final class Session {
 
   /// Calls `body`, and calls it again after a collision or a lost connection.
   ///
-  /// With `waitsForLocks`, it is also called again after it waited too long for a lock.
+  /// With `waitsForLocks`, `body` is also called again after it waited too long for a lock.
   func retrying<Success>(
     for patience: DispatchTimeInterval = patience,
     waitsForLocks: Bool = false,
@@ -256,7 +259,7 @@ final class Session {
   }
 }
 
-/// Commits whose outcome can be looked up if the answer is lost.
+/// Commits whose outcome can be looked up if the response is lost.
 extension Session {
   /// Commits a transaction and, if there are changes, writes the row that proves the commit.
   ///
@@ -294,7 +297,7 @@ extension Session {
       if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch {
       rollBack(on: database)
-      throw error.state == "23502" ? place.pooledSessionError(because: error.reason) : error
+      throw error.state == "23502" ? location.pooledSessionError(because: error.reason) : error
     }
   }
 
@@ -325,7 +328,7 @@ extension Session {
         }
       throw PostgreSQLError(
         .outcomeUnknown,
-        "the connection to \(place.name) was lost while a change was being stored, and the store "
+        "the connection to \(location.name) was lost while a change was being stored, and the store "
           + "can't find out whether the change was stored: \(reason)"
       )
     }
@@ -334,19 +337,19 @@ extension Session {
 
 /// The settings of each connection, and the requirements for its server.
 struct SessionSettings {
-  private let place: DatabaseLocation
+  private let location: DatabaseLocation
 
-  init(_ place: DatabaseLocation) { self.place = place }
+  init(_ location: DatabaseLocation) { self.location = location }
 
-  /// The settings.
+  /// The statements that apply the settings.
   ///
   /// With these settings, the plans of statements do not depend on the size of the tables at the
   /// time of planning. Otherwise, a plan for an empty table would read a whole table later.
   ///
   /// Time-outs on both sides end sessions that hang, and statements for which the application set
   /// no limit. The server ends the session of an unreachable machine, with its locks, within a
-  /// minute. It does not end an idle session, whose locks keep other stores out. Before version 14,
-  /// the server has no setting for idle sessions.
+  /// minute. The server does not end an idle session, whose locks lock out other stores. Before
+  /// version 14, the server has no setting for idle sessions.
   private static let script = """
     set client_min_messages = error;
     set default_transaction_isolation = 'read committed';
@@ -366,12 +369,12 @@ struct SessionSettings {
     select set_config(name, '0', false) from pg_settings where name = 'idle_session_timeout';
     """
 
-  /// How much longer a connection waits for an answer than a statement may take, in milliseconds.
+  /// How much longer a connection waits for a response than a statement may take, in milliseconds.
   private static let margin = 30_000
 
   /// Applies the settings to a connection.
   ///
-  /// The connection then waits longer for an answer than a statement may take. If the connection
+  /// The connection then waits longer for a response than a statement may take. If the connection
   /// stopped waiting before the server ended a statement, that statement would be retried again and
   /// again.
   func apply(to database: Connection) throws {
@@ -395,18 +398,18 @@ struct SessionSettings {
     guard found.encoding == "UTF8" else {
       throw PostgreSQLError(
         .unsuitableServer,
-        "\(place.name) has the encoding \(found.encoding), which can't store all characters; "
+        "\(location.name) has the encoding \(found.encoding), which can't store all characters; "
           + "create a database with the encoding UTF8"
       )
     }
     guard found.hasSchema else {
       throw PostgreSQLError(
         .noSchema,
-        "\(place.name) has no schema \(place.schema ?? "public") that this user may use; create "
+        "\(location.name) has no schema \(location.schema ?? "public") that this user may use; create "
           + "the schema, and grant usage on the schema to this user"
       )
     }
-    guard !found.isReadOnly else { throw place.readOnly }
+    guard !found.isReadOnly else { throw location.readOnlyError }
   }
 
   /// Makes names without a schema refer to the store's schema, and never to another user's schema.
@@ -416,7 +419,7 @@ struct SessionSettings {
       select set_config('search_path',
         quote_ident(coalesce($1::text, current_schema(), 'public')), false)
       """,
-      .text(place.schema)
+      .text(location.schema)
     )
   }
 
@@ -425,7 +428,7 @@ struct SessionSettings {
     guard version / 10_000 < DatabaseLocation.oldestServer else { return }
     throw PostgreSQLError(
       .unsuitableServer,
-      "the server of \(place.name) is PostgreSQL \(version / 10_000); the store needs version "
+      "the server of \(location.name) is PostgreSQL \(version / 10_000); the store needs version "
         + "\(DatabaseLocation.oldestServer) or newer"
     )
   }

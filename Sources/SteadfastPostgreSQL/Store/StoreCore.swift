@@ -7,7 +7,7 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// The number of started threads, in the order claim, extend, read and write.
+    /// The number of started threads; they start in the order claim, extend, read and write.
     var threadCount = 0
     var hasEnded = false
     /// Whether a queue listens, or other stores must be notified.
@@ -18,7 +18,7 @@ final class StoreCore: StoreCalls {
   private static let threadCount = 4
 
   private let listeners = HintListeners()
-  let place: DatabaseLocation
+  let location: DatabaseLocation
   private let leaseDuration: Duration?
   private let writing = JobQueue()
   private let claiming = JobQueue()
@@ -29,12 +29,12 @@ final class StoreCore: StoreCalls {
   private let opening = OpenState()
   private let state: Mutex<State>
   private let forkCount = ForkCount.current
-  private let notes = FreedTaskNotes()
+  private let freedTasks = FreedTaskRecorder()
 
-  init(_ place: DatabaseLocation, leaseDuration: Duration?) {
-    self.place = place
+  init(_ location: DatabaseLocation, leaseDuration: Duration?) {
+    self.location = location
     self.leaseDuration = leaseDuration
-    state = Mutex(State(needsHints: place.isShared))
+    state = Mutex(State(needsHints: location.isShared))
   }
 
   /// Lets the threads end after they complete their jobs.
@@ -49,22 +49,22 @@ final class StoreCore: StoreCalls {
     claiming.end()
     extending.end()
     reading.end()
-    listeners.end()
+    listeners.endAll()
   }
 
   // MARK: Calls
 
-  func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
-    try place.checkArguments()
+  func call(_ call: StoreJob.Call) async throws -> StoreJob.Output {
+    try location.checkArguments()
     guard forkCount == ForkCount.current else {
       throw PostgreSQLError(
         .closed,
-        "a forked process can't use its parent's store in \(place.name); make a new store"
+        "a forked process can't use its parent's store in \(location.name); make a new store"
       )
     }
     try startThreads()
-    if call.isLast {
-      opening.noteLastCall()
+    if call.endsStore {
+      opening.recordLastCall()
       endOthers()
     }
     if case .open = call {
@@ -73,26 +73,26 @@ final class StoreCore: StoreCalls {
     }
     if case .claim = call {
       try await openIfClosed()
-      // If the tables are not shared, the writer's session keeps all other sessions out. So that
+      // If the tables are not shared, the writer's session locks out all other sessions. So that
       // session also claims.
-      let queue = place.isShared ? claiming : writing
-      return try await queue.perform(call, orThrow: place.closed)
+      let queue = location.isShared ? claiming : writing
+      return try await queue.perform(call, orThrow: location.closedError)
     }
-    if call.onlyExtends, place.isShared {
+    if call.onlyExtends, location.isShared {
       try await openIfClosed()
-      return try await extending.perform(call, orThrow: place.closed)
+      return try await extending.perform(call, orThrow: location.closedError)
     }
-    guard call.reads else {
+    guard call.isReadOnly else {
       // Changes that wait before the last call may still notify other stores.
-      defer { if call.isLast { state.withLock { $0.hints }?.end() } }
-      return try await writing.perform(call, orThrow: place.closed)
+      defer { if call.endsStore { state.withLock { $0.hints }?.end() } }
+      return try await writing.perform(call, orThrow: location.closedError)
     }
     try await openIfClosed()
-    return try await reading.perform(call, orThrow: place.closed)
+    return try await reading.perform(call, orThrow: location.closedError)
   }
 
   private func openIfClosed() async throws {
-    try await opening.open(by: writing, orThrow: place.closed)
+    try await opening.open(using: writing, orThrow: location.closedError)
   }
 
   // MARK: Threads
@@ -101,7 +101,7 @@ final class StoreCore: StoreCalls {
     try state.withLock { state in
       guard state.threadCount < Self.threadCount else { return }
       try startHints(&state)
-      let hints = place.isShared ? state.hints : nil
+      let hints = location.isShared ? state.hints : nil
       let starts = [
         startClaiming, startExtending, startReading, { try self.startWriting(hints) },
       ]
@@ -114,59 +114,59 @@ final class StoreCore: StoreCalls {
   }
 
   private func startClaiming() throws {
-    try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
-      let session = Self.sessionBesideWriter(at: place)
+    try SystemThread.start(in: others) { [location, claiming, leaseDuration, freedTasks] in
+      let session = Self.makeChangingSession(at: location)
       defer { session.close() }
-      let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
-      while case .jobs(let jobs) = claiming.next(all: false) {
+      let claimer = Claimer(location, on: session, leaseDuration: leaseDuration, freedTasks)
+      while case .jobs(let jobs) = claiming.waitForJobs(all: false) {
         for job in jobs { claimer.perform(job) }
       }
     }
   }
 
   private func startExtending() throws {
-    try SystemThread.start(in: others) { [place, extending] in
-      let session = Self.sessionBesideWriter(at: place)
+    try SystemThread.start(in: others) { [location, extending] in
+      let session = Self.makeChangingSession(at: location)
       defer { session.close() }
       let extender = Extender(on: session)
-      while case .jobs(let jobs) = extending.next(all: false) {
+      while case .jobs(let jobs) = extending.waitForJobs(all: false) {
         for job in jobs { extender.perform(job) }
       }
     }
   }
 
-  /// Returns a session that changes tasks.
+  /// Returns a session that changes tasks on a thread other than the writer.
   ///
-  /// The session keeps other stores out even if the writer's session is lost.
-  private static func sessionBesideWriter(at place: DatabaseLocation) -> Session {
-    Session(place) { tables, _ in try place.lockOutOtherStores(on: tables.database) }
+  /// The session locks out other stores even if the writer's session is lost.
+  private static func makeChangingSession(at location: DatabaseLocation) -> Session {
+    Session(location) { tables, _ in try location.lockOutOtherStores(on: tables.database) }
   }
 
   private func startReading() throws {
-    try SystemThread.start(in: others) { [place, reading] in
+    try SystemThread.start(in: others) { [location, reading] in
       // A count may read all tasks.
-      let session = Session(place) { tables, _ in
+      let session = Session(location) { tables, _ in
         try tables.database.execute(
           "select set_config('statement_timeout', '100s', false) "
             + "where current_setting('statement_timeout') = '30s'"
         )
       }
-      while case .jobs(let jobs) = reading.next(all: false) {
-        for job in jobs { Self.answerLookUp(job, on: session) }
+      while case .jobs(let jobs) = reading.waitForJobs(all: false) {
+        for job in jobs { Self.performLookUp(job, on: session) }
       }
     }
   }
 
   private func startWriting(_ hints: HintExchange?) throws {
-    try SystemThread.start { [place, writing, others, notes] in
-      let writer = Writer(place, hints: hints, others: others, notes)
-      while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
+    try SystemThread.start { [location, writing, others, freedTasks] in
+      let writer = Writer(location, hints: hints, others: others, freedTasks)
+      while case .jobs(let jobs) = writing.waitForJobs(all: true) { writer.perform(jobs) }
     }
   }
 
   private func startHints(_ state: inout State) throws {
     guard state.needsHints, state.hints == nil, !state.hasEnded else { return }
-    let hints = try HintExchange(place, listeners)
+    let hints = try HintExchange(location, listeners)
     try SystemThread.start { hints.run() }
     state.hints = hints
   }
@@ -175,8 +175,8 @@ final class StoreCore: StoreCalls {
   ///
   /// A statement of another connection can add a task even to a store that is not shared. So such a
   /// store listens once a queue requests hints.
-  func hints() -> AsyncStream<Void>? {
-    let stream = listeners.stream()
+  func makeHints() -> AsyncStream<Void>? {
+    let stream = listeners.makeStream()
     do {
       try state.withLock { state in
         state.needsHints = true
@@ -188,9 +188,9 @@ final class StoreCore: StoreCalls {
     }
   }
 
-  private static func answerLookUp(_ job: StoreJob, on session: Session) {
-    let result = Result { try session.lookUp { try $0.answer(job.call) } }
-    job.continuation.resume(with: result.mapError(session.place.errorForCaller))
+  private static func performLookUp(_ job: StoreJob, on session: Session) {
+    let result = Result { try session.lookUp { try $0.performLookUp(job.call) } }
+    job.continuation.resume(with: result.mapError(session.location.errorForCaller))
   }
 }
 #endif

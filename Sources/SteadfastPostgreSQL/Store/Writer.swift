@@ -13,35 +13,35 @@ final class Writer {
   private static let mostBytes = 8_000_000
   /// The number of slow calls after which the remaining calls of a group fail.
   private static let mostSlowCalls = 3
-  /// After a group that contained a task that was not plain, the number of groups to check first.
+  /// How many groups are checked first, after a group contained a task that is not plain.
   private static let mostCarefulGroups = 32
 
-  private let place: DatabaseLocation
+  private let location: DatabaseLocation
   private let session: Session
   private let hints: HintExchange?
-  /// The other threads of the store, which end before the store is closed.
+  /// The other threads of the store; closing the store waits for their ends.
   private let others: DispatchGroup
-  /// Makes claims that have no end, for a store that uses the tables alone.
+  /// Makes claims that never expire, for a store that uses the tables alone.
   private let claimer: Claimer
-  private let notes: FreedTaskNotes
+  private let freedTasks: FreedTaskRecorder
   private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
 
   init(
-    _ place: DatabaseLocation,
+    _ location: DatabaseLocation,
     hints: HintExchange?,
     others: DispatchGroup,
-    _ notes: FreedTaskNotes
+    _ freedTasks: FreedTaskRecorder
   ) {
-    self.place = place
-    self.notes = notes
+    self.location = location
+    self.freedTasks = freedTasks
     self.hints = hints
     self.others = others
-    session = Session(place, isFirst: true) { tables, isFirst in
-      try Self.prepare(tables, at: place, isFirst: isFirst)
+    session = Session(location, isFirst: true) { tables, isFirst in
+      try Self.prepare(tables, at: location, isFirst: isFirst)
     }
-    claimer = Claimer(place, on: session, leaseDuration: nil, notes)
+    claimer = Claimer(location, on: session, leaseDuration: nil, freedTasks)
   }
 
   func perform(_ jobs: [StoreJob]) {
@@ -52,53 +52,59 @@ final class Writer {
         group.append(job)
         byteCount += batch.reduce(0) { $0 + $1.payload.count }
         guard group.count >= Self.mostCalls || byteCount >= Self.mostBytes else { continue }
-        performTogether(group)
+        performInOneTransaction(group)
         (group, byteCount) = ([], 0)
         continue
       }
-      performTogether(group)
+      performInOneTransaction(group)
       (group, byteCount) = ([], 0)
-      finish(job, with: Result { try performAlone(job.call) })
+      finish(job, with: Result { try performSeparately(job.call) })
     }
-    performTogether(group)
+    performInOneTransaction(group)
   }
 
-  private func finish(_ job: StoreJob, with result: Result<StoreJob.Answer, any Error>) {
-    job.continuation.resume(with: result.mapError(place.errorForCaller))
+  private func finish(_ job: StoreJob, with result: Result<StoreJob.Output, any Error>) {
+    job.continuation.resume(with: result.mapError(location.errorForCaller))
   }
 
   // MARK: Batches
 
   /// Performs calls in one transaction, and repeats them with savepoints if one call fails.
-  private func performTogether(_ jobs: [StoreJob]) {
+  private func performInOneTransaction(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let outcomes = try outcomes(of: BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
+      let outcomes = try store(BatchGroup(jobs.map(\.batch)), for: jobs) { try $0.apply($1) }
       for (job, outcomes) in zip(jobs, outcomes) {
         finish(job, with: .success(.outcomes(outcomes)))
       }
     } catch {
-      performAgain(jobs, after: error, using: mayConcernOnlyOneCall(error) ? performApart : nil)
+      retryFailedGroup(
+        jobs,
+        after: error,
+        using: mayConcernOnlyOneCall(error) ? performWithSavepoints : nil
+      )
     }
   }
 
-  /// Repeats the calls of a failed group in another way, if some of them may then succeed.
-  private func performAgain(
+  /// Repeats the calls of a failed transaction in another way if some of them may then succeed.
+  ///
+  /// Otherwise, all of the calls fail.
+  private func retryFailedGroup(
     _ jobs: [StoreJob],
     after error: any Error,
-    using another: (([StoreJob]) -> Void)?
+    using anotherWay: (([StoreJob]) -> Void)?
   ) {
     if jobs.count > 1, (error as? PostgreSQLFailure)?.tookTooLong == true {
-      performOneByOne(jobs, after: error)
-    } else if jobs.count > 1, let another {
-      another(jobs)
+      performInOwnTransactions(jobs, after: error)
+    } else if jobs.count > 1, let anotherWay {
+      anotherWay(jobs)
     } else {
-      for job in jobs { finish(job, with: StoreJob.result(of: error)) }
+      for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBy: error)) }
     }
   }
 
   /// Performs each call in its own transaction, so that a slow call fails alone.
-  private func performOneByOne(_ jobs: [StoreJob], after error: any Error) {
+  private func performInOwnTransactions(_ jobs: [StoreJob], after error: any Error) {
     var slowCount = 0
     for job in jobs {
       guard slowCount < Self.mostSlowCalls else {
@@ -106,37 +112,39 @@ final class Writer {
         continue
       }
       let result = Result {
-        try outcomes(of: BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
+        try store(BatchGroup([job.batch]), for: [job]) { try $0.apply($1) }
       }
       switch result {
       case .success(let outcomes): finish(job, with: .success(.outcomes(outcomes[0])))
       case .failure(let failure):
         if !mayConcernOnlyOneCall(failure) { slowCount += 1 }
-        finish(job, with: StoreJob.result(of: failure))
+        finish(job, with: StoreJob.result(ofCallRolledBackBy: failure))
       }
     }
   }
 
   /// Performs calls in one transaction with a savepoint for each call.
-  private func performApart(_ jobs: [StoreJob]) {
+  private func performWithSavepoints(_ jobs: [StoreJob]) {
     do {
-      let results = try outcomes(of: BatchGroup(jobs.map(\.batch)), for: jobs) { tables, group in
-        try Self.resultsInSavepoints(of: group, in: tables)
+      let results = try store(BatchGroup(jobs.map(\.batch)), for: jobs) { tables, group in
+        try Self.performInSavepoints(group, in: tables)
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
-      performAgain(jobs, after: error, using: nil)
+      retryFailedGroup(jobs, after: error, using: nil)
     }
   }
 
-  /// Makes the changes of a group, and starts again with more locks each time that more tasks are
-  /// found to be affected.
-  private func outcomes<Success>(
-    of group: BatchGroup,
+  /// Stores the changes of a group in one transaction, and returns the result of `body`.
+  ///
+  /// The transaction starts again with more locks each time that the changes turn out to affect
+  /// more tasks.
+  private func store<Success>(
+    _ group: BatchGroup,
     for jobs: [StoreJob],
     _ body: (Tables, BatchGroup) throws -> Success
   ) throws -> Success {
-    guard !isClosed else { throw place.closed }
+    guard !isClosed else { throw location.closedError }
     var group = group
     if carefulGroupCount > 0, group.namesLeases {
       carefulGroupCount -= 1
@@ -149,7 +157,7 @@ final class Writer {
           tables.hasChanged = true
           return (try body(tables, group), tables.hasFreedOthers)
         }
-        notes.record(group, hasFreedOthers: hasFreed)
+        freedTasks.record(group, hasFreedOthers: hasFreed)
         if group.concernsOtherQueues || hasFreed { hints?.notifyOtherStores() }
         return success
       } catch let failure as PostgreSQLFailure
@@ -157,9 +165,9 @@ final class Writer {
       {
         group.isCareful = true
         carefulGroupCount = Self.mostCarefulGroups
-      } catch let error as MoreToLock {
+      } catch let error as MissingLocksError {
         group.others = error.tasks
-      } catch let error as NotPlain {
+      } catch let error as NotPlainError {
         group.notPlain.formUnion(error.tasks)
       }
     }
@@ -168,16 +176,16 @@ final class Writer {
   /// Returns whether an error may concern only one of the calls in a transaction.
   private func mayConcernOnlyOneCall(_ error: any Error) -> Bool {
     if let failure = error as? PostgreSQLFailure {
-      return !failure.isConnectionLost && !failure.isCollision && !failure.isPassing
+      return !failure.isConnectionLost && !failure.isCollision && !failure.isTemporary
     }
     return !(error is PostgreSQLError)
   }
 
   /// Performs each call in a savepoint, and rolls back to the savepoint if the call fails.
-  private static func resultsInSavepoints(
-    of group: BatchGroup,
+  private static func performInSavepoints(
+    _ group: BatchGroup,
     in tables: Tables
-  ) throws -> [Result<StoreJob.Answer, any Error>] {
+  ) throws -> [Result<StoreJob.Output, any Error>] {
     let database = tables.database
     try tables.lock(LockPlan(group.batches), others: group.others)
     return try group.batches.map { batch in
@@ -187,27 +195,27 @@ final class Writer {
         try database.send("release call")
         try database.flush()
         return .success(.outcomes(outcomes))
-      } catch let failure as PostgreSQLFailure where failure.isCollision || failure.isPassing {
+      } catch let failure as PostgreSQLFailure where failure.isCollision || failure.isTemporary {
         throw failure
       } catch {
         _ = try? database.flush()
         try database.execute("rollback to call; release call")
-        tables.changedOrders = []
-        return StoreJob.result(of: error)
+        tables.changedOrderKeys = []
+        return StoreJob.result(ofCallRolledBackBy: error)
       }
     }
   }
 
   // MARK: Opening and closing
 
-  private func performAlone(_ call: StoreJob.Call) throws -> StoreJob.Answer {
+  private func performSeparately(_ call: StoreJob.Call) throws -> StoreJob.Output {
     switch call {
     case .claim(let request):
-      guard !isClosed else { throw place.closed }
+      guard !isClosed else { throw location.closedError }
       return .claim(try claimer.claim(request))
     case .open:
-      guard !isClosed else { throw place.closed }
-      // This notices a session that was lost while it was idle.
+      guard !isClosed else { throw location.closedError }
+      // This notices that the connection was lost while no call used it.
       _ = try session.lookUp { try $0.hasRow("select 1") }
     case .close: close()
     case .destroy: try destroy()
@@ -216,20 +224,22 @@ final class Writer {
     return .nothing
   }
 
-  private static func prepare(_ tables: Tables, at place: DatabaseLocation, isFirst: Bool) throws {
+  private static func prepare(_ tables: Tables, at location: DatabaseLocation, isFirst: Bool) throws
+  {
     let database = tables.database
-    try place.lockOutOtherStores(on: database)
-    try Schema().migrate(database, prefix: place.prefix, mayChange: place.migrates)
+    try location.lockOutOtherStores(on: database)
+    try Schema().migrate(database, prefix: location.prefix, mayChange: location.migrates)
     if isFirst {
       try database.send("delete from steadfast_request where date < now() - interval '1 day'")
       try database.flush()
     }
-    // While the connection was lost, stores with another kind of sharing may have used the tables.
-    let claimsOfAlone = isFirst ? Tables.OverdueClaims.all : .withEnd
-    try requeueTasks(of: tables, withClaims: place.isShared ? .withoutEnd : claimsOfAlone)
+    // During an outage of the connection, stores with another kind of sharing may have used the
+    // tables.
+    let claimsOfAlone = isFirst ? Tables.OverdueClaims.all : .withExpiry
+    try requeueTasks(of: tables, withClaims: location.isShared ? .withoutExpiry : claimsOfAlone)
   }
 
-  /// Makes the tasks available that are still claimed by stores that can't come back.
+  /// Makes available the tasks that are still claimed by stores that can't come back.
   private static func requeueTasks(
     of tables: Tables,
     withClaims claims: Tables.OverdueClaims
@@ -253,14 +263,14 @@ final class Writer {
   private func destroy() throws {
     guard !isDestroyed else { return }
     close()
-    // This session creates no tables. So the next store that opens finds no tables, and that store
-    // loses nothing.
-    let removing = Session(place, isFirst: true) { [place] tables, _ in
-      try place.lockOutOtherStores(on: tables.database)
+    // This session creates no missing tables, and locks out other stores until the tables are
+    // removed. So no store opens tables that are then removed.
+    let removing = Session(location, isFirst: true) { [location] tables, _ in
+      try location.lockOutOtherStores(on: tables.database)
     }
     defer { removing.close() }
     try removing.transaction(isDurable: true, isRepeatable: true) { tables in
-      try Schema().drop(from: tables.database, prefix: place.prefix)
+      try Schema().drop(from: tables.database, prefix: location.prefix)
     }
     isDestroyed = true
   }

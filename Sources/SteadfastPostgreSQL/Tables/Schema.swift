@@ -3,13 +3,14 @@ import SteadfastDatabases
 
 /// The tables, and the migration of older versions.
 ///
-/// The article "Writing a store" describes the columns. `position` is the position in line: a task
-/// that moves behind its equals gets the next number. The generated columns contain the conditions
-/// of claims, order keys and look-ups. There are no foreign keys, because with them, the server
-/// would search four tables for each removed task. Instead, `Tables.delete(_:)` removes a task's
-/// rows from the other tables.
-/// Texts are compared by their bytes. PostgreSQL stores a long payload outside of the row, so a
-/// change of the task does not rewrite it.
+/// The article "Writing a store" describes the columns. `position` sorts tasks with the same
+/// priority and available date: a task that must go behind all others gets the next number. The
+/// generated columns are the conditions by which statements find tasks in an index. There are no
+/// foreign keys, because with them, the server would search four tables for each removed task.
+/// Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
+///
+/// Strings are compared by their bytes. PostgreSQL stores a long payload outside of the row, so a
+/// change of the task does not rewrite the payload.
 struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
@@ -101,7 +102,8 @@ struct Schema {
     ) with (fillfactor = 10);
     """
 
-  /// Each transaction of a session has a separate row, so that a search does not read deleted rows.
+  /// Gives each transaction of a session a separate row, so that a search does not read deleted
+  /// rows.
   private static let third = """
     alter table steadfast_request drop constraint steadfast_request_pkey,
       add primary key (session, number), set (fillfactor = 100);
@@ -109,13 +111,14 @@ struct Schema {
 
   /// The table that stores the version of the other tables.
   ///
-  /// Only the name of this table is the same in all versions.
+  /// All versions use the same name for this table.
   private static let versionTable = """
     create table steadfast_schema (maker text primary key, version bigint not null);
     insert into steadfast_schema values ('Steadfast', 0);
     """
 
-  /// Returns the statements that migrate the tables from a version; from 0, they create the tables.
+  /// Returns the statements that migrate the tables from a version; from version 0, they create the
+  /// tables.
   func script(from version: Int) -> String {
     ((version == 0 ? [Self.versionTable] : []) + steps.dropFirst(version) + [
       "update steadfast_schema set version = \(self.version) where maker = 'Steadfast';"
@@ -154,13 +157,13 @@ extension Schema {
     return version
   }
 
-  /// Returns the version; `nil` if this library did not make the table that stores it.
+  /// Returns the stored version; `nil` if another program made the table.
   private func versionIfOurs(in database: Connection) throws -> Int? {
     do {
       return try database.first(
         "select version::bigint from steadfast_schema where maker::text = 'Steadfast'"
       ) { $0.integer(0) }
-    } catch let failure as PostgreSQLFailure where failure.namesWhatIsMissing {
+    } catch let failure as PostgreSQLFailure where failure.isMissingTableOrColumn {
       return nil
     }
   }
@@ -202,17 +205,17 @@ extension Schema {
   }
 }
 
-/// The function that inserts a task for a statement of another connection.
+/// The SQL function that inserts a task within a transaction of another program.
 ///
-/// The function does the same as `Tables.insert(_:onDuplicate:payload:)`, with the locks of a
-/// `LockPlan`. A test compares the two.
+/// The function makes the same changes as `TaskTables.insert(_:onDuplicate:payload:)`, and acquires
+/// the locks of a `LockPlan`. A test compares the rows that both insert.
 extension Schema {
-  /// The version of the parameters, which each statement contains.
+  /// The version of the function's parameters, which is also the first argument of each call.
   ///
-  /// A later version of the tables supports statements of this form, or refuses them.
-  static let insertionForm = 1
+  /// A later version of the tables either supports such a call or refuses it.
+  static let insertionVersion = 1
 
-  /// The parameters of this form, which never change.
+  /// The parameters in version 1, which never change.
   private static let parameters = """
     form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
     new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
@@ -411,9 +414,9 @@ extension Schema {
     $$;
     """
 
-  /// The function, changed to refuse transactions that work on a snapshot of the tables.
+  /// Makes the function refuse transactions that read an old snapshot of the tables.
   ///
-  /// Such a transaction misses that a turn became free, or that a task with the key just ended.
+  /// Such a transaction does not see that another task with the same key has just ended.
   static let fourth = """
     alter function steadfast_insert rename to steadfast_insert_task;
     create function steadfast_insert(
@@ -434,8 +437,8 @@ extension Schema {
     $$;
     """
 
-  /// The function's text, changed so that an expired task makes no new task a duplicate.
-  private static let expiringInsertion = insertion.editing([
+  /// The function, changed so that an expired task never makes a new task a duplicate.
+  private static let expiringInsertion = insertion.replacingEach([
     (
       "    select id, state, coalesce(",
       """
@@ -473,10 +476,11 @@ extension Schema {
     ),
   ])
 
-  /// An expired task makes no new task a duplicate, and loses its key role to the new task.
+  /// Lets a new task take the unique key of an expired task, and adds the column `counted_from`.
   ///
-  /// The tables store the dates from which the dates of tasks were counted. A statement of an
-  /// earlier version does not say whether its date was explicit. The store assumes that it was.
+  /// The column has the date from which the available date of a task was counted. It is null if
+  /// that date is the creation date, or if the caller chose the available date. For a statement of
+  /// an earlier version, the store assumes that the caller chose the available date.
   static let fifth = """
     alter table steadfast_task add column counted_from timestamptz;
     update steadfast_task set
@@ -488,7 +492,7 @@ extension Schema {
 
     """
     + "create function steadfast_insert_task"
-    + expiringInsertion.editing([
+    + expiringInsertion.replacingEach([
       (parameters, "\(parameters), counted bigint"),
       (
         "  holder record;\n",
@@ -522,7 +526,7 @@ extension Schema {
       ),
     ])
     + "\n\n"
-    + fourth.editing([
+    + fourth.replacingEach([
       ("alter function steadfast_insert rename to steadfast_insert_task;\n", ""),
       (parameters, "\(parameters), counted bigint default null"),
       ("new_limit, expiry);", "new_limit, expiry, counted);"),

@@ -6,18 +6,18 @@ import SystemFoundation
 /// Claims.
 ///
 /// The tasks with one name and one priority form a lane. The index sorts the tasks of a lane in
-/// the order of claiming. Each lane of a queue is found by one step in the index. So a claim reads
-/// only the tasks that it claims, and a little more for each lane, however many tasks wait. It
-/// locks only the tasks that it claims, and skips tasks that others have locked.
+/// the order of claiming. Each lane of a queue is found by one search in the index. So a claim
+/// reads only the tasks that it claims, and a little more for each lane, however many tasks wait. A
+/// claim locks only the tasks that it claims, and skips tasks that other sessions have locked.
 extension Tables {
-  /// Returns the part of a statement that finds the lanes of the queue `$1`.
+  /// Returns a `with` clause that finds the lanes of the queue `$1`.
   ///
-  /// Priorities are inverted so that all columns of the index ascend. Then a comparison of rows
-  /// corresponds to a position in the index.
-  private static func lanes(withPlaces: Bool = false) -> String {
-    let place = withPlaces ? ", available_date, position" : ""
+  /// Priorities are inverted so that all columns of the index ascend. So the condition that a row
+  /// is greater than another row corresponds to a range of the index.
+  private static func lanes(withCursors: Bool = false) -> String {
+    let place = withCursors ? ", available_date, position" : ""
     return """
-      with recursive lane (name, rank\(withPlaces ? ", date, place" : "")) as (
+      with recursive lane (name, rank\(withCursors ? ", date, place" : "")) as (
         (select name, ~priority\(place) from steadfast_task where is_ready and queue = $1
           order by queue, name, ~priority\(place) limit 1)
         union all
@@ -29,9 +29,9 @@ extension Tables {
       """
   }
 
-  /// Returns the part of a statement with known lanes, each with the position to read from.
+  /// Returns a `with` clause with known lanes, each with a cursor.
   ///
-  /// The columns are the parameters from `number` to `number + 3`.
+  /// The parameters from `number` to `number + 3` are the columns.
   private static func knownLanes(fromParameter number: Int) -> String {
     """
     with lane (name, rank, date, place) as (
@@ -49,11 +49,13 @@ extension Tables {
     )
     """
 
-  /// Returns the condition that a task of a lane is available, optionally from a position on.
-  private static func isAvailable(fromPlace: Bool) -> String {
+  /// Returns the condition that a task of the lane in `room` is available.
+  ///
+  /// With `fromCursor`, the task must also come at or after the lane's cursor.
+  private static func isAvailable(fromCursor: Bool) -> String {
     """
     is_ready and queue = $1 and name = room.name and ~priority = room.rank
-      \(fromPlace ? "and (available_date, position) >= (room.date, room.place)" : "")
+      \(fromCursor ? "and (available_date, position) >= (room.date, room.place)" : "")
       and available_date <= $6 and conditions <@ $7::text[]
     """
   }
@@ -62,14 +64,14 @@ extension Tables {
   ///
   /// The statement first counts, without locks, how many of the first tasks are in each lane. Then
   /// it locks that number of tasks in each lane, and skips tasks that other sessions have locked.
-  private static func claimStatement(_ lanes: String, fromPlaces: Bool) -> String {
-    let place = fromPlaces ? ", date, place" : ""
-    let isAvailable = isAvailable(fromPlace: fromPlaces)
+  private static func claimStatement(_ lanes: String, fromCursors: Bool) -> String {
+    let place = fromCursors ? ", date, place" : ""
+    let isAvailable = isAvailable(fromCursor: fromCursors)
     return """
       \(lanes), \(room), first as materialized (
         select name, rank\(place), count(*) as count from (
           select name, rank\(place) from (
-            select candidate.*, room.room\(fromPlaces ? ", room.date, room.place" : ""),
+            select candidate.*, room.room\(fromCursors ? ", room.date, room.place" : ""),
               row_number() over (
                 partition by candidate.name
                 order by candidate.rank, available_date, position) as number
@@ -95,16 +97,17 @@ extension Tables {
       """
   }
 
-  private static let claim = claimStatement(lanes(), fromPlaces: false)
-  private static let claimFromPlaces = claimStatement(
+  private static let claim = claimStatement(lanes(), fromCursors: false)
+  private static let claimFromCursors = claimStatement(
     knownLanes(fromParameter: 10),
-    fromPlaces: true
+    fromCursors: true
   )
 
-  /// Returns the statement that finds the date from which another claim can find tasks.
+  /// Returns the statement that finds the earliest date at which a task becomes available.
   ///
-  /// The date is `$6` if other sessions have locked available tasks.
-  private static func nextDateStatement(_ lanes: String, end: String, fromPlaces: Bool) -> String {
+  /// If available tasks exist, which other sessions have locked, the date is `$6`, the date of the
+  /// request.
+  private static func nextDateStatement(_ lanes: String, end: String, fromCursors: Bool) -> String {
     """
     \(lanes), \(room)
     select min(next), \(end) from room cross join lateral (
@@ -114,7 +117,7 @@ extension Tables {
         order by available_date limit 1)
       union all
       (select $6 from steadfast_task
-        where room.room > 0 and \(isAvailable(fromPlace: fromPlaces))
+        where room.room > 0 and \(isAvailable(fromCursor: fromCursors))
         order by available_date, position limit 1)
     ) as first (next)
     """
@@ -126,37 +129,37 @@ extension Tables {
       (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
         from steadfast_task where state = 'running' and lease_end is not null)
       """,
-    fromPlaces: false
+    fromCursors: false
   )
-  /// This statement reads no ends of claims, because in the index of ends, too, dead entries come
-  /// before the others.
-  private static let nextFromPlaces = nextDateStatement(
+  /// This statement does not look for claims that expire: in the index of their dates, too, the
+  /// entries of dead rows come before the others.
+  private static let nextFromCursors = nextDateStatement(
     knownLanes(fromParameter: 8),
     end: "null::bigint",
-    fromPlaces: true
+    fromCursors: true
   )
 
-  /// Sends a claim, whose rows `claimedTasks(in:with:)` then reads.
+  /// Sends the statement of a claim, whose rows ``claimedTasks(in:with:)`` then reads.
   ///
-  /// With `starts`, the claim reads each lane from a position. Without `starts`, it reads each lane
-  /// from the first task.
+  /// With `starts`, the claim reads each lane from its cursor. Without `starts`, the claim reads
+  /// each lane from its first task.
   func sendClaim(
     _ request: ClaimRequest,
-    from starts: ClaimCursors.Places? = nil,
+    from starts: ClaimCursors.Cursors? = nil,
     token: UInt64
   ) throws(PostgreSQLFailure) {
     let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
     let limit = max(0, request.limit)
     let values = Self.values(of: request, limit: limit) + end
     if let starts {
-      try database.send(Self.claimFromPlaces, values + Self.values(of: starts), isWanted: true)
+      try database.send(Self.claimFromCursors, values + Self.values(of: starts), isWanted: true)
     } else {
       try database.send(Self.claim, values, isWanted: true)
     }
   }
 
   private static func values(
-    of starts: ClaimCursors.Places
+    of starts: ClaimCursors.Cursors
   ) -> [SQLValue] {
     [
       .texts(starts.keys.map(\.name.text)),
@@ -166,9 +169,9 @@ extension Tables {
     ]
   }
 
-  /// Returns the values of a request, without the names and conditions that have a NUL.
+  /// Returns the parameters of a request, without the names and conditions that contain a NUL.
   ///
-  /// The server accepts no NUL, so no row contains a NUL.
+  /// The server does not store a NUL, so no task has such a name or condition.
   private static func values(of request: ClaimRequest, limit: Int) -> [SQLValue] {
     let names = request.names.filter { !$0.key.hasNUL }
     return [
@@ -182,13 +185,13 @@ extension Tables {
     ]
   }
 
-  /// A row of a claimed task that this version can't read.
+  /// A claimed task whose row this version can't read.
   struct UnreadableTask {
     let id: TaskID?
     let row: UnreadableRow
   }
 
-  /// Reads the tasks of a claim, in the order of claiming.
+  /// Returns the tasks of a claim in the order of claiming, and the tasks that can't be read.
   func claimedTasks(
     in rows: Rows,
     with token: UInt64
@@ -226,7 +229,7 @@ extension Tables {
   func parkUnreadable(_ task: UnreadableTask, token: UInt64, at date: Date) throws {
     try database.send(
       """
-      update steadfast_task set state = 'parked', position = \(Self.nextPlace),
+      update steadfast_task set state = 'parked', position = \(Self.nextPosition),
         lease_token = null, lease_end = null, last_error = $3, failed_date = $4
       where id = $1 and state = 'running' and lease_token = $2
       """,
@@ -237,16 +240,16 @@ extension Tables {
     )
   }
 
-  /// Returns the earliest date on which a task becomes available or a claim expires.
+  /// Returns the earliest date at which a task becomes available or a claim expires.
   static func nextDate(
     for request: ClaimRequest,
-    from starts: ClaimCursors.Places? = nil,
+    from starts: ClaimCursors.Cursors? = nil,
     in database: Connection
   ) throws -> Date? {
     let all = values(of: request, limit: max(1, request.limit))
-    let rows = try starts.map { try database.rows(nextFromPlaces, all + values(of: $0)) }
+    let rows = try starts.map { try database.rows(nextFromCursors, all + values(of: $0)) }
     let found = try (rows ?? database.rows(next, all)).map { row in
-      (date: row.ifAny(0, row.date), microseconds: row.ifAny(1, row.integer))
+      (date: row.unlessNull(0, row.date), microseconds: row.unlessNull(1, row.integer))
     }.first
     guard let found else { return nil }
     // Stored dates are rounded, so the date of a task that is available now may be in the past.
@@ -255,29 +258,29 @@ extension Tables {
     return [date, end].compactMap(\.self).min()
   }
 
-  // MARK: Places
+  // MARK: Cursors
 
-  /// Returns the server's estimate of the dead rows in the table, which vacuuming will remove.
+  /// Returns the server's estimate of the number of dead rows, which vacuuming will remove.
   static func deadRowCount(in database: Connection) throws -> Int {
     try database.first(
       "select n_dead_tup from pg_stat_user_tables where relid = 'steadfast_task'::regclass"
     ) { $0.integer(0) } ?? 0
   }
 
-  private static let firstPlaces = lanes(withPlaces: true) + "\nselect * from lane"
+  private static let firstCursors = lanes(withCursors: true) + "\nselect * from lane"
 
-  /// Returns the position of the first task of each lane of a queue.
-  static func firstPlaces(
+  /// Returns a cursor at the first task of each lane of a queue.
+  static func firstCursors(
     ofQueue queue: String,
     in database: Connection
-  ) throws -> ClaimCursors.Places {
+  ) throws -> ClaimCursors.Cursors {
     let found = try database.allRows(
-      firstPlaces,
+      firstCursors,
       .text(queue)
     ) { row in
       (
         ClaimCursors.Lane(name: ExactText(row.text(0)), rank: row.integer(1)),
-        ClaimCursors.Place(date: row.date(2), position: row.integer(3))
+        ClaimCursors.Cursor(date: row.date(2), position: row.integer(3))
       )
     }
     return Dictionary(uniqueKeysWithValues: found)

@@ -6,14 +6,16 @@ import SystemFoundation
 /// Changes to tasks that are not claimed.
 extension Tables {
   func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entry(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
+      return .stale
+    }
     if entry.state == .suspended { try setWakeDate(of: entry) }
     try move(entry, to: .paused)
     return .done
   }
 
   func resume(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: [.paused]) else { return .stale }
+    guard let entry = try entryToChange(.unclaimed(id), in: [.paused]) else { return .stale }
     try move(entry, to: .waiting)
     return .done
   }
@@ -23,7 +25,7 @@ extension Tables {
     to date: Date,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     try database.send(
       """
       update steadfast_task set available_date = $2, counted_from = $3, put_off = false
@@ -38,8 +40,8 @@ extension Tables {
     return .done
   }
 
-  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
+  func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
     else { return .stale }
     try database.send(
       """
@@ -49,7 +51,7 @@ extension Tables {
         max_retries = case when $5::boolean then $6 else max_retries end,
         uses_backoff = coalesce($7, uses_backoff), time_limit = coalesce($8, time_limit),
         expiry_date = coalesce($9, expiry_date), tags = coalesce($10, tags),
-        position = case when $11 <> priority then \(Self.nextPlace) else position end,
+        position = case when $11 <> priority then \(Self.nextPosition) else position end,
         priority = coalesce($11, priority)
       where id = $1
       """,
@@ -70,7 +72,7 @@ extension Tables {
 
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
     let atRest = TaskState.unclaimed.union(TaskState.ended)
-    guard let entry = try entry(target, in: atRest) else { return .stale }
+    guard let entry = try entryToChange(target, in: atRest) else { return .stale }
     if entry.keyRole == nil, let key = entry.uniqueKey,
       let holder = try holder(ofKey: key, taskName: entry.name)
     {
@@ -78,11 +80,11 @@ extension Tables {
     }
     try restartTasks([entry.id], at: date)
     if forgets { try removeMemory(of: entry) }
-    guard entry.state.isFinished, entry.concernsOthers else { return .done }
+    guard entry.state.isFinished, entry.affectsOtherTasks else { return .done }
     return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
   }
 
-  /// Makes tasks wait like new ones, behind their equals, in the order of their IDs.
+  /// Makes tasks wait like new tasks, at the ends of their lanes, in the order of their IDs.
   func restartTasks(_ ids: [TaskID], at date: Date) throws {
     try database.send(
       """
@@ -93,7 +95,7 @@ extension Tables {
         key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
         cause = null, position = restarted.place, lease_token = null, lease_end = null
       from (
-        select id, \(Self.nextPlace) as place from (
+        select id, \(Self.nextPosition) as place from (
           select id from unnest($1::uuid[]) as listed (id) order by id) as in_order
       ) as restarted
       where task.id = restarted.id and task.id = any ($1)
@@ -117,9 +119,9 @@ extension Tables {
   // MARK: Removals
 
   func remove(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.ended) else { return .stale }
     let along = try removeWithCascade([id])
-    guard entry.concernsOthers else { return .done }
+    guard entry.affectsOtherTasks else { return .done }
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
@@ -143,8 +145,8 @@ extension Tables {
       where id = any (array(select id from leaving)) order by id for update
       """,
       .ids(ids)
-    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
-    changedOrders += leaving.compactMap(\.orderKey)
+    ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
+    changedOrderKeys += leaving.compactMap(\.orderKey)
     let all = leaving.compactMap(\.id)
     try delete(all)
     let named = Set(ids)
@@ -194,7 +196,7 @@ extension Tables {
         .integer(count)
       )
     }
-    // Each statement has a time limit, and limited space for its locks and arrays.
+    // One statement for all tasks could exceed its time limit, or its space for locks and arrays.
     let slices = Array(Set(leaving)).sorted()
     for start in stride(from: 0, to: slices.count, by: Self.mostRemovals) {
       try removeTasks(Array(slices[start...].prefix(Self.mostRemovals)), endedAs: state)
@@ -202,11 +204,11 @@ extension Tables {
     return .done
   }
 
-  /// Removes those of the tasks that still have the state, and the tasks that were cancelled
-  /// because of them.
+  /// Removes the given tasks that still have the state, and the tasks that were cancelled because
+  /// of them.
   private func removeTasks(_ ids: [TaskID], endedAs state: TaskState) throws {
     guard !ids.isEmpty else { return }
-    // Tasks that were cancelled because of these tasks may hold the turn of an order key.
+    // Tasks that were cancelled because of these tasks may block other tasks with their order keys.
     let ordered = try database.ids(
       """
       \(Self.leaving)
@@ -215,8 +217,8 @@ extension Tables {
       """,
       .ids(ids)
     )
-    if !ordered.isEmpty { try lockOrders(of: ordered) }
-    // Another session may have restarted some of the tasks since then.
+    if !ordered.isEmpty { try lockOrderKeys(of: ordered) }
+    // Another session may have restarted some of the tasks since they were found.
     let leaving = try database.ids(
       """
       select id from steadfast_task where id = any ($1) and state = $2 and cause is null
@@ -230,11 +232,11 @@ extension Tables {
 
   // MARK: Many tasks
 
-  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
-    changedOrders += try database.allRows(
+  func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome {
+    changedOrderKeys += try database.allRows(
       """
       with parked as (
-        select id, \(Self.nextPlace) as place from (
+        select id, \(Self.nextPosition) as place from (
           select id from steadfast_task
           where queue = $1 and name = $2 and state = 'parked' order by position for update
         ) as in_order
@@ -245,16 +247,18 @@ extension Tables {
       """,
       .text(queue),
       .text(name)
-    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    ) { row in row.unlessNull(0, row.text) }.compactMap(\.self)
     return .done
   }
 
-  /// Counts dates from `now` if they were counted from a later date.
+  /// Corrects the dates after the clock was set back: counts them from `now` if they were counted
+  /// from a later date.
   ///
-  /// If several queues use the tables, each may have its own clock, so this changes nothing.
+  /// This changes nothing if several stores may use the tables, because each machine may have its
+  /// own clock.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    guard !isShared, try database.hasRow(Self.dateAfter, .date(now)) else { return .done }
-    try database.send(Self.recounting, .date(now))
+    guard !isShared, try database.hasRow(Self.taskWithLaterDate, .date(now)) else { return .done }
+    try database.send(Self.rebasing, .date(now))
     // A date that is before the creation of its task comes from a later task, which replaced the
     // content of this task. Such a date was counted from the creation of that later task.
     try database.send(
@@ -276,19 +280,19 @@ extension Tables {
   }
 
   /// Finds a task with a date that a rebase changes, in one pass over the table.
-  private static let dateAfter = """
+  private static let taskWithLaterDate = """
     select 1 from steadfast_task
     where created_date > $1
       or not has_ended and (counted_from > $1 or failed_date > $1)
     limit 1
     """
 
-  /// Resets the counts of tasks that become available.
+  /// Counts the available dates of tasks from `$1` again.
   ///
-  /// A suspended task wakes, so that its handler's counts start again at zero.
-  private static let recounting = """
+  /// A suspended task wakes instead, so that its handler can compute the date again.
+  private static let rebasing = """
     with moved as (
-      select id, \(nextPlace) as place from (
+      select id, \(nextPosition) as place from (
         select id from steadfast_task
         where not has_ended and coalesce(
           counted_from, case when available_date = created_date then created_date end) > $1
@@ -309,8 +313,8 @@ extension Tables {
 
 /// The memory of tasks, and the values of the store.
 extension Tables {
-  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+  func remember(_ lease: Lease, named name: String, value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.send(
       """
       insert into steadfast_memory (task_id, name, value) values ($1, $2, $3)
@@ -346,14 +350,14 @@ extension Tables {
     awaiting names: [String],
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.send(
       """
       update steadfast_task set
         state = case when come.has_come then 'waiting' else 'suspended' end,
         available_date = case when come.has_come then created_date else $2 end,
         counted_from = case when come.has_come then null else $4::timestamptz end,
-        interruption_count = 0, put_off = false, position = \(Self.nextPlace),
+        interruption_count = 0, put_off = false, position = \(Self.nextPosition),
         lease_token = null, lease_end = null
       from (
         select exists (
@@ -370,8 +374,8 @@ extension Tables {
     return .done
   }
 
-  func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unfinished) else {
+  func complete(_ id: TaskID, named name: String, value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unfinished) else {
       return .stale
     }
     let filled = try database.run(
@@ -391,7 +395,7 @@ extension Tables {
     return .done
   }
 
-  /// Sets the available date of a task that wakes to the date on which it was enqueued.
+  /// Sets the available date of a task that wakes to the task's creation date.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.send(
       """
@@ -403,7 +407,6 @@ extension Tables {
     )
   }
 
-  /// Removes the memory of a task, if the task has any.
   func removeMemory(of entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
     try database.send("delete from steadfast_memory where task_id = $1", .id(entry.id))
@@ -412,7 +415,7 @@ extension Tables {
 
   // MARK: Values
 
-  func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
+  func setValue(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
     if let bytes {
       try database.send(
         """

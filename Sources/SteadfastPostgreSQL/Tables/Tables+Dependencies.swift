@@ -3,20 +3,21 @@ import SteadfastDatabases
 import SteadfastQueue
 import SystemFoundation
 
-/// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
+/// Dependencies between tasks, and batches.
 ///
-/// The server may make a plan while the tables are empty. Such a plan joins a table by reading the
-/// whole table. To prevent such plans, subqueries have `offset 0`, which keeps the server from
-/// merging them, and updates also name the IDs of their rows. So all rows are found in an index.
+/// The article "Storing dependencies" explains the statements. If the server planned a join while
+/// the tables are empty, the plan would read a whole table. To prevent this, each subquery has
+/// `offset 0`, which keeps the server from merging the subquery into a join, and each update lists
+/// the IDs of its rows. So all rows are found through an index.
 extension Tables {
   /// A task that is cancelled because of another task.
-  struct Other {
+  struct AffectedTask {
     let id: TaskID
     let name: String
     let uniqueKey: String?
   }
 
-  /// Returns the outcome of a completed change, with its consequences for other tasks.
+  /// Returns the outcome of a change to a task, with the consequences for other tasks.
   func outcome(for entry: TaskEntry, affecting tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
@@ -34,8 +35,9 @@ extension Tables {
 
   // MARK: Insertions
 
-  /// Stores the dependencies of a new task.
-  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
+  {
     try database.send(
       """
       insert into steadfast_dependency (dependency, dependent, is_named, failed)
@@ -73,8 +75,7 @@ extension Tables {
     return .done
   }
 
-  /// Counts new tasks as members of their followers' batches.
-  func addMembers(_ members: [TaskRecord]) throws {
+  func addMembersToBatches(_ members: [TaskRecord]) throws {
     // The row exists already if an earlier member with the same ID was removed.
     try database.send(
       """
@@ -112,16 +113,17 @@ extension Tables {
 
   // MARK: Ends
 
-  /// The condition that a row concerns the task that has the row's ID now.
+  /// The condition that a row of `steadfast_dependency` belongs to the current task with the ID
+  /// `dependency`.
   ///
-  /// When a member of a batch is removed, the member's row stays for the follower. By now, another
-  /// task may have the member's ID.
-  private static let isPresent = """
+  /// When a member of a batch is removed, the member's row stays. Another task may have the same ID
+  /// later.
+  private static let concernsCurrentTask = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
 
   /// Returns the tasks to cancel if a task ends without success, in the order of their IDs.
-  func tasksToCancel(ifTaskFails id: TaskID) throws -> [Other] {
+  func tasksToCancel(ifTaskFails id: TaskID) throws -> [AffectedTask] {
     try database.allRows(
       """
       with recursive ended (id) as (
@@ -130,7 +132,7 @@ extension Tables {
         select other.id from ended
         cross join lateral (
           select dependent from steadfast_dependency
-          where dependency = ended.id and \(Self.isPresent) offset 0
+          where dependency = ended.id and \(Self.concernsCurrentTask) offset 0
         ) as dependency
         cross join lateral (
           select id from steadfast_task
@@ -144,20 +146,20 @@ extension Tables {
       .id(id)
     ) { row in
       guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
-      if let key = row.ifAny(3, row.text) { changedOrders.append(key) }
-      return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
+      if let key = row.unlessNull(3, row.text) { changedOrderKeys.append(key) }
+      return AffectedTask(id: id, name: row.text(1), uniqueKey: row.unlessNull(2, row.text))
     }
   }
 
-  /// Records the end of tasks for the tasks that wait for them.
+  /// Updates the tasks that depend on tasks that end.
   ///
-  /// The ended tasks must not be removed yet.
+  /// The rows of the ending tasks must still exist.
   func recordEnds(of ids: [TaskID], as state: TaskState) throws {
     if state != .succeeded {
       try database.send(
         """
         update steadfast_dependency set failed = $2
-        where dependency = any ($1) and \(Self.isPresent)
+        where dependency = any ($1) and \(Self.concernsCurrentTask)
         """,
         .ids(ids),
         .text(state.rawValue)
@@ -166,7 +168,9 @@ extension Tables {
     try adjustCounts(forEndsOf: ids, as: state, by: 1)
   }
 
-  /// Adds 1 or -1, for each task, to the counts that the end of the task changes.
+  /// Adds 1 or -1 for each of the ended tasks to the counts of the tasks that depend on them.
+  ///
+  /// `one` is 1 to record the ends of the tasks, and -1 to undo the ends.
   private func adjustCounts(forEndsOf ids: [TaskID], as state: TaskState, by one: Int64) throws {
     hasFreedOthers = true
     try database.send(
@@ -180,7 +184,7 @@ extension Tables {
           count(*) filter (where not is_named) as members
         from (
           select dependent, is_named from steadfast_dependency
-          where dependency = any ($1) and \(Self.isPresent) offset 0
+          where dependency = any ($1) and \(Self.concernsCurrentTask) offset 0
         ) as listed group by dependent
       ) as ended
       where task.id = ended.dependent and task.id = any (array(
@@ -193,7 +197,7 @@ extension Tables {
   }
 
   /// Cancels the tasks that depend on a task that ended.
-  func cancel(_ others: [Other], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
+  func cancel(_ others: [AffectedTask], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
     guard !others.isEmpty else { return }
     let ids = others.map(\.id)
     try recordEnds(of: ids, as: .cancelled)
@@ -204,7 +208,7 @@ extension Tables {
           key_role = null, has_turn = false,
           cause = (
             select dependency from steadfast_dependency
-            where dependent = task.id and dependency = any ($3) and \(Self.isPresent)
+            where dependent = task.id and dependency = any ($3) and \(Self.concernsCurrentTask)
             order by dependency limit 1)
         where id = any ($1)
         """,
@@ -217,7 +221,7 @@ extension Tables {
     }
     for other in others {
       guard let key = other.uniqueKey else { continue }
-      try promoteSuccessor(name: other.name, key)
+      try promoteSuccessor(ofKey: key, taskName: other.name)
     }
   }
 
@@ -234,7 +238,7 @@ extension Tables {
       try database.send(
         """
         update steadfast_dependency set failed = null
-        where dependency = any ($1) and failed is not null and \(Self.isPresent)
+        where dependency = any ($1) and failed is not null and \(Self.concernsCurrentTask)
         """,
         .ids(round)
       )
@@ -274,8 +278,8 @@ extension Tables {
       where cause = any ($1) returning id, order_key
       """,
       .ids(ids)
-    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
-    changedOrders += found.compactMap(\.orderKey)
+    ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
+    changedOrderKeys += found.compactMap(\.orderKey)
     return found.compactMap(\.id)
   }
 

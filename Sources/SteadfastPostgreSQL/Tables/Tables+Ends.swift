@@ -3,7 +3,7 @@ import SteadfastDatabases
 import SteadfastQueue
 import SystemFoundation
 
-/// The ends of attempts and of tasks.
+/// Changes that end a task, or an attempt to perform a task.
 extension Tables {
   func end(
     _ target: TaskTarget,
@@ -12,10 +12,10 @@ extension Tables {
     retains: Bool,
     failure: TaskFailure?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     let others =
-      entry.concernsOthers && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
-    if entry.concernsOthers { try recordEnds(of: [entry.id], as: state) }
+      entry.affectsOtherTasks && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.affectsOtherTasks { try recordEnds(of: [entry.id], as: state) }
     if retains {
       if let failure { try recordFailure(failure, of: entry) }
       try database.send(
@@ -33,7 +33,7 @@ extension Tables {
       try delete([entry.id])
     }
     try promoteSuccessor(of: entry)
-    guard entry.concernsOthers else { return .done }
+    guard entry.affectsOtherTasks else { return .done }
     try cancel(others, becauseOf: entry.id, at: date, retains: retains)
     return try outcome(for: entry, affecting: others.map(\.id))
   }
@@ -41,16 +41,16 @@ extension Tables {
   func retry(
     _ lease: Lease,
     at date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     if let failure { try recordFailure(failure, of: entry) }
     try database.send(
       """
       update steadfast_task set state = 'waiting', available_date = $2, retry_count = $3,
-        interruption_count = 0, put_off = true, counted_from = $4, position = \(Self.nextPlace),
+        interruption_count = 0, put_off = true, counted_from = $4, position = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where id = $1
       """,
@@ -62,12 +62,14 @@ extension Tables {
     return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
-  /// Replaces a task with its successor for a retry, if there is a successor that has not expired
-  /// by the date of the retry.
+  /// Replaces a task that is about to be retried with the successor of its unique key.
   ///
-  /// The task stays if it remembers something, or if other tasks depend on it.
+  /// The task is not replaced if there is no successor, if the successor expires before the retry,
+  /// if the task has a memory, or if other tasks depend on it.
+  ///
+  /// - Returns: The outcome of the retry; `nil` if the task was not replaced.
   private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
-    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
+    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.affectsOtherTasks,
       holder.memorySize == 0
     else { return nil }
     let found = try database.first(
@@ -79,9 +81,9 @@ extension Tables {
       .text(holder.name),
       .text(key),
       .date(date)
-    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
     guard let found, let successor = found.id else { return nil }
-    if let key = found.orderKey { changedOrders.append(key) }
+    if let key = found.orderKey { changedOrderKeys.append(key) }
     try database.send("update steadfast_task set key_role = null where id = $1", .id(holder.id))
     try database.send(
       """
@@ -102,7 +104,7 @@ extension Tables {
   }
 
   func release(_ lease: Lease) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.send(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
@@ -113,15 +115,15 @@ extension Tables {
     return .done
   }
 
-  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(lease) else { return .stale }
     try recordFailure(failure, of: entry)
     try move(entry, to: .parked)
     return .done
   }
 
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     guard isShared else { return .done }
     try database.send(
       """
@@ -134,11 +136,12 @@ extension Tables {
     return .done
   }
 
-  /// Changes a task's state, moves the task behind its equals, and ends the task's claim, if any.
+  /// Sets the state of a task, moves the task behind the other tasks of its lane, and ends its
+  /// claim, if any.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.send(
       """
-      update steadfast_task set state = $2, position = \(Self.nextPlace),
+      update steadfast_task set state = $2, position = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where id = $1
       """,
@@ -149,16 +152,18 @@ extension Tables {
 
   // MARK: Overdue claims
 
-  /// The kinds of claims that queues no longer use.
+  /// The kinds of claims whose tasks a store makes available again.
   enum OverdueClaims: String, CaseIterable {
-    /// Expired claims.
-    case ofThePast = "state = 'running' and lease_end <= store_clock()"
-    /// Claims without an end, from a store that used the tables alone.
+    /// Claims that have expired.
+    case expired = "state = 'running' and lease_end <= store_clock()"
+    /// Claims that never expire, from a store that used the tables alone.
     ///
-    /// No shared store has the tables open at the same time as such a store.
-    case withoutEnd = "state = 'running' and lease_end is null"
-    /// Claims of shared stores, all of which are closed once a store uses the tables alone.
-    case withEnd = "state = 'running' and lease_end is not null"
+    /// While a shared store uses the tables, no such store has them open.
+    case withoutExpiry = "state = 'running' and lease_end is null"
+    /// Claims of shared stores.
+    ///
+    /// While a store uses the tables alone, no shared store has them open.
+    case withExpiry = "state = 'running' and lease_end is not null"
     /// All claims, for a store that starts to use the tables alone.
     case all = "state = 'running'"
 
@@ -171,17 +176,16 @@ extension Tables {
     let orderKey: String?
   }
 
-  /// Returns the tasks whose claims are of a kind.
   func tasks(withClaims claims: OverdueClaims) throws -> [OverdueTask] {
     try database.allRows(claims.statement) { row in
-      row.id(0).map { OverdueTask(id: $0, orderKey: row.ifAny(1, row.text)) }
+      row.id(0).map { OverdueTask(id: $0, orderKey: row.unlessNull(1, row.text)) }
     }.compactMap(\.self)
   }
 
-  /// Locks each task that no other session has locked, unless the task's order key is locked.
+  /// Locks the tasks that can be locked without waiting, and their order keys.
   ///
-  /// - Returns: The tasks that are locked now.
-  func lockUnlocked(_ ids: [TaskID]) throws -> [TaskID] {
+  /// - Returns: The locked tasks.
+  func tryLock(_ ids: [TaskID]) throws -> [TaskID] {
     try database.ids(
       """
       select id from steadfast_task
@@ -199,7 +203,7 @@ extension Tables {
   /// The transaction must have locked the order keys of the tasks.
   func requeueInterrupted(_ ids: [TaskID], ifStill claims: OverdueClaims) throws {
     guard !ids.isEmpty else { return }
-    changedOrders = try database.allRows(
+    changedOrderKeys = try database.allRows(
       """
       update steadfast_task set state = 'waiting',
         interruption_count = least(interruption_count, 9223372036854775806) + 1,
@@ -208,26 +212,26 @@ extension Tables {
       returning order_key
       """,
       .ids(ids)
-    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    ) { row in row.unlessNull(0, row.text) }.compactMap(\.self)
     try updateTurnsOfChangedOrderKeys()
   }
 
-  /// Makes the tasks of claims that no queue received available again.
-  func requeue(claimedWith tokens: [UInt64]) throws {
+  /// Makes the tasks of lost claims available again: claims whose tasks no queue received.
+  func requeueTasks(claimedWith tokens: [UInt64]) throws {
     let tokens = SQLValue.array(tokens.map { .token($0) }, of: .integer)
     let ids = try database.ids(
       "select id from steadfast_task where state = 'running' and lease_token = any ($1)",
       tokens
     )
     guard !ids.isEmpty else { return }
-    try lockOrders(of: ids)
-    changedOrders = try database.allRows(
+    try lockOrderKeys(of: ids)
+    changedOrderKeys = try database.allRows(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
       where state = 'running' and lease_token = any ($1) returning order_key
       """,
       tokens
-    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    ) { row in row.unlessNull(0, row.text) }.compactMap(\.self)
     try updateTurnsOfChangedOrderKeys()
   }
 }

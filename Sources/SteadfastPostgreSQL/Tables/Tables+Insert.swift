@@ -4,10 +4,8 @@ import SteadfastQueue
 
 /// Insertions.
 extension Tables {
-  /// Returns the outcome of an insertion if a task already has the ID of the new task.
-  ///
-  /// This compares the same properties as `TaskRecord.isStored(as:)`, with the dates as stored.
-  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
+  /// Compares the same properties as `TaskRecord.isStored(as:)`, with the dates as they are stored.
+  func outcomeIfIDExists(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     try database.first(
       """
       select name = $2 and queue = $3 and payload = $4 and format = $5 and schema_version = $6
@@ -22,14 +20,15 @@ extension Tables {
       .text(record.payload.format.rawValue),
       .integer(record.payload.version),
       .date(record.createdDate),
-      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
-      .text(StoredKey.text(of: record.orderKey, in: record.queue))
+      .text(StoredKey.string(for: record.uniqueKey, in: record.queue)),
+      .text(StoredKey.string(for: record.orderKey, in: record.queue))
     ) { $0.flag(0) ? .done : .identityTaken }
   }
 
-  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
+  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
+  {
     let definition = Self.definitionValues(of: record, payload: payload, role: role)
-    let values = definition + Self.progress(of: record)
+    let values = definition + Self.progressValues(of: record)
     return try database.rows(Self.insertion, values).changedCount > 0
   }
 
@@ -42,12 +41,12 @@ extension Tables {
       earlier_failures, put_off, finished_date, name_count, counted_from)
     values (
       $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-      case when $16::text is not null then \(nextPlace) end,
+      case when $16::text is not null then \(nextPosition) end,
       $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
     on conflict (id) do nothing
     """
 
-  /// Returns the first values of an insertion: the caller's choices for the task.
+  /// Returns the values of the columns that the caller of an insertion chooses, for `insertion`.
   private static func definitionValues(
     of record: TaskRecord,
     payload: [UInt8],
@@ -65,11 +64,11 @@ extension Tables {
       .date(record.availableDate),
       .limit(record.maxRetries),
       .flag(record.usesBackoff),
-      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
+      .text(StoredKey.string(for: record.uniqueKey, in: record.queue)),
       .text(role?.rawValue),
       .date(record.uniqueUntil),
       .date(record.latestDate),
-      .text(StoredKey.text(of: record.orderKey, in: record.queue)),
+      .text(StoredKey.string(for: record.orderKey, in: record.queue)),
       .flag(record.blocksOrderOnFailure),
       .texts(record.conditions.map(\.rawValue)),
       .text(record.dependencies.rule.rawValue),
@@ -80,15 +79,15 @@ extension Tables {
     ]
   }
 
-  /// Returns the other values of an insertion: the task's state and history.
-  private static func progress(of record: TaskRecord) -> [SQLValue] {
+  /// Returns the values of the remaining columns: the task's state and history.
+  private static func progressValues(of record: TaskRecord) -> [SQLValue] {
     [
       .text(record.state.rawValue),
       .integer(record.retryCount),
       .integer(record.interruptionCount),
       .text(record.lastError),
       .date(record.failedDate),
-      .text(StoredFailures.text(of: record.earlierFailures)),
+      .text(StoredFailures.json(of: record.earlierFailures)),
       .flag(record.isPostponed),
       .date(record.finishedDate),
       .integer(record.dependencies.tasks.count),
@@ -98,7 +97,7 @@ extension Tables {
 
   // MARK: Unique keys
 
-  /// Locks and returns the holder and the successor of a key.
+  /// Returns the tasks that hold or await the unique key of a new task, and locks their rows.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
     let found = try database.allRows(
       """
@@ -115,8 +114,8 @@ extension Tables {
     return Dictionary(found) { first, _ in first }
   }
 
-  func displaceTwins(of record: TaskRecord, _ key: String) throws {
-    // A displaced successor is available now.
+  func removeKeyRolesOfExpiredTasks(withKeyOf record: TaskRecord, _ key: String) throws {
+    // A successor without a key role can be claimed.
     hasFreedOthers = true
     try database.send(
       """
@@ -130,7 +129,7 @@ extension Tables {
     )
   }
 
-  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+  func succeededTwin(of record: TaskRecord, _ key: String) throws -> TaskID? {
     try database.ids(
       """
       select id from steadfast_task
@@ -143,7 +142,7 @@ extension Tables {
     ).first
   }
 
-  private static let takeOver = """
+  private static let contentReplacement = """
     update steadfast_task set payload = $2, format = $3, schema_version = $4,
       priority = $5, max_retries = $6, uses_backoff = $7,
       tags = $8, time_limit = $9, expiry_date = $10, conditions = $15,
@@ -162,20 +161,20 @@ extension Tables {
           then $16
         when state <> 'suspended' then counted_from end,
       position = case
-        when state in ('parked', 'suspended') or priority <> $5 then \(nextPlace)
+        when state in ('parked', 'suspended') or priority <> $5 then \(nextPosition)
         when put_off and available_date >= $13 then position
         when not put_off and $13 <= $14 and available_date <= $13 then position
         when not put_off and $13 > $14
           and available_date = least($13, coalesce(latest_date, $12, $13)) then position
-        else \(nextPlace) end
+        else \(nextPosition) end
     where id = $1
     """
 
-  func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
-    // The twin may be available earlier than the new task, or in another lane than before.
+  func replaceContent(of twin: TaskID, with new: TaskRecord, payload: [UInt8]) throws {
+    // The existing task may become available earlier, or have another priority.
     hasFreedOthers = true
     try database.send(
-      Self.takeOver,
+      Self.contentReplacement,
       .id(twin),
       .bytes(payload),
       .text(new.payload.format.rawValue),

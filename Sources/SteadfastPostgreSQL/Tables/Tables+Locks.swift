@@ -5,10 +5,10 @@ import SteadfastQueue
 /// The locks that a transaction acquires before its changes, in the same order in all sessions.
 ///
 /// The locks of values come first, then those of unique keys and of order keys, then those of tasks
-/// in the order of their IDs. So no two sessions wait for each other. "Writing a store" and
-/// "Storing dependencies" explain the order.
+/// in the order of their IDs. So no two sessions can wait for each other. The articles "Writing a
+/// store" and "Storing dependencies" explain the order.
 struct LockPlan {
-  /// The names of values that are compared.
+  /// The names of stored values that the changes compare.
   var values: Set<ExactText> = []
   /// The unique keys of new tasks, each with the name of the task.
   ///
@@ -32,12 +32,12 @@ struct LockPlan {
   private mutating func addLocks(for change: TaskChange) {
     switch change {
     case .insert(let record, _):
-      if let key = StoredKey.text(of: record.uniqueKey, in: record.queue),
+      if let key = StoredKey.string(for: record.uniqueKey, in: record.queue),
         !record.state.isFinished
       {
         keys.insert(ExactText("\(record.name) \(key)"))
       }
-      if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
+      if let key = StoredKey.string(for: record.orderKey, in: record.queue) {
         orders.insert(ExactText(key))
       }
       tasks.formUnion(record.dependencies.tasks)
@@ -68,8 +68,10 @@ struct LockPlan {
   }
 }
 
-/// An error: the changes affect tasks that are not locked, so the transaction must start again.
-struct MoreToLock: Error {
+/// The error for changes that affect tasks that the transaction has not locked.
+///
+/// The transaction must start again, and lock these tasks, too.
+struct MissingLocksError: Error {
   let tasks: Set<TaskID>
 }
 
@@ -91,7 +93,7 @@ extension Tables {
     ) as locks
     """
 
-  private static let lockOrders = """
+  private static let lockOrderKeys = """
     select pg_advisory_xact_lock($3::bigint::integer, number) from (
       select distinct hashtext(order_key) & 4095 as number from (
         select unnest($1::text[]) as order_key
@@ -103,9 +105,8 @@ extension Tables {
     ) as locks
     """
 
-  /// Locks the order keys of tasks.
-  func lockOrders(of ids: [TaskID]) throws {
-    try database.send(Self.lockOrders, .texts([]), .ids(ids), .integer(locks.orders))
+  func lockOrderKeys(of ids: [TaskID]) throws {
+    try database.send(Self.lockOrderKeys, .texts([]), .ids(ids), .integer(locks.orders))
   }
 
   private static let concerned = """
@@ -129,11 +130,14 @@ extension Tables {
     select dependent from steadfast_dependency where dependency = any ($1)
     """
 
-  /// Acquires the locks of a plan, and locks `others`, which an earlier transaction discovered.
+  /// Acquires the locks of a plan.
   ///
-  /// The `plain` tasks have no order key, and no other task waits for them.
-  ///
-  /// - Throws: ``MoreToLock`` if the changes affect more tasks.
+  /// - Parameters:
+  ///   - plan: The locks.
+  ///   - others: More tasks to lock, which the ``MissingLocksError`` of an earlier transaction
+  ///     named.
+  ///   - plain: More tasks to lock, which have no order key, and for which no other task waits.
+  /// - Throws: ``MissingLocksError`` if the changes affect more tasks.
   func lock(_ plan: LockPlan, others: Set<TaskID> = [], plain: [TaskID] = []) throws {
     if !plan.values.isEmpty {
       try database.send(
@@ -148,7 +152,7 @@ extension Tables {
     let tasks = plan.tasks.union(others)
     if !tasks.isEmpty || !plan.orders.isEmpty {
       try database.send(
-        Self.lockOrders,
+        Self.lockOrderKeys,
         .texts(plan.orders.map(\.text)),
         .ids(tasks),
         .integer(locks.orders)
@@ -166,58 +170,60 @@ extension Tables {
       .ids(plan.failing)
     )
     let missing = Set(concerned).subtracting(tasks)
-    guard missing.isEmpty else { throw MoreToLock(tasks: missing.union(others)) }
+    guard missing.isEmpty else { throw MissingLocksError(tasks: missing.union(others)) }
   }
 }
 
-/// An error: some tasks of a group were treated as plain, but are not.
-struct NotPlain: Error {
+/// The error for tasks that were changed as plain tasks (``BatchGroup``), but are not plain.
+struct NotPlainError: Error {
   let tasks: Set<TaskID>
 }
 
-/// Changes of many callers at once.
+/// Changes of several callers in one transaction.
 extension Tables {
   /// Makes the changes of a group.
   ///
-  /// - Throws: ``MoreToLock`` or ``NotPlain`` if the group must start again with the tasks in the
-  ///   error. A ``BatchRefusal`` if one batch is refused; all batches must then be rolled back.
+  /// - Throws: ``MissingLocksError`` or ``NotPlainError`` if the group must start again with the
+  ///   tasks in the error. A ``BatchRefusal`` if one batch is refused; all batches must then be
+  ///   rolled back.
   func apply(_ group: BatchGroup) throws -> [[ChangeOutcome]] {
-    var parts = group.parts()
-    if !group.isCareful, parts.haveAll {
-      try lock(LockPlan(), plain: parts.leased)
-      for (statement, values) in Self.statements(for: parts) {
+    var byKind = group.changesByKind()
+    if !group.isCareful, byKind.areAllShared {
+      try lock(LockPlan(), plain: byKind.leased)
+      for (statement, values) in Self.statements(for: byKind) {
         try database.send(Self.checkingRowCount(of: statement), values, isWanted: false)
       }
       return group.batches.map { $0.map { _ in .done } }
     }
-    let leased = parts.leased
+    let leased = byKind.leased
     if !leased.isEmpty {
       let plain = Set(try database.ids(Self.plain, .ids(leased)))
-      parts.separateChanges(of: Set(leased).subtracting(plain))
+      byKind.separateChanges(of: Set(leased).subtracting(plain))
     }
-    let rest = zip(group.batches, parts.offsets).map { batch, offsets in
+    let rest = zip(group.batches, byKind.offsets).map { batch, offsets in
       offsets.map { batch[$0] }
     }
-    try lock(LockPlan(rest), others: group.others, plain: parts.leased)
+    try lock(LockPlan(rest), others: group.others, plain: byKind.leased)
     var outcomes = group.batches.map { $0.map { _ in ChangeOutcome.done } }
     for (number, changes) in rest.enumerated() where !changes.isEmpty {
-      for (offset, outcome) in zip(parts.offsets[number], try apply(changes)) {
+      for (offset, outcome) in zip(byKind.offsets[number], try apply(changes)) {
         outcomes[number][offset] = outcome
       }
     }
-    try makePlainChanges(parts)
+    try makePlainChanges(byKind)
     return outcomes
   }
 
-  /// Finds the claimed tasks without a key, relations to other tasks, and rows in other tables.
+  /// Selects the claimed tasks that are plain (``BatchGroup``).
   private static let plain = """
     select id from steadfast_task as task where id = any ($1) and \(isPlain)
     """
 
   /// The condition that a task is running.
   ///
-  /// With `=`, a plan could read the whole index of claims, which has an entry for each task that
-  /// was claimed since the table was vacuumed.
+  /// With `=`, the server might read the whole index of claims, which has an entry for each task
+  /// that was claimed since the last vacuum. With `is not distinct from`, the server can't use that
+  /// index.
   private static let isRunning = "task.state is not distinct from 'running'"
 
   private static let isPlain = """
@@ -228,10 +234,11 @@ extension Tables {
         select 1 from steadfast_task as other where other.cause = task.id offset 0)
     """
 
-  /// Returns a statement that does the same, but fails with ``Tables/mismatch`` unless it changes a
-  /// row for each ID.
+  /// Returns a statement that makes the same changes, but fails unless it changes a row for each
+  /// ID.
   ///
-  /// So the store need not count the rows, and can send the commit together with the statement.
+  /// The SQLSTATE of the failure is ``Tables/mismatch``. Because the server compares the numbers,
+  /// the commit can be sent together with the statement.
   private static func checkingRowCount(of statement: String) -> String {
     """
     with changed as (\(statement))
@@ -239,24 +246,24 @@ extension Tables {
     """
   }
 
-  /// The error state of a statement that changed too few rows: a division by zero.
+  /// The SQLSTATE of a statement that changed too few rows: a division by zero.
   static let mismatch = "22012"
 
-  /// Makes the plain changes, after their tasks were locked.
-  private func makePlainChanges(_ parts: BatchGroup.Parts) throws {
-    let statements = Self.statements(for: parts)
+  /// Makes the plain changes; their tasks must be locked.
+  private func makePlainChanges(_ byKind: BatchGroup.ChangesByKind) throws {
+    let statements = Self.statements(for: byKind)
     for (statement, values) in statements { try database.send(statement, values, isWanted: true) }
     guard !statements.isEmpty else { return }
     let wanted = [
-      parts.insertions.map(\.record.id), parts.removals.map(\.lease.id),
-      parts.releases.map(\.lease.id), parts.extensions.map(\.lease.id),
+      byKind.insertions.map(\.record.id), byKind.removals.map(\.lease.id),
+      byKind.releases.map(\.lease.id), byKind.extensions.map(\.lease.id),
     ].filter { !$0.isEmpty }
-    // If a row was not changed, the change is repeated alone, to find out why.
+    // A change that changed no row is made again alone, to find out why.
     let made = try database.flush()
     for (ids, rows) in zip(wanted, made) where rows.changedCount < ids.count {
       let found = rows.map { $0.id(0) }.compactMap(\.self)
       let missing = Set(ids).subtracting(found)
-      throw NotPlain(tasks: missing.isEmpty ? Set(ids) : missing)
+      throw NotPlainError(tasks: missing.isEmpty ? Set(ids) : missing)
     }
   }
 
@@ -264,29 +271,29 @@ extension Tables {
   ///
   /// The first value of each statement is the list of IDs.
   private static func statements(
-    for parts: BatchGroup.Parts
+    for byKind: BatchGroup.ChangesByKind
   ) -> [(statement: String, values: [SQLValue])] {
     var statements: [(statement: String, values: [SQLValue])] = []
-    if !parts.insertions.isEmpty {
-      statements.append((insertions, values(of: parts.insertions)))
+    if !byKind.insertions.isEmpty {
+      statements.append((insertions, values(of: byKind.insertions)))
     }
-    if !parts.removals.isEmpty {
-      statements.append((removals, values(of: parts.removals.map(\.lease))))
+    if !byKind.removals.isEmpty {
+      statements.append((removals, values(of: byKind.removals.map(\.lease))))
     }
-    if !parts.releases.isEmpty {
-      statements.append((releases, values(of: parts.releases.map(\.lease))))
+    if !byKind.releases.isEmpty {
+      statements.append((releases, values(of: byKind.releases.map(\.lease))))
     }
-    if !parts.extensions.isEmpty {
-      let durations = SQLValue.array(parts.extensions.map { .duration($0.duration) }, of: .integer)
-      statements.append((extensions, values(of: parts.extensions.map(\.lease)) + [durations]))
+    if !byKind.extensions.isEmpty {
+      let durations = SQLValue.array(byKind.extensions.map { .duration($0.duration) }, of: .integer)
+      statements.append((extensions, values(of: byKind.extensions.map(\.lease)) + [durations]))
     }
     return statements
   }
 
   /// Extends the claims whose tasks no other session has locked.
   ///
-  /// - Returns: For each existing claim, whether it was extended.
-  func extendUnlocked(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
+  /// - Returns: Whether each claim was extended. A claim that no longer exists has no entry.
+  func extendIfUnlocked(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
     let values = Self.values(of: leases) + [.duration(duration)]
     let found = try database.rows(Self.freeExtensions, values).map { row in
       row.id(0).map { (Lease(id: $0, token: UInt64(bitPattern: row.int64(1))), row.flag(2)) }
@@ -319,7 +326,7 @@ extension Tables {
     """
 
   private static func values(
-    of insertions: [(place: BatchGroup.Place, record: TaskRecord, payload: [UInt8])]
+    of insertions: [(index: BatchGroup.ChangeIndex, record: TaskRecord, payload: [UInt8])]
   ) -> [SQLValue] {
     func column(_ type: SQLValue.ElementType, _ value: (TaskRecord) -> SQLValue) -> SQLValue {
       .array(insertions.map { value($0.record) }, of: type)
@@ -345,21 +352,21 @@ extension Tables {
     ]
   }
 
-  /// Returns an array of texts in PostgreSQL's notation.
+  /// Returns an array of strings as an array literal of PostgreSQL.
   ///
-  /// Several arrays are passed as texts in this notation, because in an array of arrays, all inner
-  /// arrays would need the same length.
+  /// An array of such arrays is sent as an array of literals, because in an array of arrays, all
+  /// inner arrays would need the same length.
   static func arrayLiteral(of texts: some Collection<String>) -> String {
     let quoted = texts.map { text in
-      "\"" + text.marking(["\\", "\""], with: "\\") + "\""
+      "\"" + text.escaping(["\\", "\""], with: "\\") + "\""
     }
     return "{" + quoted.joined(separator: ",") + "}"
   }
 
-  /// The condition that a task has one of the leases in `$1` and `$2`.
+  /// The condition that a task has one of the leases with the IDs `$1` and the tokens `$2`.
   ///
-  /// `is true` keeps the server from turning the subquery into a join, so it finds the leases by a
-  /// hash. A join that was planned for few tasks compares each of a thousand tasks with each lease.
+  /// `is true` keeps the server from planning the subquery as a join, which could compare each task
+  /// with each lease. Without a join, the server finds the leases in a hash table.
   private static let hasLease = """
     task.id = any ($1) and \(isRunning) and ((task.id, task.lease_token) in (
       select id, token from unnest($1::uuid[], $2::bigint[]) as lease (id, token))) is true
@@ -396,52 +403,54 @@ extension Tables {
 
 /// Batches of several callers, for one transaction.
 ///
-/// Most changes are plain: the insertion of a task without keys and dependencies, and the end of an
-/// attempt of such a task. One statement makes all plain changes of a kind. The other changes are
-/// made one by one.
+/// A task is plain if it has no key, no relation to other tasks, and no rows in other tables. Most
+/// changes insert plain tasks or end attempts of plain tasks. One statement makes all changes of
+/// such a kind. The other changes are made one by one.
 struct BatchGroup {
   let batches: [[PreparedChange]]
-  /// The affected tasks that an earlier try discovered.
+  /// More tasks to lock, which an earlier transaction for this group found to be affected.
   var others: Set<TaskID> = []
-  /// The tasks that an earlier try found not to be plain.
+  /// The tasks that an earlier transaction for this group found not to be plain.
   var notPlain: Set<TaskID> = []
-  /// Whether the changes are checked before they are made; if not, all changes must be plain.
+  /// Whether to check which tasks are plain before the changes are made.
+  ///
+  /// Without this check, the transaction fails if one of the tasks is not plain.
   var isCareful = false
 
-  /// The place of a change: the number of its batch, and its offset in the batch.
-  struct Place {
+  /// The index of a change: the number of its batch, and its offset in the batch.
+  struct ChangeIndex {
     let batch: Int
     let offset: Int
   }
 
-  /// Changes that shared statements can make, and the remaining changes of each batch.
-  struct Parts {
-    var insertions: [(place: Place, record: TaskRecord, payload: [UInt8])] = []
-    var removals: [(place: Place, lease: Lease)] = []
-    var releases: [(place: Place, lease: Lease)] = []
-    var extensions: [(place: Place, lease: Lease, duration: Duration)] = []
+  /// The changes that one statement for each kind can make, and the remaining changes.
+  struct ChangesByKind {
+    var insertions: [(index: ChangeIndex, record: TaskRecord, payload: [UInt8])] = []
+    var removals: [(index: ChangeIndex, lease: Lease)] = []
+    var releases: [(index: ChangeIndex, lease: Lease)] = []
+    var extensions: [(index: ChangeIndex, lease: Lease, duration: Duration)] = []
     /// For each batch, the offsets of the changes that are made one by one.
     var offsets: [[Int]]
   }
 
   init(_ batches: [[PreparedChange]]) { self.batches = batches }
 
-  /// Sorts the changes into parts.
+  /// Returns the changes by kind.
   ///
-  /// If all changes of a batch name leases, the changes affect different tasks, so the order of the
-  /// changes does not matter.
-  func parts() -> Parts {
-    var parts = Parts(offsets: batches.map { _ in [] })
+  /// A batch is split only if the order of its changes does not matter, because all of its changes
+  /// are plain insertions, or name leases of different tasks.
+  func changesByKind() -> ChangesByKind {
+    var byKind = ChangesByKind(offsets: batches.map { _ in [] })
     for (number, batch) in batches.enumerated() {
       let isApart = batch.allSatisfy(isPlainInsertion) || batch.allSatisfy(\.namesLease)
       for (offset, change) in batch.enumerated() {
-        let place = Place(batch: number, offset: offset)
-        if !isApart || !parts.add(change, at: place, unless: notPlain) {
-          parts.offsets[number].append(offset)
+        let index = ChangeIndex(batch: number, offset: offset)
+        if !isApart || !byKind.addIfKindMatches(change, at: index, unless: notPlain) {
+          byKind.offsets[number].append(offset)
         }
       }
     }
-    return parts
+    return byKind
   }
 
   private func isPlainInsertion(_ change: PreparedChange) -> Bool {
@@ -456,7 +465,8 @@ extension BatchGroup {
   /// Only the database knows whether the task of a lease is plain.
   var namesLeases: Bool { batches.contains { $0.contains(where: \.namesLease) } }
 
-  /// Whether the changes may make a task available, or set a value, for which other queues wait.
+  /// Whether another queue may wait for the changes, because they may make a task available or set
+  /// a value.
   var concernsOtherQueues: Bool {
     batches.contains { batch in
       batch.contains { change in
@@ -470,27 +480,29 @@ extension BatchGroup {
   }
 }
 
-extension BatchGroup.Parts {
-  /// Adds a change if a shared statement can make it, and returns whether it was added.
-  fileprivate mutating func add(
+extension BatchGroup.ChangesByKind {
+  /// Adds a change if the change belongs to one of the kinds.
+  ///
+  /// - Returns: Whether the change was added.
+  fileprivate mutating func addIfKindMatches(
     _ change: PreparedChange,
-    at place: BatchGroup.Place,
+    at index: BatchGroup.ChangeIndex,
     unless notPlain: Set<TaskID>
   ) -> Bool {
     switch change.change {
-    case .insert(let record, _): insertions.append((place, record, change.payload))
+    case .insert(let record, _): insertions.append((index, record, change.payload))
     case .succeed(let lease, _, retains: false) where !notPlain.contains(lease.id):
-      removals.append((place, lease))
-    case .release(let lease) where !notPlain.contains(lease.id): releases.append((place, lease))
+      removals.append((index, lease))
+    case .release(let lease) where !notPlain.contains(lease.id): releases.append((index, lease))
     case .extend(let lease, let duration) where !notPlain.contains(lease.id):
-      extensions.append((place, lease, duration))
+      extensions.append((index, lease, duration))
     default: return false
     }
     return true
   }
 
-  /// Whether shared statements make all changes.
-  var haveAll: Bool { offsets.allSatisfy(\.isEmpty) }
+  /// Whether the statements for the kinds make all changes.
+  var areAllShared: Bool { offsets.allSatisfy(\.isEmpty) }
 
   /// The tasks of the changes that name a lease.
   var leased: [TaskID] {
@@ -500,12 +512,12 @@ extension BatchGroup.Parts {
   /// Moves the changes of some tasks to the changes that are made one by one.
   mutating func separateChanges(of ids: Set<TaskID>) {
     let left =
-      removals.filter { ids.contains($0.lease.id) }.map(\.place)
-      + releases.filter { ids.contains($0.lease.id) }.map(\.place)
+      removals.filter { ids.contains($0.lease.id) }.map(\.index)
+      + releases.filter { ids.contains($0.lease.id) }.map(\.index)
     // Extensions stay: a shared statement can extend the claim of any task.
     removals.removeAll { ids.contains($0.lease.id) }
     releases.removeAll { ids.contains($0.lease.id) }
-    for place in left { offsets[place.batch].append(place.offset) }
+    for index in left { offsets[index.batch].append(index.offset) }
     for batch in Set(left.map(\.batch)) { offsets[batch].sort() }
   }
 }

@@ -5,25 +5,24 @@ import SteadfastQueue
 /// The tables within a transaction of one thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several queues use the tables, so that claims expire.
+  /// Whether several stores may use the tables; if so, claims expire.
   let isShared: Bool
-  /// The first numbers of the tables' advisory locks, each of which has two numbers.
+  /// The first of the two numbers that identify an advisory lock, for each kind of lock.
   struct Locks {
-    /// The first number of each lock of order keys.
+    /// For order keys.
     var orders: Int64 = 1
-    /// The first number of each lock of values.
+    /// For stored values.
     var values: Int64 = 2
-    /// The first number of each lock of unique keys.
+    /// For unique keys.
     var keys: Int64 = 3
   }
 
   let locks: Locks
-  /// Whether the transaction has changed something.
+  /// Whether the transaction makes changes.
   var hasChanged = false
-  /// Whether tasks may have become available that the changes do not name.
+  /// Whether tasks that the changes do not name may have become available.
   var hasFreedOthers = false
-  /// The order keys of which another task may be first in line because of the batch.
-  var changedOrders: [String] = []
+  var changedOrderKeys: [String] = []
   var newMembers: [TaskRecord] = []
 
   init(_ database: Connection, isShared: Bool, locks: Locks = Locks()) {
@@ -32,13 +31,12 @@ final class Tables: TaskTables {
     self.locks = locks
   }
 
-  static let nextPlace = "nextval('steadfast_place')"
+  static let nextPosition = "nextval('steadfast_place')"
 
   // MARK: Order keys
 
-  /// Gives the turn of each changed order key to the first task in line.
   func updateTurnsOfChangedOrderKeys() throws {
-    for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
+    for key in Set(changedOrderKeys.map(ExactText.init)).map(\.text) {
       try database.send(
         """
         update steadfast_task set has_turn = false
@@ -63,16 +61,16 @@ final class Tables: TaskTables {
         .text(key)
       )
     }
-    if !changedOrders.isEmpty { hasFreedOthers = true }
-    changedOrders = []
+    if !changedOrderKeys.isEmpty { hasFreedOthers = true }
+    changedOrderKeys = []
   }
 }
 
 /// Reading and updating the task of a change.
 extension Tables {
   func entry(of id: TaskID) throws -> TaskEntry? {
-    // The transaction locked its tasks earlier. A task that has appeared since then was inserted by
-    // another session. A change that was sent before the insertion can't refer to that task.
+    // The transaction has already locked the tasks that its changes name. Only a task that another
+    // session has inserted since then is not locked yet, and no change can refer to that task.
     try database.first(
       """
       select \(TaskEntry.columns),
@@ -83,7 +81,7 @@ extension Tables {
     ) { row in try TaskEntry(id, row) }
   }
 
-  func promoteSuccessor(name: String, _ key: String) throws {
+  func promoteSuccessor(ofKey key: String, taskName name: String) throws {
     hasFreedOthers = true
     try database.send(
       """
@@ -103,7 +101,7 @@ extension Tables {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where id = $1",
       .id(entry.id),
-      read: StoredFailures.textWithLast
+      read: StoredFailures.jsonWithLastFailure
     )
     try database.send(
       """
@@ -180,7 +178,7 @@ extension Connection: TaskLookUps {
   }
 
   func value(named name: String) throws -> [UInt8]? {
-    // The server accepts no NUL, so no value has such a name.
+    // The server does not store a NUL, so no value has such a name.
     guard !name.hasNUL else { return nil }
     return try first("select bytes from steadfast_value where name = $1", .text(name)) {
       $0.bytes(0)
@@ -198,30 +196,31 @@ extension Connection: TaskLookUps {
 
   /// A condition in SQL, with its parameters in order.
   private struct Condition {
-    var parts: [String] = []
+    var conditions: [String] = []
     var values: [SQLValue] = []
 
-    var text: String { parts.isEmpty ? "true" : parts.joined(separator: " and ") }
+    var text: String { conditions.isEmpty ? "true" : conditions.joined(separator: " and ") }
 
-    /// Adds a part, and replaces `$` in it with the parameter of the value.
-    mutating func add(_ part: String, _ value: SQLValue) {
+    /// Adds an SQL condition in which `$` stands for the value.
+    mutating func add(_ condition: String, _ value: SQLValue) {
       values.append(value)
-      parts.append(part.replacing("$", with: "$\(values.count)"))
+      conditions.append(condition.replacing("$", with: "$\(values.count)"))
     }
 
-    /// Adds a part, and replaces `$` in it with the parameter of the texts.
+    /// Adds an SQL condition in which `$` stands for the array of strings.
     ///
-    /// Texts with a NUL are left out: the server accepts no NUL, so no row contains such a text.
-    mutating func add(_ part: String, _ texts: some Sequence<String>) {
-      add(part, .texts(texts.filter { !$0.hasNUL }))
+    /// Strings with a NUL are left out: the server does not store a NUL, so no row contains such a
+    /// string.
+    mutating func add(_ condition: String, _ strings: some Sequence<String>) {
+      add(condition, .texts(strings.filter { !$0.hasNUL }))
     }
 
     mutating func add(_ states: Set<TaskState>) {
-      if states.isDisjoint(with: TaskState.ended) { parts.append("not has_ended") }
-      if states.isSubset(of: TaskState.ended) { parts.append("has_ended") }
+      if states.isDisjoint(with: TaskState.ended) { conditions.append("not has_ended") }
+      if states.isSubset(of: TaskState.ended) { conditions.append("has_ended") }
       if states == [.parked] {
         // The server uses the index of parked tasks only for a statement that names the state.
-        parts.append("state = 'parked'")
+        conditions.append("state = 'parked'")
       } else {
         add("state = any ($)", states.map(\.rawValue))
       }
@@ -232,9 +231,9 @@ extension Connection: TaskLookUps {
     var condition = Condition()
     if let ids = filter.ids { condition.add("id = any ($)", .ids(ids)) }
     if let queue = filter.queue {
-      // No row has a text with a NUL.
+      // The server does not store a NUL, so no queue has such a name.
       if queue.hasNUL {
-        condition.parts.append("false")
+        condition.conditions.append("false")
       } else {
         condition.add("queue = $", .text(queue))
       }
@@ -269,16 +268,18 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// Returns the condition that a task's key is in a list: the key in one queue, or in any queue.
+  /// Returns the condition that the key in a column is one of a list of keys.
+  ///
+  /// If `queue` is `nil`, the condition ignores the queue of the stored key.
   private static func keyCondition(_ column: String, in queue: String?) -> String {
     queue == nil
       ? "substr(\(column), length(queue) + 2) = any ($)" : "\(column) = any ($)"
   }
 
-  /// Returns keys as they are stored; with no queue, the keys themselves.
+  /// Returns keys as they are stored for a queue; without a queue, the keys themselves.
   private func storedKeys(_ keys: Set<String>, in queue: String?) -> [String] {
     guard let queue else { return Array(keys) }
-    return keys.map { StoredKey.text(of: $0, in: queue) }
+    return keys.map { StoredKey.string(for: $0, in: queue) }
   }
 }
 #endif

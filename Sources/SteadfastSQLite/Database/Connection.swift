@@ -17,7 +17,7 @@ import SystemFoundation
   static let busyTimeout = 5_000
 
   private let handle: OpaquePointer
-  /// The word that replaces `steadfast` at the start of the names of the tables.
+  /// The prefix that replaces `steadfast` at the start of the names of the tables.
   private let prefix: String
   private var statements: [String: Statement] = [:]
 
@@ -75,7 +75,8 @@ import SystemFoundation
   /// Returns the first bytes of the file, padded with zeros; `nil` if the file can't be read.
   ///
   /// This reads through SQLite's open file. If the process opened the file a second time and closed
-  /// that descriptor, the system would drop all locks on the file that SQLite has in this process.
+  /// that descriptor, the system would release all locks that SQLite has on the file in this
+  /// process.
   func firstBytes(_ count: Int) -> [UInt8]? {
     var file: UnsafeMutablePointer<sqlite3_file>?
     let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
@@ -90,7 +91,7 @@ import SystemFoundation
     return result == SQLITE_OK || isShort ? bytes : nil
   }
 
-  /// Returns the statements with this store's prefix in the names of the tables.
+  /// Returns SQL with the store's prefix in the names of the tables.
   private func sqlWithPrefix(_ sql: String) -> String {
     prefix == "steadfast" ? sql : sql.replacing("steadfast_", with: prefix + "_")
   }
@@ -115,9 +116,9 @@ import SystemFoundation
     return prepared
   }
 
-  /// Runs a statement, and calls `body` with each row until it returns `false`.
+  /// Runs a statement, and calls `body` with each row until `body` returns `false`.
   ///
-  /// `body` must run no statement with the same text.
+  /// `body` must not run a statement with the same SQL.
   private func forEachRow(
     of sql: String,
     _ values: [SQLValue],
@@ -220,7 +221,6 @@ import SystemFoundation
 
   deinit { unsafe sqlite3_finalize(handle) }
 
-  /// Whether the statement does not write to the database directly.
   var isReadOnly: Bool { unsafe sqlite3_stmt_readonly(handle) != 0 }
 
   /// Sets the parameters, starting with the first one.
@@ -243,7 +243,7 @@ import SystemFoundation
       return text.withUTF8 { bytes in
         guard let count = Int32(exactly: bytes.count) else { return SQLITE_TOOBIG }
         return unsafe bytes.withMemoryRebound(to: CChar.self) { characters in
-          // An empty text may have no address, but must not be stored as null.
+          // An empty string may have no address, but must not be stored as null.
           guard let base = characters.baseAddress else {
             return unsafe steadfast_bind_text(handle, index, "", 0)
           }
@@ -361,11 +361,10 @@ struct SQLiteFailure: Error, Equatable {
   let code: Int32
   let text: String
 
-  /// The primary part of the result code.
   var primaryCode: Int32 { code & 0xFF }
 
   /// Whether a statement names a table or a column that does not exist.
-  var namesWhatIsMissing: Bool {
+  var isMissingTableOrColumn: Bool {
     primaryCode == SQLITE_ERROR
       && (text.hasPrefix("no such table") || text.hasPrefix("no such column"))
   }

@@ -5,10 +5,10 @@ import Synchronization
 import SystemSQLite
 import SystemFoundation
 
-/// The location of the tables, and the errors that name it.
+/// The location of the tables, and the errors that name the location.
 struct DatabaseLocation: Sendable {
   let url: URL
-  /// The word that starts the names of the tables.
+  /// The prefix of the names of the tables.
   let prefix: String
 
   var path: String { url.path }
@@ -35,11 +35,11 @@ struct DatabaseLocation: Sendable {
     }
   }
 
-  var closed: SQLiteError {
+  var closedError: SQLiteError {
     SQLiteError(.closed, url, "the store in \(path) was closed; make a new store")
   }
 
-  var displaced: SQLiteError {
+  var displacedError: SQLiteError {
     SQLiteError(
       .displaced,
       url,
@@ -176,7 +176,7 @@ extension DatabaseLocation {
   /// The path of the write-ahead log, which is beside the real file.
   var logPath: String { realURL.path + "-wal" }
 
-  /// Whether the file doesn't exist; `false` if the system can't tell.
+  /// Whether the file doesn't exist; `false` if the system can't find out.
   var isMissing: Bool {
     do {
       return try FileIdentity.following(path) == nil
@@ -190,7 +190,8 @@ extension DatabaseLocation {
   /// An empty file is normal for a new database: SQLite creates it on opening, and writes to it
   /// later. But if the file has a log, it was truncated. SQLite would remove the log, and the
   /// stored changes with it.
-  /// - Throws: a ``SQLiteError`` that names the log.
+  ///
+  /// - Throws: A ``SQLiteError`` that names the log.
   func checkEmptyFile() throws(SQLiteError) {
     // Reads the log's size first: a process that creates a database writes to the file before it
     // writes to the log.
@@ -208,8 +209,9 @@ extension DatabaseLocation {
   /// Throws if the file is shorter than the first page of its database.
   ///
   /// SQLite reads the missing part of the first page as zeros, which mean that there are no tables.
-  /// - Parameter database: a connection that has read nothing yet.
-  /// - Throws: a ``SQLiteError`` that says how many bytes are left.
+  ///
+  /// - Parameter database: A connection that has read nothing yet.
+  /// - Throws: A ``SQLiteError`` that says how many bytes are left.
   func checkFirstPage(of database: Connection) throws(SQLiteError) {
     let file = realURL.path
     // A log, or the journal of an unfinished change, may contain the first page.
@@ -240,9 +242,9 @@ extension DatabaseLocation {
   }
 }
 
-/// The file that the writer thread opened, and the lock that keeps other stores out.
+/// The file that the writer thread opened, and the lock that locks out other stores.
 ///
-/// Later, the path of the store may lead to another file, and so may the real path.
+/// Another file may get the path of this file later, also after symbolic links are resolved.
 final class StoreFile: Sendable {
   private struct State {
     var path = ""
@@ -252,7 +254,7 @@ final class StoreFile: Sendable {
     var lock: FileLock?
   }
 
-  /// A path, and the file to which it led.
+  /// A path, and the file that had the path when this value was created.
   private struct NamedFile {
     let path: String
     let file: FileIdentity?
@@ -262,11 +264,11 @@ final class StoreFile: Sendable {
       file = try FileIdentity.following(path)
     }
 
-    /// Checks that the path still leads to the file.
+    /// Checks that the file still has the path.
     ///
-    /// - Throws: A ``SQLiteError`` if not.
-    func check(_ place: DatabaseLocation) throws {
-      guard try FileIdentity.following(path) == file else { throw place.displaced }
+    /// - Throws: A ``SQLiteError`` if another file has the path, or none.
+    func checkFile(at location: DatabaseLocation) throws {
+      guard try FileIdentity.following(path) == file else { throw location.displacedError }
     }
   }
 
@@ -274,37 +276,37 @@ final class StoreFile: Sendable {
 
   /// Records the file that a connection opened.
   ///
-  /// - Throws: A ``SQLiteError`` if the name already belongs to another file.
-  func recordFile(of database: Connection, at place: DatabaseLocation) throws {
+  /// - Throws: A ``SQLiteError`` if another file has the path already.
+  func recordFile(of database: Connection, at location: DatabaseLocation) throws {
     let path = database.path
     let file = try FileIdentity.following(path)
-    guard file != nil, !database.hasMoved else { throw place.displaced }
+    guard file != nil, !database.hasMoved else { throw location.displacedError }
     let others = try ["-wal", "-shm"].map { try NamedFile(path + $0) }
     state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
   }
 
-  /// Checks that the open files of a connection still have their names.
+  /// Checks that the open files of a connection still have their paths.
   ///
   /// If another program deletes or replaces the log or its index, SQLite does not notice, and loses
   /// later changes.
   ///
   /// - Throws: A ``SQLiteError`` if one of the files was deleted, moved or replaced.
-  func checkNames(of database: Connection, at place: DatabaseLocation) throws {
-    guard !database.hasMoved else { throw place.displaced }
-    for other in state.withLock({ $0.others }) { try other.check(place) }
+  func checkPaths(of database: Connection, at location: DatabaseLocation) throws {
+    guard !database.hasMoved else { throw location.displacedError }
+    for other in state.withLock({ $0.others }) { try other.checkFile(at: location) }
   }
 
   /// Opens the file for a reader thread.
   ///
-  /// - Throws: A ``SQLiteError`` if the name of the file or of its log now belongs to another file.
-  func openForReading(at place: DatabaseLocation) throws -> Connection {
+  /// - Throws: A ``SQLiteError`` if another file has the path of the file or of its log now.
+  func openForReading(at location: DatabaseLocation) throws -> Connection {
     let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
     // If the log was deleted, a new connection would create another log.
-    for other in others { try other.check(place) }
+    for other in others { try other.checkFile(at: location) }
     let database = Result { () throws(SQLiteFailure) in
-      try Connection(path, .reading, prefix: place.prefix)
+      try Connection(path, .reading, prefix: location.prefix)
     }
-    guard try FileIdentity.following(path) == file else { throw place.displaced }
+    guard try FileIdentity.following(path) == file else { throw location.displacedError }
     return try database.get()
   }
 
@@ -319,14 +321,14 @@ final class StoreFile: Sendable {
 
   /// Removes and returns the lock; `nil` if there is none.
   ///
-  /// When the last reference to the lock is released, the file is unlocked.
-  func removeLock() -> FileLock? {
+  /// The file is unlocked when the last reference to the lock is released.
+  func takeLock() -> FileLock? {
     state.withLock { state in
       defer { state.lock = nil }
       return state.lock
     }
   }
 
-  func releaseLock() { _ = removeLock() }
+  func releaseLock() { _ = takeLock() }
 }
 #endif

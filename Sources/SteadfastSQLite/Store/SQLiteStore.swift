@@ -28,7 +28,7 @@ public import SystemFoundation
 ///
 /// ## Processes
 ///
-/// A store without ``sharing`` uses its tables alone. A lock file keeps other stores out. The path
+/// A store without ``sharing`` uses its tables alone. A lock file locks out other stores. The path
 /// of the lock file is the real path of the database, followed by `-steadfast.lock`; another prefix
 /// replaces the word `steadfast`. When the process ends, however suddenly, the next process
 /// continues with the tasks at once. The store refuses a database with several names (hard links).
@@ -76,7 +76,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// - Parameters:
   ///   - url: The database. Other programs may use its other tables.
-  ///   - prefix: The word that starts the names of the tables: 1 to 40 ASCII letters, digits and
+  ///   - prefix: The prefix of the names of the tables: 1 to 40 ASCII letters, digits and
   ///     underscores, starting with a letter.
   ///   - sharing: How several processes use the tables; `nil` if this store uses them alone.
   public convenience init(
@@ -87,7 +87,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     self.init(at: url, prefix: prefix, sharing: sharing) { Date().timeIntervalSince1970 }
   }
 
-  /// Creates a store whose claims expire by another clock than the machine's.
+  /// Creates a store whose claims expire by a clock other than the machine's.
   package init(
     at url: URL,
     prefix: String = "steadfast",
@@ -116,7 +116,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// 25 times a second, and a store without ``sharing`` checks once a second. A check reads a
   /// number in shared memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
-    RealWork.taskExecutor == nil ? core.hints() : nil
+    RealWork.taskExecutor == nil ? core.makeHints() : nil
   }
 
   /// Opens or creates the database, and creates missing tables.
@@ -212,7 +212,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 extension Persistence where Self == SQLiteStore {
   /// A store in a SQLite database.
   ///
-  /// `prefix` is the word that starts the names of the tables. `sharing` sets how several processes
+  /// `prefix` is the prefix of the names of the tables. `sharing` sets how several processes
   /// use the tables at the same time; with `nil`, one store uses the tables alone.
   public static func sqlite(
     at url: URL,
@@ -239,11 +239,11 @@ extension SQLiteStore {
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
-    try core.place.checkArguments()
-    if let objection = record.objectionToStatement {
+    try core.location.checkArguments()
+    if let objection = record.reasonNotInsertableByStatement {
       throw SQLiteError(.invalidArgument, url, objection)
     }
-    return try InsertStatement(record, policy, prefix: core.place.prefix)
+    return try InsertStatement(record, policy, prefix: core.location.prefix)
   }
 }
 
@@ -253,12 +253,12 @@ enum Library {
   private static let oldest: Int32 = 3_037_000
 
   /// Throws if the library can't run the statements of a store.
-  static func checkVersion(for place: DatabaseLocation) throws(SQLiteError) {
+  static func checkVersion(for location: DatabaseLocation) throws(SQLiteError) {
     let version = sqlite3_libversion_number()
     guard version < oldest || sqlite3_threadsafe() == 0 else { return }
     throw SQLiteError(
       .unsuitableLibrary,
-      place.url,
+      location.url,
       "the store needs a thread-safe SQLite, version 3.37 or newer; the system has version "
         + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
     )

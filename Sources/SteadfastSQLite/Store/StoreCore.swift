@@ -7,22 +7,23 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// The number of started threads: first the writer, then the readers.
+    /// The number of started threads; the writer starts first, and then the readers.
     var threadCount = 0
-    /// Stops the thread that watches for changes by other connections; `nil` if there is none.
+    /// Stops the thread that triggers checks for changes by other connections; `nil` if there is
+    /// none.
     var watch: StopSignal?
   }
 
   private static let readerCount = 2
-  /// The interval between checks for changes by other connections, where the system does not report
+  /// The interval between checks for changes by other connections, if the system does not report
   /// writes to a file.
   private static let sharedInterval = Duration.milliseconds(40)
-  /// The same interval for an unshared store, where only the statements of other programs add tasks
-  /// from outside.
+  /// The same interval for an unshared store, which only notices tasks that the statements of other
+  /// programs add.
   private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
-  let place: DatabaseLocation
+  let location: DatabaseLocation
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file = StoreFile()
@@ -34,15 +35,16 @@ final class StoreCore: StoreCalls {
   private let state = Mutex(State())
   private let forkCount = ForkCount.current
 
-  init(_ place: DatabaseLocation, isShared: Bool, clock: @escaping @Sendable () -> Double) {
-    self.place = place
+  init(_ location: DatabaseLocation, isShared: Bool, clock: @escaping @Sendable () -> Double) {
+    self.location = location
     self.isShared = isShared
     self.clock = clock
   }
 
   /// Closes the database without waiting until it is closed.
   ///
-  /// No call is in progress, so nothing changes from now on, and the next store need not wait.
+  /// When this is called, no call is in progress. So nothing changes after the call, and another
+  /// store can use the tables at once.
   func end() {
     writing.end()
     endReading()
@@ -51,22 +53,22 @@ final class StoreCore: StoreCalls {
 
   private func endReading() {
     reading.end()
-    listeners.end()
+    listeners.endAll()
     state.withLock { $0.watch }?.stop()
   }
 
   /// Starts a sequence of hints.
   ///
-  /// The writer thread checks for changes from now on. If the system can't provide a thread, the
+  /// From then on, the writer thread checks for changes. If the system can't provide a thread, the
   /// sequence ends at once.
-  func hints() -> AsyncStream<Void> {
-    let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
+  func makeHints() -> AsyncStream<Void> {
+    let stream = listeners.makeStream { [weak self] in self?.stopWatchIfUnused() }
     // A closed store has already ended the sequence.
     guard !listeners.isEmpty else { return stream }
     do {
       try startWatch()
     } catch {
-      listeners.end()
+      listeners.endAll()
     }
     return stream
   }
@@ -75,8 +77,9 @@ final class StoreCore: StoreCalls {
     try state.withLock { state throws(SystemCallError) in
       guard state.watch == nil else { return }
       let interval = isShared ? Self.sharedInterval : Self.unsharedInterval
-      let log = file.logPath ?? place.logPath
-      state.watch = try DatabaseWatch.start(log, intervalWithoutFile: interval) { [writing] in
+      let log = file.logPath ?? location.logPath
+      state.watch = try DatabaseWatcher.start(watchingLogAt: log, intervalWithoutFile: interval) {
+        [writing] in
         writing.wake()
       }
     }
@@ -86,7 +89,7 @@ final class StoreCore: StoreCalls {
 
   private func stopWatchIfUnused() {
     state.withLock { state in
-      // A sequence that starts now will start another thread afterwards.
+      // If a sequence starts during this call, it starts another thread afterwards.
       guard listeners.isEmpty else { return }
       state.watch?.stop()
       state.watch = nil
@@ -95,35 +98,37 @@ final class StoreCore: StoreCalls {
 
   // MARK: Calls
 
-  func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
-    try place.checkArguments()
+  func call(_ call: StoreJob.Call) async throws -> StoreJob.Output {
+    try location.checkArguments()
     guard forkCount == ForkCount.current else {
       throw SQLiteError(
         .closed,
-        place.url,
-        "a forked process can't use its parent's store in \(place.path); make a new store"
+        location.url,
+        "a forked process can't use its parent's store in \(location.path); make a new store"
       )
     }
     do {
       try startThreads()
     } catch {
-      throw place.errorForCaller(error)
+      throw location.errorForCaller(error)
     }
-    if call.isLast {
-      opening.noteLastCall()
+    if call.endsStore {
+      opening.recordLastCall()
       endReading()
     }
     if case .open = call {
       try await openIfClosed()
       return .nothing
     }
-    guard call.reads else { return try await writing.perform(call, orThrow: place.closed) }
+    guard call.isReadOnly else {
+      return try await writing.perform(call, orThrow: location.closedError)
+    }
     try await openIfClosed()
-    return try await reading.perform(call, orThrow: place.closed)
+    return try await reading.perform(call, orThrow: location.closedError)
   }
 
   private func openIfClosed() async throws {
-    try await opening.open(by: writing, orThrow: place.closed)
+    try await opening.open(using: writing, orThrow: location.closedError)
   }
 
   // MARK: Threads
@@ -131,9 +136,9 @@ final class StoreCore: StoreCalls {
   private func startThreads() throws {
     try state.withLock { state in
       if state.threadCount == 0 {
-        try SystemThread.start { [place, isShared, clock, file, writing, listeners, readers] in
+        try SystemThread.start { [location, isShared, clock, file, writing, listeners, readers] in
           let writer = Writer(
-            place,
+            location,
             isShared: isShared,
             clock: clock,
             file: file,
@@ -144,8 +149,8 @@ final class StoreCore: StoreCalls {
         state.threadCount = 1
       }
       while state.threadCount <= Self.readerCount {
-        try SystemThread.start(in: readers) { [place, file, reading] in
-          Self.runReader(jobs: reading, file: file, at: place)
+        try SystemThread.start(in: readers) { [location, file, reading] in
+          Self.runReader(jobs: reading, file: file, at: location)
         }
         state.threadCount += 1
       }
@@ -155,29 +160,29 @@ final class StoreCore: StoreCalls {
   /// Performs jobs, and reports changes by other connections, until the queue of jobs ends.
   private static func runWriter(_ writer: Writer, jobs: JobQueue, listeners: HintListeners) {
     while true {
-      switch jobs.next(all: true) {
+      switch jobs.waitForJobs(all: true) {
       case .jobs(let jobs): writer.perform(jobs)
-      case .nothing: break
-      case .end:
+      case .wokenUp: break
+      case .ended:
         writer.close()
         return
       }
-      if !listeners.isEmpty, writer.otherConnectionsMadeChanges() { listeners.tell() }
+      if !listeners.isEmpty, writer.otherConnectionsMadeChanges() { listeners.notifyAll() }
     }
   }
 
   /// Answers look-ups until the queue of jobs ends.
-  private static func runReader(jobs: JobQueue, file: StoreFile, at place: DatabaseLocation) {
+  private static func runReader(jobs: JobQueue, file: StoreFile, at location: DatabaseLocation) {
     var database: Connection?
-    while case .jobs(let jobs) = jobs.next(all: false) {
+    while case .jobs(let jobs) = jobs.waitForJobs(all: false) {
       for job in jobs {
         let result = Result {
-          let opened = try database ?? file.openForReading(at: place)
+          let opened = try database ?? file.openForReading(at: location)
           database = opened
-          guard !opened.hasMoved else { throw place.displaced }
-          return try opened.answer(job.call)
+          guard !opened.hasMoved else { throw location.displacedError }
+          return try opened.performLookUp(job.call)
         }
-        job.continuation.resume(with: result.mapError(place.errorForCaller))
+        job.continuation.resume(with: result.mapError(location.errorForCaller))
       }
     }
   }

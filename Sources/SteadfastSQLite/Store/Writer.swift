@@ -8,11 +8,11 @@ import SteadfastQueue
 ///
 /// Calls that wait at the same time share one transaction and one flush.
 final class Writer {
-  private let place: DatabaseLocation
+  private let location: DatabaseLocation
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let file: StoreFile
-  /// The reader threads, which end before the tables are closed.
+  /// The reader threads; closing the tables waits for their ends.
   private let readers: DispatchGroup
   private var tables: Tables?
   private var isClosed = false
@@ -21,7 +21,7 @@ final class Writer {
   private var dataVersion = 0
 
   init(
-    _ place: DatabaseLocation,
+    _ location: DatabaseLocation,
     isShared: Bool,
     clock: @escaping @Sendable () -> Double,
     file: StoreFile,
@@ -29,7 +29,7 @@ final class Writer {
   ) {
     self.file = file
     self.readers = readers
-    self.place = place
+    self.location = location
     self.isShared = isShared
     self.clock = clock
   }
@@ -37,18 +37,18 @@ final class Writer {
   func perform(_ jobs: [StoreJob]) {
     var group: [StoreJob] = []
     for job in jobs {
-      guard job.isAlone else {
+      guard job.runsOutsideTransaction else {
         group.append(job)
         continue
       }
-      performTogether(group)
+      performInOneTransaction(group)
       group = []
-      finish(job, with: Result { try performAlone(job.call) }.map { .nothing })
+      finish(job, with: Result { try performSeparately(job.call) }.map { .nothing })
     }
-    performTogether(group)
+    performInOneTransaction(group)
   }
 
-  private func performAlone(_ call: StoreJob.Call) throws {
+  private func performSeparately(_ call: StoreJob.Call) throws {
     switch call {
     case .open: _ = try openedTables()
     case .close: close()
@@ -62,7 +62,7 @@ final class Writer {
   /// A savepoint copies each page that changes after it, so the calls are first made without
   /// savepoints. If one of several calls must be rolled back, all of them are rolled back and
   /// repeated with savepoints.
-  private func performTogether(_ jobs: [StoreJob]) {
+  private func performInOneTransaction(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
       let answers = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
@@ -71,9 +71,9 @@ final class Writer {
       for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: answer) }
     } catch {
       if jobs.count > 1, mayConcernOnlyOneCall(error) {
-        performApart(jobs)
+        performWithSavepoints(jobs)
       } else {
-        for job in jobs { finish(job, with: StoreJob.result(of: error)) }
+        for job in jobs { finish(job, with: StoreJob.result(ofCallRolledBackBy: error)) }
       }
     }
   }
@@ -81,15 +81,15 @@ final class Writer {
   /// Performs calls in one transaction with a savepoint for each call.
   ///
   /// If that transaction fails, each call gets its own transaction.
-  private func performApart(_ jobs: [StoreJob]) {
+  private func performWithSavepoints(_ jobs: [StoreJob]) {
     do {
       let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
-        try jobs.map { try Self.resultInSavepoint(of: $0.call, in: tables) }
+        try jobs.map { try Self.performInSavepoint($0.call, in: tables) }
       }
       for (job, result) in zip(jobs, results) { finish(job, with: result) }
     } catch {
       if mayConcernOnlyOneCall(error) {
-        for job in jobs { performTogether([job]) }
+        for job in jobs { performInOneTransaction([job]) }
       } else {
         for job in jobs { finish(job, with: .failure(error)) }
       }
@@ -101,15 +101,15 @@ final class Writer {
     tables != nil && (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY
   }
 
-  private func finish(_ job: StoreJob, with result: Result<StoreJob.Answer, any Error>) {
-    job.continuation.resume(with: result.mapError(place.errorForCaller))
+  private func finish(_ job: StoreJob, with result: Result<StoreJob.Output, any Error>) {
+    job.continuation.resume(with: result.mapError(location.errorForCaller))
   }
 
   /// Performs a call in a savepoint, and rolls back to the savepoint if the call fails.
-  private static func resultInSavepoint(
-    of call: StoreJob.Call,
+  private static func performInSavepoint(
+    _ call: StoreJob.Call,
     in tables: Tables
-  ) throws -> Result<StoreJob.Answer, any Error> {
+  ) throws -> Result<StoreJob.Output, any Error> {
     let database = tables.database
     try database.run("savepoint call")
     do {
@@ -121,14 +121,14 @@ final class Writer {
       guard !database.isIdle else { throw error }
       try database.run("rollback to call")
       try database.run("release call")
-      return StoreJob.result(of: error)
+      return StoreJob.result(ofCallRolledBackBy: error)
     }
   }
 
   private static func perform(
     _ call: StoreJob.Call,
     in tables: Tables
-  ) throws -> StoreJob.Answer {
+  ) throws -> StoreJob.Output {
     switch call {
     case .apply(let batch, _): .outcomes(try tables.apply(batch))
     case .claim(let request): .claim(try tables.claim(request))
@@ -142,7 +142,7 @@ final class Writer {
   ) throws -> Success {
     let tables = try openedTables()
     let database = tables.database
-    try file.checkNames(of: database, at: place)
+    try file.checkPaths(of: database, at: location)
     try setCommitWaits(isDurable, on: database)
     return try Self.transaction(on: database) { try body(tables) }
   }
@@ -165,8 +165,8 @@ final class Writer {
 
   /// Sets whether the next commit waits for the disk.
   ///
-  /// A commit that doesn't wait survives the end of the process. The next commit that waits also
-  /// flushes the commits before it.
+  /// The changes of a commit that doesn't wait survive the end of the process. The next commit that
+  /// waits also flushes the commits before it.
   private func setCommitWaits(_ isDurable: Bool, on database: Connection) throws {
     guard isRelaxed == isDurable else { return }
     try database.execute("pragma synchronous = \(isDurable ? "full" : "normal")")
@@ -176,28 +176,28 @@ final class Writer {
   // MARK: Opening and closing
 
   private func openedTables() throws -> Tables {
-    guard !isClosed else { throw place.closed }
+    guard !isClosed else { throw location.closedError }
     if let tables { return tables }
-    try place.checkForHardLinks()
-    try place.checkEmptyFile()
-    let database = try Connection(place.path, .making, prefix: place.prefix)
-    try place.checkFirstPage(of: database)
+    try location.checkForHardLinks()
+    try location.checkEmptyFile()
+    let database = try Connection(location.path, .making, prefix: location.prefix)
+    try location.checkFirstPage(of: database)
     guard !database.isReadOnly else {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
     }
-    try Library.checkVersion(for: place)
+    try Library.checkVersion(for: location)
     // Check first: a foreign database must not change, not even its journal mode.
-    _ = try Schema().version(in: database, prefix: place.prefix)
+    _ = try Schema().version(in: database, prefix: location.prefix)
     let lock = try acquireLock(of: database)
     try configure(database)
     isRelaxed = false
     let tables = Tables(database, isShared: isShared, clock: clock)
     try Self.transaction(on: database) {
-      try Schema().migrate(database, prefix: place.prefix)
-      try tables.endClaimsWithoutEnd()
+      try Schema().migrate(database, prefix: location.prefix)
+      try tables.endClaimsWithoutExpiry()
     }
     dataVersion = try readDataVersion(database)
-    try file.recordFile(of: database, at: place)
+    try file.recordFile(of: database, at: location)
     file.keepLock(lock)
     self.tables = tables
     return tables
@@ -207,8 +207,8 @@ final class Writer {
     guard try requestWriteAheadLog(on: database) == "wal" else {
       throw SQLiteError(
         .cannotOpen,
-        place.url,
-        "\(place.path) can't have a write-ahead log, perhaps because it is on a network file "
+        location.url,
+        "\(location.path) can't have a write-ahead log, perhaps because it is on a network file "
           + "system; choose a file on a local disk"
       )
     }
@@ -221,7 +221,8 @@ final class Writer {
 
   /// Requests the write-ahead log, and returns the resulting journal mode.
   ///
-  /// SQLite does not wait for other connections that request it at the same time, so this retries.
+  /// If other connections request it at the same time, SQLite fails instead of waiting, so this
+  /// retries.
   private func requestWriteAheadLog(on database: Connection) throws -> String? {
     let end = ContinuousClock.now + .milliseconds(Connection.busyTimeout)
     while true {
@@ -235,18 +236,18 @@ final class Writer {
     }
   }
 
-  /// Returns a lock that keeps other stores out.
+  /// Returns a lock that locks out other stores.
   ///
-  /// Shared stores don't exclude each other.
+  /// Shared stores don't lock out each other.
   private func acquireLock(of database: Connection) throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
       return try FileLock.acquire(
         forStoreIn: database.path,
-        named: "-\(place.prefix)",
+        named: "-\(location.prefix)",
         isShared: isShared
       )
     } catch {
-      throw place.storeError(for: error)
+      throw location.storeError(for: error)
     }
   }
 
@@ -262,30 +263,30 @@ final class Writer {
   private func destroy() throws {
     guard !isDestroyed else { return }
     // Keeps the lock until the tables are removed, so that the next store finds no tables.
-    let (known, held) = (tables?.database, file.removeLock())
+    let (known, held) = (tables?.database, file.takeLock())
     close()
     if let database = try known ?? databaseToDestroy() {
       // Fails if another store uses the tables.
       let lock = try held ?? acquireLock(of: database)
       defer { withExtendedLifetime(lock) {} }
       try Self.transaction(on: database) {
-        try Schema().drop(from: database, prefix: place.prefix)
+        try Schema().drop(from: database, prefix: location.prefix)
       }
     }
     isDestroyed = true
   }
 
   private func databaseToDestroy() throws -> Connection? {
-    try place.checkEmptyFile()
+    try location.checkEmptyFile()
     let database: Connection
     do throws(SQLiteFailure) {
-      database = try Connection(place.path, .writing, prefix: place.prefix)
+      database = try Connection(location.path, .writing, prefix: location.prefix)
     } catch {
-      // The code has many possible reasons. If the file is missing, there is nothing to destroy.
-      guard error.primaryCode == SQLITE_CANTOPEN, place.isMissing else { throw error }
+      // This code has many causes. If the file is missing, there is nothing to destroy.
+      guard error.primaryCode == SQLITE_CANTOPEN, location.isMissing else { throw error }
       return nil
     }
-    try place.checkFirstPage(of: database)
+    try location.checkFirstPage(of: database)
     return database
   }
 

@@ -4,11 +4,12 @@ import SteadfastQueue
 
 /// The tables, and the migration of older versions.
 ///
-/// The article "Writing a store" describes the columns. `seq` is the position in line: a task that
-/// moves behind its equals gets the next number. The generated columns compare a state with each
-/// value separately: for a list of three values, SQLite would make a temporary table each time a
-/// row changes. There are no foreign keys, because with them, SQLite would search four tables for
-/// each removed task. Instead, `Tables.delete(_:)` removes a task's rows from the other tables.
+/// The article "Writing a store" describes the columns. `seq` sorts tasks with the same priority
+/// and available date: a task that must go behind all others gets the next number. The generated
+/// columns compare a state with each value separately: for a list of three values, SQLite would
+/// make a temporary table each time a row changes. There are no foreign keys, because with them,
+/// SQLite would search four tables for each removed task. Instead, `Tables.delete(_:)` removes a
+/// task's rows from the other tables.
 struct Schema {
   /// The migration steps, each from one version of the tables to the next.
   ///
@@ -18,7 +19,7 @@ struct Schema {
   var version: Int { steps.count }
 
   static let tables = ["task", "payload", "dependency", "memory", "value"]
-  /// The view into which other connections insert tasks.
+  /// The view into which other programs insert tasks.
   static let view = "insertion"
 
   private static let first = """
@@ -100,7 +101,7 @@ struct Schema {
 
   /// The table that stores the version of the other tables.
   ///
-  /// Only the name of this table is the same in all versions.
+  /// All versions use the same name for this table.
   private static let versionTable = """
     create table steadfast_schema (maker text primary key, version integer not null) without rowid;
     insert into steadfast_schema values ('Steadfast', 0);
@@ -124,7 +125,6 @@ extension Schema {
     return try versionInTransaction(of: database, prefix: prefix)
   }
 
-  /// Returns the version of the tables, within a transaction.
   private func versionInTransaction(of database: Connection, prefix: String) throws -> Int? {
     var isThere = false
     for table in Self.tables + [Self.view, "schema"] {
@@ -148,13 +148,13 @@ extension Schema {
     throw Refusal.foreignTable(name)
   }
 
-  /// Returns the version; `nil` if this library did not make the table that stores it.
+  /// Returns the stored version; `nil` if another program made the table.
   private func versionIfOurs(in database: Connection) throws -> Int? {
     do {
       return try database.first(
         "select version from steadfast_schema where maker = 'Steadfast'"
       ) { $0.integer(0) }
-    } catch let failure as SQLiteFailure where failure.namesWhatIsMissing {
+    } catch let failure as SQLiteFailure where failure.isMissingTableOrColumn {
       return nil
     }
   }
@@ -183,14 +183,16 @@ extension Schema {
   }
 }
 
-/// The view into which a statement of another connection inserts a task.
+/// The view into which other programs insert tasks within their own transactions.
 ///
-/// The trigger of the view does what `TaskTables.insert` does. A test compares the two.
+/// The trigger of the view makes the same changes as
+/// `TaskTables.insert(_:onDuplicate:payload:)`. A test compares the rows that both insert.
 extension Schema {
-  /// The version of the view's columns, which each statement contains.
+  /// The version of the view's columns, which is also the first value of each insertion into the
+  /// view.
   ///
-  /// A later version of the tables supports statements of this form, or refuses them.
-  static let insertionForm = 1
+  /// A later version of the tables either supports such an insertion or refuses it.
+  static let insertionVersion = 1
 
   /// The columns of the view, in the order of `Tables.definitionValues(of:payload:role:link:)`.
   static let insertionColumns = [
@@ -385,7 +387,8 @@ extension Schema {
     end;
     """
 
-  /// The indexes for claims, keys and batches, and a trigger that names the indexes it uses.
+  /// Adds indexes for claims, keys and batches, and makes the trigger name the indexes that it
+  /// uses.
   ///
   /// A program may run `analyze` while the tables are small. From then on, SQLite would read whole
   /// tables wherever reading them seemed as fast as an index.
@@ -402,7 +405,7 @@ extension Schema {
 
   private static let steadyTrigger = fixingPlan(of: trigger)
 
-  /// Returns a part of the trigger that names its indexes and fixes the order of its joins.
+  /// Returns a part of the trigger after changes that fix its indexes and the order of its joins.
   ///
   /// Otherwise, SQLite might choose other indexes, or another order.
   private static func fixingPlan(of part: String) -> String {
@@ -417,11 +420,10 @@ extension Schema {
     ].reduce(part) { text, change in text.replacing(change.0, with: change.1) }
   }
 
-  /// The trigger, changed so that an expired task makes no new task a duplicate, and loses its key
-  /// role to the new task.
+  /// The trigger, changed so that a new task can take the unique key of an expired task.
   private static let expiringTrigger =
     fixingPlan(of: triggerHead)
-    + fixingPlan(of: standing + payloads + takingOver).editing([
+    + fixingPlan(of: standing + payloads + takingOver).replacingEach([
       ("key_role = 'holder')", "key_role is not null)"),
       (
         "key_role is not null",
@@ -435,10 +437,11 @@ extension Schema {
 
       """ + fixingPlan(of: triggerTail)
 
-  /// The dates from which the dates of tasks and claims were counted.
+  /// Adds the dates from which the dates of tasks and claims were counted.
   ///
-  /// A statement of an earlier version does not say whether its date was explicit. The store
-  /// assumes that the date was explicit.
+  /// For a task, the column `counted_from` is null if that date is the creation date, or if the
+  /// caller chose the available date. For a statement of an earlier version, the store assumes that
+  /// the caller chose the available date.
   static let fourth = """
     alter table steadfast_task add column counted_from real;
     alter table steadfast_task add column lease_start real;
@@ -449,14 +452,14 @@ extension Schema {
     drop view steadfast_insertion;
 
     """
-    + firstView.editing([
+    + firstView.replacingEach([
       ("time_limit, expiry_date)\nas", "time_limit, expiry_date, counted_from)\nas"),
       ("null from steadfast_task", "null, null from steadfast_task"),
     ])
     + "\n\n" + countingTrigger
 
   /// The trigger, changed to store the date from which a task's available date was counted.
-  private static let countingTrigger = expiringTrigger.editing([
+  private static let countingTrigger = expiringTrigger.replacingEach([
     ("created_date = new.created_date\n", "created_date <= new.created_date\n"),
     (
       "    seq = case\n",
@@ -487,7 +490,7 @@ extension Schema {
 }
 
 extension InsertStatement {
-  /// Creates the statement that inserts a task into the view with a prefix.
+  /// Creates a statement that inserts a task into the view with a prefix.
   ///
   /// - Throws: The errors of ``TaskChange/checkForm()`` and of the payload's encoding.
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
@@ -498,7 +501,7 @@ extension InsertStatement {
     self.init(
       id: record.id,
       text: "insert into \(prefix)_insertion (form, \(columns.joined(separator: ", "))) "
-        + "values (\(Schema.insertionForm), \(marks))",
+        + "values (\(Schema.insertionVersion), \(marks))",
       parameters: Tables.definitionValues(
         of: record,
         payload: .blob(bytes),

@@ -81,7 +81,7 @@ extension Tables {
   ) throws {
     try database.run(
       """
-      update steadfast_task set state = 'parked', seq = \(Self.nextPlace),
+      update steadfast_task set state = 'parked', seq = \(Self.nextPosition),
         lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3
       where seq = ?1
       """,
@@ -91,7 +91,7 @@ extension Tables {
     )
   }
 
-  /// Returns the lanes of a queue in which a task is ready, now or on its available date.
+  /// Returns the lanes of a queue with tasks that are ready, now or at their available dates.
   private func lanes(of queue: String) throws -> [Lane] {
     var lanes: [Lane] = []
     var last = try firstLane(of: queue, afterName: nil)
@@ -102,7 +102,7 @@ extension Tables {
     return lanes
   }
 
-  /// Returns the first lane of the first name after `name`; with `nil`, of the first name.
+  /// Returns the first lane of the next name in the order of names; with `nil`, of the first name.
   private func firstLane(of queue: String, afterName name: String?) throws -> Lane? {
     func lane(_ row: Statement) -> Lane { Lane(name: row.text(0), priority: row.integer(1)) }
     guard let name else {
@@ -140,10 +140,11 @@ extension Tables {
     ) { Lane(name: lane.name, priority: $0.integer(0)) }
   }
 
-  /// Returns the first available tasks of each lane, as many as the claim can use, in the order of
-  /// claiming.
+  /// Returns the first available tasks of each lane, in the order of claiming.
+  ///
+  /// For each name, these are as many tasks as the claim can use.
   private func candidates(in lanes: [Lane], for request: ClaimRequest) throws -> [Candidate] {
-    let conditions = StoredTexts.json(of: request.conditions.map(\.rawValue))
+    let conditions = StoredStrings.json(of: request.conditions.map(\.rawValue))
     let limit = max(1, request.limit)
     var candidates: [Candidate] = []
     var (name, room): (String?, Int) = (nil, 0)
@@ -177,7 +178,7 @@ extension Tables {
     return candidates
   }
 
-  /// Returns the earliest date on which a task becomes available or a claim expires.
+  /// Returns the earliest date at which a task becomes available or a claim expires.
   private func nextDate(in lanes: [Lane], for request: ClaimRequest) throws -> Date? {
     var next: Date?
     for lane in lanes {
@@ -199,7 +200,7 @@ extension Tables {
       select min(lease_end) from steadfast_task indexed by steadfast_lease
       where state = 'running' and lease_end is not null
       """
-    ) { row in row.ifAny(0, row.real) }
+    ) { row in row.unlessNull(0, row.real) }
     if let end = end ?? nil {
       let date = request.now + max(0, end - clock())
       next = min(next ?? date, date)

@@ -6,14 +6,16 @@ import SystemFoundation
 /// Changes to tasks that are not claimed, and to many tasks.
 extension Tables {
   func pause(_ target: TaskTarget) throws -> ChangeOutcome {
-    guard let entry = try entry(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    guard let entry = try entryToChange(target, in: [.waiting, .suspended, .parked]) else {
+      return .stale
+    }
     if entry.state == .suspended { try setWakeDate(of: entry) }
     try move(entry, to: .paused)
     return .done
   }
 
   func resume(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: [.paused]) else { return .stale }
+    guard let entry = try entryToChange(.unclaimed(id), in: [.paused]) else { return .stale }
     try move(entry, to: .waiting)
     return .done
   }
@@ -23,7 +25,7 @@ extension Tables {
     to date: Date,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     try database.run(
       """
       update steadfast_task set available_date = ?2, counted_from = ?3, put_off = 0
@@ -38,8 +40,8 @@ extension Tables {
     return .done
   }
 
-  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
+  func update(_ id: TaskID, with update: TaskUpdate, payload: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
     else { return .stale }
     if let stored = update.payload { try replacePayload(of: entry, with: stored, bytes: payload) }
     try database.run(
@@ -58,11 +60,11 @@ extension Tables {
       .duration(update.timeLimit),
       .date(update.expiryDate),
       .flag(update.tags != nil),
-      .text(update.tags.flatMap { StoredTexts.text(of: $0) })
+      .text(update.tags.flatMap { StoredStrings.nonEmptyJSON(of: $0) })
     )
     if let priority = update.priority?.rawValue, priority != entry.priority {
       try database.run(
-        "update steadfast_task set priority = ?2, seq = \(Self.nextPlace) where seq = ?1",
+        "update steadfast_task set priority = ?2, seq = \(Self.nextPosition) where seq = ?1",
         entry.seq,
         .integer(priority)
       )
@@ -87,7 +89,7 @@ extension Tables {
 
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
     let atRest = TaskState.unclaimed.union(TaskState.ended)
-    guard let entry = try entry(target, in: atRest) else { return .stale }
+    guard let entry = try entryToChange(target, in: atRest) else { return .stale }
     if entry.keyRole == nil, let key = entry.uniqueKey,
       let holder = try holder(ofKey: key, taskName: entry.name)
     {
@@ -95,11 +97,11 @@ extension Tables {
     }
     try restartTask(entry.id, at: date)
     if forgets { try removeMemory(of: entry) }
-    guard entry.state.isFinished, entry.concernsOthers else { return .done }
+    guard entry.state.isFinished, entry.affectsOtherTasks else { return .done }
     return try outcome(for: entry, affecting: restartCascade(of: entry, at: date))
   }
 
-  /// Makes a task wait like a new task, behind its equals.
+  /// Makes a task wait like a new task, at the end of its lane.
   func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
@@ -108,7 +110,7 @@ extension Tables {
         last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
         expiry_date = case when expiry_date <= ?2 then null else expiry_date end,
         key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
-        cause = null, seq = \(Self.nextPlace), lease_token = null, lease_end = null
+        cause = null, seq = \(Self.nextPosition), lease_token = null, lease_end = null
       where id = ?1
       """,
       .id(id),
@@ -130,15 +132,15 @@ extension Tables {
   // MARK: Removals
 
   func remove(_ id: TaskID) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.ended) else { return .stale }
     let along = try removeWithCascade(id)
-    guard entry.concernsOthers else { return .done }
+    guard entry.affectsOtherTasks else { return .done }
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
   /// Removes a task, and the tasks that were cancelled because of it.
   ///
-  /// - Returns: The removed tasks except the first one, in the order of their IDs.
+  /// - Returns: The other removed tasks, in the order of their IDs.
   private func removeWithCascade(_ id: TaskID) throws -> [TaskID] {
     var others: [TaskID] = []
     if try database.hasRow("select 1 from steadfast_task where cause = ?1", .id(id)) {
@@ -153,9 +155,9 @@ extension Tables {
         where id in (select id from leaving) order by id
         """,
         .id(id)
-      ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+      ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
       others = leaving.compactMap(\.id)
-      changedOrders += leaving.compactMap(\.orderKey)
+      changedOrderKeys += leaving.compactMap(\.orderKey)
     }
     try delete(id)
     return others
@@ -198,7 +200,7 @@ extension Tables {
 
   // MARK: Many tasks
 
-  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
+  func unparkTasks(named name: String, in queue: String) throws -> ChangeOutcome {
     let found = try database.allRows(
       """
       select seq, order_key from steadfast_task
@@ -206,20 +208,23 @@ extension Tables {
       """,
       .text(queue),
       .text(name)
-    ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+    ) { row in (seq: row.integer(0), orderKey: row.unlessNull(1, row.text)) }
     for task in found {
       try database.run(
-        "update steadfast_task set state = 'waiting', seq = \(Self.nextPlace) where seq = ?1",
+        "update steadfast_task set state = 'waiting', seq = \(Self.nextPosition) where seq = ?1",
         .integer(task.seq)
       )
-      if let key = task.orderKey { changedOrders.append(key) }
+      if let key = task.orderKey { changedOrderKeys.append(key) }
     }
     return .done
   }
 
-  /// Counts dates, including the ends of claims, from `now` if they were counted from a later date.
+  /// Corrects the dates after the clock was set back: counts them from `now` if they were counted
+  /// from a later date.
+  ///
+  /// These dates include the ends of claims.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    if try database.hasRow(Self.dateAfter, .date(now)) { try rebaseDates(to: now) }
+    if try database.hasRow(Self.taskWithLaterDate, .date(now)) { try rebaseDates(to: now) }
     try database.run(
       """
       update steadfast_task indexed by steadfast_lease
@@ -232,7 +237,7 @@ extension Tables {
   }
 
   /// Finds a task with a date that a rebase changes, in one pass over the table.
-  private static let dateAfter = """
+  private static let taskWithLaterDate = """
     select 1 from steadfast_task
     where created_date > ?1
       or not has_ended and (counted_from > ?1 or failed_date > ?1)
@@ -250,7 +255,7 @@ extension Tables {
       .date(now)
     ) { $0.integer(0) }
     for seq in found {
-      try database.run(Self.recounting, .integer(seq), .date(now))
+      try database.run(Self.rebasing, .integer(seq), .date(now))
     }
     // A date that is before the creation of its task comes from a later task, which replaced the
     // content of this task. Such a date was counted from the creation of that later task.
@@ -271,17 +276,17 @@ extension Tables {
     )
   }
 
-  /// Resets the counts of a task that becomes available.
+  /// Counts the available date of a task from `?2` again.
   ///
-  /// A suspended task wakes, so that its handler's counts start again at zero.
-  private static let recounting = """
+  /// A suspended task wakes instead, so that its handler can compute the date again.
+  private static let rebasing = """
     update steadfast_task set
       available_date = case when state = 'suspended' then min(created_date, ?2)
         else ?2 + (available_date - coalesce(counted_from, created_date)) end,
       counted_from = case
         when state <> 'suspended' and counted_from is not null then ?2 end,
       put_off = put_off and state <> 'suspended',
-      seq = case when state in ('waiting', 'suspended') then \(nextPlace) else seq end,
+      seq = case when state in ('waiting', 'suspended') then \(nextPosition) else seq end,
       state = case when state = 'suspended' then 'waiting' else state end
     where seq = ?1
     """
@@ -289,8 +294,8 @@ extension Tables {
 
 /// The memory of tasks, and the values of the store.
 extension Tables {
-  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+  func remember(_ lease: Lease, named name: String, value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.run(
       """
       insert into steadfast_memory (task_id, name, value) values (?1, ?2, ?3)
@@ -308,7 +313,7 @@ extension Tables {
     return .done
   }
 
-  /// Selects the memory of a task.
+  /// The end of a statement that reads or deletes the memory of a task.
   ///
   /// Without the index's name, SQLite would read the whole table if its statistics said that the
   /// table is small.
@@ -316,11 +321,9 @@ extension Tables {
     from steadfast_memory indexed by sqlite_autoindex_steadfast_memory_1 where task_id = ?1
     """
 
-  /// Removes the memory of a task.
-  static let forgetting = "delete \(memory)"
+  static let memoryDeletion = "delete \(memory)"
 
-  /// Reads the memory of a task.
-  static let remembered = "select name, value \(memory)"
+  static let memorySelection = "select name, value \(memory)"
 
   private func updateMemorySize(of id: TaskID) throws {
     try database.run(
@@ -340,7 +343,7 @@ extension Tables {
     awaiting names: [String],
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     let hasCome = try names.contains { name in
       try database.hasRow(
         """
@@ -367,8 +370,8 @@ extension Tables {
     return .done
   }
 
-  func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unfinished) else {
+  func complete(_ id: TaskID, named name: String, value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(.unclaimed(id), in: TaskState.unfinished) else {
       return .stale
     }
     let filled = try database.run(
@@ -388,7 +391,7 @@ extension Tables {
     return .done
   }
 
-  /// Sets the available date of a task that wakes to the date on which it was enqueued.
+  /// Sets the available date of a task that wakes to the task's creation date.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
       """
@@ -399,16 +402,15 @@ extension Tables {
     )
   }
 
-  /// Removes the memory of a task, if the task has any.
   func removeMemory(of entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
-    try database.run(Self.forgetting, .id(entry.id))
+    try database.run(Self.memoryDeletion, .id(entry.id))
     try database.run("update steadfast_task set memory_size = 0 where id = ?1", .id(entry.id))
   }
 
   // MARK: Values
 
-  func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
+  func setValue(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
     if let bytes {
       try database.run(
         """
@@ -432,7 +434,7 @@ extension Connection {
 
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
-    let rows = try allRows(Tables.remembered, .id(id)) {
+    let rows = try allRows(Tables.memorySelection, .id(id)) {
       (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }

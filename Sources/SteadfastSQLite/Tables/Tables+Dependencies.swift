@@ -6,20 +6,20 @@ import SystemFoundation
 /// Tasks that wait for others, and batches.
 extension Tables {
   /// A task that is cancelled or restarted because of another task.
-  struct Other {
+  struct AffectedTask {
     let id: TaskID
     let name: String
     let uniqueKey: String?
   }
 
-  /// Reads a task from a row, and adds its order key to `changedOrders`.
-  private func readOther(_ row: Statement) throws -> Other {
+  /// Reads a task from a row, and records that the task's order key is affected.
+  private func readAffectedTask(_ row: Statement) throws -> AffectedTask {
     guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
-    if let key = row.ifAny(3, row.text) { changedOrders.append(key) }
-    return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
+    if let key = row.unlessNull(3, row.text) { changedOrderKeys.append(key) }
+    return AffectedTask(id: id, name: row.text(1), uniqueKey: row.unlessNull(2, row.text))
   }
 
-  /// Returns the outcome of a completed change, with its consequences for other tasks.
+  /// Returns the outcome of a change to a task, with the consequences for other tasks.
   func outcome(for entry: TaskEntry, affecting tasks: [TaskID]) throws -> ChangeOutcome {
     let batch = try entry.follower.flatMap { follower in
       try database.first(
@@ -41,8 +41,9 @@ extension Tables {
 
   // MARK: Insertions
 
-  /// Stores the dependencies of a new task.
-  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
+  func storeDependencies(_ dependencies: TaskDependencies, of record: TaskRecord) throws
+    -> ChangeOutcome
+  {
     var unmet: TaskID?
     var unfinishedCount = 0
     for id in dependencies.tasks.sorted() {
@@ -69,8 +70,7 @@ extension Tables {
     return .done
   }
 
-  /// Counts new tasks as members of their followers' batches.
-  func addMembers(_ members: [TaskRecord]) throws {
+  func addMembersToBatches(_ members: [TaskRecord]) throws {
     for record in members {
       guard let follower = record.dependencies.follower else { continue }
       // The row exists already if an earlier member with the same ID was removed.
@@ -99,49 +99,50 @@ extension Tables {
 
   // MARK: Ends
 
-  /// The condition that a row concerns the task that has the row's ID now.
+  /// The condition that a row of `steadfast_dependency` belongs to the current task with the ID
+  /// `dependency`.
   ///
-  /// When a member of a batch is removed, the member's row stays for the follower. By now, another
-  /// task may have the member's ID.
-  private static let isPresent = """
+  /// When a member of a batch is removed, the member's row stays. Another task may have the same ID
+  /// later.
+  private static let concernsCurrentTask = """
     (is_named or dependent = (select follower from steadfast_task where id = dependency))
     """
 
   /// Returns the tasks to cancel if a task ends without success, in the order of their IDs.
-  func tasksToCancel(ifTaskFails id: TaskID) throws -> [Other] {
-    try database.allRows(Self.endingAlong, .id(id), read: readOther)
+  func tasksToCancel(ifTaskFails id: TaskID) throws -> [AffectedTask] {
+    try database.allRows(Self.dependentsToCancel, .id(id), read: readAffectedTask)
   }
 
-  /// Finds the tasks of ``tasksToCancel(ifTaskFails:)``.
+  /// Selects the tasks of ``tasksToCancel(ifTaskFails:)``.
   ///
-  /// The only condition that uses a row of `dependency` alone is the one of the join. With more
-  /// such conditions, SQLite may read the whole table first. So the last condition, which otherwise
-  /// equals ``isPresent``, uses the ID in `reached` instead of the ID in the row.
-  static let endingAlong = """
+  /// If several conditions used only a row of `dependency`, SQLite could read the whole table
+  /// first. So only the condition of the join does. The last condition, which otherwise equals
+  /// ``concernsCurrentTask``, uses the ID in `reached` instead of the ID in the row.
+  static let dependentsToCancel = """
     with recursive reached (id) as (
       values (?1)
       union
       select dependency.dependent from reached
       cross join steadfast_dependency as dependency on dependency.dependency = reached.id
       where (reached.id = ?1 or exists (
-          select 1 from steadfast_task where id = reached.id and \(endsAlong)))
+          select 1 from steadfast_task where id = reached.id and \(isCancelledWithDependency)))
         and (is_named or dependent = (select follower from steadfast_task where id = reached.id))
     )
     select id, name, unique_key, order_key from steadfast_task
-    where id in (select id from reached) and id <> ?1 and \(endsAlong) order by id
+    where id in (select id from reached) and id <> ?1 and \(isCancelledWithDependency) order by id
     """
 
-  private static let endsAlong = """
+  private static let isCancelledWithDependency = """
     dependency_rule = 'allSucceeded' and state in ('waiting', 'suspended', 'parked', 'paused')
     """
 
-  /// Records the end of a task for the tasks that wait for it.
+  /// Updates the tasks that depend on a task that ends.
   ///
-  /// The ended task must not be removed yet.
+  /// The row of the ending task must still exist.
   func recordEnd(of id: TaskID, as state: TaskState) throws {
     if state != .succeeded {
       try database.run(
-        "update steadfast_dependency set failed = ?2 where dependency = ?1 and \(Self.isPresent)",
+        "update steadfast_dependency set failed = ?2 where dependency = ?1 and \(Self.concernsCurrentTask)",
         .id(id),
         .text(state.rawValue)
       )
@@ -149,7 +150,9 @@ extension Tables {
     try adjustCounts(forEndOf: id, as: state, by: 1)
   }
 
-  /// Adds 1 or -1 to the counts that the end of a task changes.
+  /// Adds 1 or -1 to the counts of the tasks that depend on an ended task.
+  ///
+  /// `one` is 1 to record the end of the task, and -1 to undo the end.
   private func adjustCounts(forEndOf id: TaskID, as state: TaskState, by one: Int64) throws {
     try database.run(
       """
@@ -158,7 +161,7 @@ extension Tables {
         batch_failed = batch_failed + ?3 * case when ?2 then 0 else ended.members end
       from (
         select dependent, sum(is_named) as named, sum(not is_named) as members
-        from steadfast_dependency where dependency = ?1 and \(Self.isPresent) group by dependent
+        from steadfast_dependency where dependency = ?1 and \(Self.concernsCurrentTask) group by dependent
       ) as ended
       where steadfast_task.id = ended.dependent
       """,
@@ -169,13 +172,13 @@ extension Tables {
   }
 
   /// Cancels the tasks that depend on a task that ended.
-  func cancel(_ others: [Other], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
+  func cancel(_ others: [AffectedTask], becauseOf id: TaskID, at date: Date, retains: Bool) throws {
     let ended = Set(others.map(\.id) + [id])
     for other in others {
       if retains {
         let causes = try database.ids(
           """
-          select dependency from steadfast_dependency where dependent = ?1 and \(Self.isPresent)
+          select dependency from steadfast_dependency where dependent = ?1 and \(Self.concernsCurrentTask)
           order by dependency
           """,
           .id(other.id)
@@ -196,7 +199,7 @@ extension Tables {
     }
     for other in others {
       guard let key = other.uniqueKey else { continue }
-      try promoteSuccessor(name: other.name, key)
+      try promoteSuccessor(ofKey: key, taskName: other.name)
     }
   }
 
@@ -210,7 +213,7 @@ extension Tables {
     var restarted: [TaskID] = []
     while !round.isEmpty {
       for task in round { try undoEnd(of: task.id, as: task.state) }
-      var others: [Other] = []
+      var others: [AffectedTask] = []
       for task in round {
         others += try database.allRows(
           """
@@ -218,12 +221,12 @@ extension Tables {
           where cause = ?1 and state = 'cancelled'
           """,
           .id(task.id),
-          read: readOther
+          read: readAffectedTask
         )
       }
       round = []
       for other in others.sorted(by: { $0.id < $1.id })
-      where try !staysCancelled(other) {
+      where try !updateCauseOrKeyRole(other) {
         round.append((other.id, .cancelled))
       }
       restarted += round.map(\.id)
@@ -235,17 +238,17 @@ extension Tables {
 
   private func undoEnd(of id: TaskID, as state: TaskState) throws {
     try database.run(
-      "update steadfast_dependency set failed = null where dependency = ?1 and \(Self.isPresent)",
+      "update steadfast_dependency set failed = null where dependency = ?1 and \(Self.concernsCurrentTask)",
       .id(id)
     )
     try adjustCounts(forEndOf: id, as: state, by: -1)
   }
 
-  /// Returns whether a task must stay cancelled.
+  /// Sets the new cause of a task that must stay cancelled, or makes the task the holder of its
+  /// key.
   ///
-  /// If the task must stay cancelled, this sets the new cause of the task. If not, the task becomes
-  /// the holder of its key.
-  private func staysCancelled(_ other: Other) throws -> Bool {
+  /// - Returns: Whether the task must stay cancelled.
+  private func updateCauseOrKeyRole(_ other: AffectedTask) throws -> Bool {
     let cause = try database.ids(Self.firstFailure, .id(other.id)).first
     var keeps = try cause != nil || hasOtherFailures(of: other.id)
     if !keeps, let key = other.uniqueKey {
@@ -261,10 +264,10 @@ extension Tables {
     return keeps
   }
 
-  /// Finds the first failed dependency that still exists.
+  /// Selects the first failed dependency that still exists.
   ///
-  /// The index sorts by these IDs. So if many failed members of a batch are restarted, each restart
-  /// reads only one row.
+  /// The index sorts by the IDs of dependencies. So if many failed members of a batch are
+  /// restarted, each restart reads only one row.
   static let firstFailure = """
     select dependency from steadfast_dependency as failure indexed by steadfast_failed
     where dependent = ?1 and failed is not null
@@ -272,10 +275,10 @@ extension Tables {
     order by dependency limit 1
     """
 
-  /// Returns whether a task has failures other than the recorded failures of existing tasks.
+  /// Returns whether a task has failures that no row of an existing task records.
   ///
-  /// The others are the recorded failures of removed tasks, and the unrecorded failures of members
-  /// that had already ended when they were added to the batch.
+  /// Such failures are those of removed tasks, and those of members that had already ended when
+  /// they were added to the batch.
   private func hasOtherFailures(of id: TaskID) throws -> Bool {
     try database.hasRow(
       """

@@ -3,7 +3,7 @@ import SteadfastDatabases
 import SteadfastQueue
 import SystemFoundation
 
-/// The ends of attempts and of tasks.
+/// Changes that end a task, or an attempt to perform a task.
 extension Tables {
   func end(
     _ target: TaskTarget,
@@ -13,10 +13,10 @@ extension Tables {
     failure: TaskFailure?
   ) throws -> ChangeOutcome {
     if !retains, case .claimed(let lease) = target, try removeIfUnrelated(lease) { return .done }
-    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entryToChange(target, in: TaskState.unclaimed) else { return .stale }
     let others =
-      entry.concernsOthers && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
-    if entry.concernsOthers { try recordEnd(of: entry.id, as: state) }
+      entry.affectsOtherTasks && state != .succeeded ? try tasksToCancel(ifTaskFails: entry.id) : []
+    if entry.affectsOtherTasks { try recordEnd(of: entry.id, as: state) }
     for other in others { try recordEnd(of: other.id, as: .cancelled) }
     if retains {
       if let failure { try recordFailure(failure, of: entry) }
@@ -35,15 +35,16 @@ extension Tables {
       try delete(entry.id)
     }
     try promoteSuccessor(of: entry)
-    guard entry.concernsOthers else { return .done }
+    guard entry.affectsOtherTasks else { return .done }
     try cancel(others, becauseOf: entry.id, at: date, retains: retains)
     return try outcome(for: entry, affecting: others.map(\.id))
   }
 
-  /// Removes a claimed task with one statement if, like most tasks, it has no relation to others.
+  /// Removes a claimed task with one statement if the task has no key and no relation to other
+  /// tasks, like most tasks.
   ///
-  /// - Returns: Whether the task was removed. A task stays if it has a key, is related to other
-  ///   tasks, or has rows in other tables, or if the lease is not its current lease.
+  /// - Returns: Whether the task was removed. A task also stays if it has rows in other tables, or
+  ///   if the lease is not its current lease.
   private func removeIfUnrelated(_ lease: Lease) throws -> Bool {
     try database.run(
       """
@@ -66,7 +67,7 @@ extension Tables {
       leaving += try database.ids("select id from steadfast_task where cause = ?1", .id(id))
       try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
       try database.run("delete from steadfast_dependency where dependent = ?1", .id(id))
-      try database.run(Self.forgetting, .id(id))
+      try database.run(Self.memoryDeletion, .id(id))
       try database.run("delete from steadfast_task where id = ?1", .id(id))
     }
   }
@@ -74,16 +75,16 @@ extension Tables {
   func retry(
     _ lease: Lease,
     at date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     if let failure { try recordFailure(failure, of: entry) }
     try database.run(
       """
       update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
-        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPlace),
+        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where seq = ?1
       """,
@@ -95,12 +96,14 @@ extension Tables {
     return try replaceWithSuccessor(entry, at: date) ?? .done
   }
 
-  /// Replaces a task with its successor for a retry, if there is a successor that has not expired
-  /// by the date of the retry.
+  /// Replaces a task that is about to be retried with the successor of its unique key.
   ///
-  /// The task stays if it remembers something, or if other tasks depend on it.
+  /// The task is not replaced if there is no successor, if the successor expires before the retry,
+  /// if the task has a memory, or if other tasks depend on it.
+  ///
+  /// - Returns: The outcome of the retry; `nil` if the task was not replaced.
   private func replaceWithSuccessor(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
-    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
+    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.affectsOtherTasks,
       holder.memorySize == 0
     else { return nil }
     let found = try database.first(
@@ -112,9 +115,9 @@ extension Tables {
       .text(holder.name),
       .text(key),
       .date(date)
-    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    ) { row in (id: row.id(0), orderKey: row.unlessNull(1, row.text)) }
     guard let found, let successor = found.id else { return nil }
-    if let key = found.orderKey { changedOrders.append(key) }
+    if let key = found.orderKey { changedOrderKeys.append(key) }
     try database.run("update steadfast_task set key_role = null where id = ?1", .id(holder.id))
     try database.run(
       """
@@ -135,7 +138,7 @@ extension Tables {
   }
 
   func release(_ lease: Lease) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     try database.run(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
@@ -146,15 +149,15 @@ extension Tables {
     return .done
   }
 
-  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+  func park(_ lease: Lease, failure: TaskFailure) throws -> ChangeOutcome {
+    guard let entry = try entryToChange(lease) else { return .stale }
     try recordFailure(failure, of: entry)
     try move(entry, to: .parked)
     return .done
   }
 
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
-    guard let entry = try entry(lease) else { return .stale }
+    guard let entry = try entryToChange(lease) else { return .stale }
     guard isShared else { return .done }
     let now = clock()
     try database.run(
@@ -166,11 +169,12 @@ extension Tables {
     return .done
   }
 
-  /// Changes a task's state, moves the task behind its equals, and ends the task's claim, if any.
+  /// Sets the state of a task, moves the task behind the other tasks of its lane, and ends its
+  /// claim, if any.
   func move(_ entry: TaskEntry, to state: TaskState) throws {
     try database.run(
       """
-      update steadfast_task set state = ?2, seq = \(Self.nextPlace),
+      update steadfast_task set state = ?2, seq = \(Self.nextPosition),
         lease_token = null, lease_end = null
       where seq = ?1
       """,
@@ -181,7 +185,7 @@ extension Tables {
 
   // MARK: Overdue claims
 
-  /// Finds expired claims in any order.
+  /// Selects expired claims in any order.
   ///
   /// To sort by ID, SQLite would read all tasks.
   static let overdueClaims = """
@@ -189,7 +193,7 @@ extension Tables {
     where state = 'running' and lease_end <= ?1
     """
 
-  static let claimsWithoutEnd = """
+  static let claimsWithoutExpiry = """
     select seq, order_key from steadfast_task indexed by steadfast_lease
     where state = 'running' and lease_end is null
     """
@@ -200,17 +204,17 @@ extension Tables {
       try database.allRows(
         Self.overdueClaims,
         .real(clock())
-      ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+      ) { row in (seq: row.integer(0), orderKey: row.unlessNull(1, row.text)) }
     )
   }
 
-  /// Makes the tasks available that an earlier process left claimed without an end.
+  /// Makes available the tasks of claims that never expire.
   ///
-  /// A process that uses the tables alone makes such claims.
-  func endClaimsWithoutEnd() throws {
+  /// An earlier process, which used the tables alone, has left such claims.
+  func endClaimsWithoutExpiry() throws {
     try requeueInterrupted(
-      try database.allRows(Self.claimsWithoutEnd) { row in
-        (seq: row.integer(0), orderKey: row.ifAny(1, row.text))
+      try database.allRows(Self.claimsWithoutExpiry) { row in
+        (seq: row.integer(0), orderKey: row.unlessNull(1, row.text))
       }
     )
   }
@@ -229,7 +233,7 @@ extension Tables {
         .integer(task.seq)
       )
     }
-    changedOrders = tasks.compactMap(\.orderKey)
+    changedOrderKeys = tasks.compactMap(\.orderKey)
     try updateTurnsOfChangedOrderKeys()
   }
 }

@@ -6,11 +6,10 @@ import SteadfastQueue
 extension Tables {
   /// The largest payload, in bytes, that is stored in the row of its task.
   ///
-  /// Each change rewrites the task's row, so a larger payload has a separate row.
+  /// Each change of a task rewrites its row, so a larger payload has a separate row.
   static let longestInnerPayload = 2_048
 
-  /// Returns the outcome of an insertion if a task already has the ID of the new task.
-  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
+  func outcomeIfIDExists(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     guard let stored = try database.record(of: record.id) else { return nil }
     return record.isStored(as: stored) ? .done : .identityTaken
   }
@@ -24,12 +23,13 @@ extension Tables {
       earlier_failures, put_off, finished_date, name_count, counted_from)
     values (
       ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-      case when ?16 is not null then \(nextPlace) end,
+      case when ?16 is not null then \(nextPosition) end,
       ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)
     on conflict (id) do nothing
     """
 
-  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
+  func addRow(of record: TaskRecord, keyRole role: UniqueKeyRole?, payload: [UInt8]) throws -> Bool
+  {
     let inner = Self.innerPayload(payload)
     let definition = Self.definitionValues(
       of: record,
@@ -37,16 +37,17 @@ extension Tables {
       role: .text(role?.rawValue),
       link: .id(record.dependencies.follower)
     )
-    let values = definition + Self.progress(of: record)
+    let values = definition + Self.progressValues(of: record)
     guard try database.run(Self.insertion, values) > 0 else { return false }
     if case .null = inner { try setOuterPayload(payload, of: record.id) }
     return true
   }
 
-  /// Returns the first values of an insertion: the caller's choices for the task.
+  /// Returns the values of the columns that the caller of an insertion chooses.
   ///
-  /// `role` comes after the unique key, and `link` after the dependency rule. The columns of these
-  /// two values differ between the view and the table.
+  /// The view and the table differ in two of these columns, for which the arguments `role` and
+  /// `link` are the values. `role` comes after the unique key, and `link` after the dependency
+  /// rule.
   static func definitionValues(
     of record: TaskRecord,
     payload: SQLValue,
@@ -65,30 +66,30 @@ extension Tables {
       .date(record.availableDate),
       .limit(record.maxRetries),
       .flag(record.usesBackoff),
-      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
+      .text(StoredKey.string(for: record.uniqueKey, in: record.queue)),
       role,
       .date(record.uniqueUntil),
       .date(record.latestDate),
-      .text(StoredKey.text(of: record.orderKey, in: record.queue)),
+      .text(StoredKey.string(for: record.orderKey, in: record.queue)),
       .flag(record.blocksOrderOnFailure),
-      .text(StoredTexts.text(of: record.conditions.map(\.rawValue))),
+      .text(StoredStrings.nonEmptyJSON(of: record.conditions.map(\.rawValue))),
       .text(record.dependencies.rule.rawValue),
       link,
-      .text(StoredTexts.text(of: record.tags)),
+      .text(StoredStrings.nonEmptyJSON(of: record.tags)),
       .duration(record.timeLimit),
       .date(record.expiryDate),
     ]
   }
 
-  /// Returns the other values of an insertion: the task's state and history.
-  private static func progress(of record: TaskRecord) -> [SQLValue] {
+  /// Returns the values of the remaining columns: the task's state and history.
+  private static func progressValues(of record: TaskRecord) -> [SQLValue] {
     [
       .text(record.state.rawValue),
       .integer(record.retryCount),
       .integer(record.interruptionCount),
       .text(record.lastError),
       .date(record.failedDate),
-      .text(StoredFailures.text(of: record.earlierFailures)),
+      .text(StoredFailures.json(of: record.earlierFailures)),
       .flag(record.isPostponed),
       .date(record.finishedDate),
       .integer(record.dependencies.tasks.count),
@@ -96,12 +97,13 @@ extension Tables {
     ]
   }
 
-  /// Returns the payload for the task's row; null if the payload is too large for that row.
+  /// Returns the payload for the row of the task; null if the payload needs a separate row.
   static func innerPayload(_ payload: [UInt8]) -> SQLValue {
     payload.count <= longestInnerPayload ? .blob(payload) : .null
   }
 
-  /// Removes the separate row of an earlier payload, and adds a row if the new payload is large.
+  /// Replaces the separate row of a task's payload, if the new payload needs one; otherwise,
+  /// removes it.
   func setOuterPayload(_ payload: [UInt8], of id: TaskID) throws {
     try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
     guard payload.count > Self.longestInnerPayload else { return }
@@ -126,7 +128,7 @@ extension Tables {
     return Dictionary(found) { first, _ in first }
   }
 
-  func displaceTwins(of record: TaskRecord, _ key: String) throws {
+  func removeKeyRolesOfExpiredTasks(withKeyOf record: TaskRecord, _ key: String) throws {
     try database.run(
       """
       update steadfast_task set key_role = null
@@ -139,22 +141,22 @@ extension Tables {
     )
   }
 
-  static let recent = """
+  static let succeededTwin = """
     select id from steadfast_task indexed by steadfast_recent
     where name = ?1 and unique_key = ?2 and state = 'succeeded' and unique_until > ?3
     order by unique_until desc, id desc limit 1
     """
 
-  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+  func succeededTwin(of record: TaskRecord, _ key: String) throws -> TaskID? {
     try database.first(
-      Self.recent,
+      Self.succeededTwin,
       .text(record.name),
       .text(key),
       .date(record.createdDate)
     ) { $0.id(0) } ?? nil
   }
 
-  private static let takeOver = """
+  private static let contentReplacement = """
     update steadfast_task set payload = ?2, format = ?3, schema_version = ?4,
       priority = ?5, max_retries = ?6, uses_backoff = ?7,
       tags = ?8, time_limit = ?9, expiry_date = ?10, conditions = ?15,
@@ -173,18 +175,18 @@ extension Tables {
           then ?16
         when state <> 'suspended' then counted_from end,
       seq = case
-        when state in ('parked', 'suspended') or priority <> ?5 then \(nextPlace)
+        when state in ('parked', 'suspended') or priority <> ?5 then \(nextPosition)
         when put_off and available_date >= ?13 then seq
         when not put_off and ?13 <= ?14 and available_date <= ?13 then seq
         when not put_off and ?13 > ?14
           and available_date = min(?13, coalesce(latest_date, ?12, ?13)) then seq
-        else \(nextPlace) end
+        else \(nextPosition) end
     where id = ?1
     """
 
-  func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+  func replaceContent(of twin: TaskID, with new: TaskRecord, payload: [UInt8]) throws {
     try database.run(
-      Self.takeOver,
+      Self.contentReplacement,
       .id(twin),
       Self.innerPayload(payload),
       .text(new.payload.format.rawValue),
@@ -192,14 +194,14 @@ extension Tables {
       .integer(new.priority.rawValue),
       .limit(new.maxRetries),
       .flag(new.usesBackoff),
-      .text(StoredTexts.text(of: new.tags)),
+      .text(StoredStrings.nonEmptyJSON(of: new.tags)),
       .duration(new.timeLimit),
       .date(new.expiryDate),
       .date(new.uniqueUntil),
       .date(new.latestDate),
       .date(new.availableDate),
       .date(new.createdDate),
-      .text(StoredTexts.text(of: new.conditions.map(\.rawValue))),
+      .text(StoredStrings.nonEmptyJSON(of: new.conditions.map(\.rawValue))),
       .date(new.countedFrom)
     )
     try setOuterPayload(payload, of: twin)

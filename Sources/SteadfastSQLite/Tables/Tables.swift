@@ -6,12 +6,11 @@ import SystemFoundation
 /// The tables within a transaction of the writer thread.
 final class Tables: TaskTables {
   let database: Connection
-  /// Whether several queues use the tables, so that claims expire.
+  /// Whether several stores may use the tables; if so, claims expire.
   let isShared: Bool
   /// The clock that decides when claims expire, in seconds since 1970.
   let clock: @Sendable () -> Double
-  /// The order keys of which another task may be first in line because of the batch.
-  var changedOrders: [String] = []
+  var changedOrderKeys: [String] = []
   var newMembers: [TaskRecord] = []
 
   init(_ database: Connection, isShared: Bool, clock: @escaping @Sendable () -> Double) {
@@ -26,13 +25,12 @@ final class Tables: TaskTables {
   ///
   /// SQLite finds the largest `seq` at the end of the table. Without `not indexed`, SQLite would
   /// read a whole index if the statistics said that the table is small.
-  static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
+  static let nextPosition = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
 
   // MARK: Order keys
 
-  /// Gives the turn of each changed order key to the first task in line.
   func updateTurnsOfChangedOrderKeys() throws {
-    for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
+    for key in Set(changedOrderKeys.map(ExactText.init)).map(\.text) {
       try database.run(
         """
         update steadfast_task set has_turn = 0
@@ -55,7 +53,7 @@ final class Tables: TaskTables {
         .text(key)
       )
     }
-    changedOrders = []
+    changedOrderKeys = []
   }
 }
 
@@ -73,7 +71,7 @@ extension Tables {
     ) { row in try TaskEntry(id, row, hasNumber: true) }
   }
 
-  func promoteSuccessor(name: String, _ key: String) throws {
+  func promoteSuccessor(ofKey key: String, taskName name: String) throws {
     try database.run(
       """
       update steadfast_task set key_role = 'holder'
@@ -92,7 +90,7 @@ extension Tables {
     let earlier = try database.first(
       "select last_error, failed_date, earlier_failures from steadfast_task where seq = ?1",
       entry.seq,
-      read: StoredFailures.textWithLast
+      read: StoredFailures.jsonWithLastFailure
     )
     try database.run(
       """
@@ -185,16 +183,16 @@ extension Connection: TaskLookUps {
     return (statement, condition.values)
   }
 
-  /// Returns the condition of a look-up that can read the tasks in any order.
+  /// Returns the condition of a look-up that may read the tasks in any order.
   private func unorderedCondition(for filter: TaskFilter) throws -> Condition {
     var condition = try condition(for: filter)
     if filter.states?.isSubset(of: TaskState.ended) == true {
-      condition.parts.append("has_ended")
+      condition.conditions.append("has_ended")
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
     }
     if filter.states == [.parked] {
       // SQLite uses a partial index only if the statement contains the index's condition.
-      condition.parts.append("state = 'parked'")
+      condition.conditions.append("state = 'parked'")
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_parked" }
     }
     return condition
@@ -202,7 +200,7 @@ extension Connection: TaskLookUps {
 
   /// A condition in SQL, with its parameters in order.
   private struct Condition {
-    var parts: [String] = []
+    var conditions: [String] = []
     var values: [SQLValue] = []
     /// The index to use; `nil` if SQLite chooses.
     ///
@@ -211,30 +209,30 @@ extension Connection: TaskLookUps {
 
     var table: String { index.map { "steadfast_task indexed by \($0)" } ?? "steadfast_task" }
 
-    var text: String { parts.isEmpty ? "1" : parts.joined(separator: " and ") }
+    var text: String { conditions.isEmpty ? "1" : conditions.joined(separator: " and ") }
 
-    /// Adds a part, and the values of its parameters.
-    mutating func add(_ part: String, _ values: SQLValue...) {
-      parts.append(part)
+    /// Adds an SQL condition with the values of its parameters.
+    mutating func add(_ condition: String, _ values: SQLValue...) {
+      conditions.append(condition)
       self.values += values
     }
 
-    /// Adds a part with one parameter, the texts as a JSON array.
-    mutating func add(_ part: String, _ texts: some Collection<String>) {
-      add(part, .text(StoredTexts.json(of: texts)))
+    /// Adds an SQL condition with one parameter, the strings as a JSON array.
+    mutating func add(_ condition: String, _ strings: some Collection<String>) {
+      add(condition, .text(StoredStrings.json(of: strings)))
     }
   }
 
   private func condition(for filter: TaskFilter) throws -> Condition {
     var condition = Condition()
-    if let ids = filter.ids { condition.parts.append(try conditionStoring(ids)) }
+    if let ids = filter.ids { condition.conditions.append(try conditionStoring(ids)) }
     // The rows are read in the order of their IDs. The plus sign prevents the use of another index.
     if let queue = filter.queue { condition.add("+queue = ?", .text(queue)) }
     let among = "in (select value from json_each(?))"
     if let names = filter.names { condition.add("+name \(among)", names) }
     if !filter.excludedNames.isEmpty { condition.add("name not \(among)", filter.excludedNames) }
     if let states = filter.states {
-      if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
+      if states.isDisjoint(with: TaskState.ended) { condition.conditions.append("not has_ended") }
       condition.add("+state \(among)", states.map(\.rawValue))
     }
     if let keys = filter.uniqueKeys {
@@ -271,19 +269,21 @@ extension Connection: TaskLookUps {
     return condition
   }
 
-  /// Returns the condition that a task's key is in a list: the key in one queue, or in any queue.
+  /// Returns the condition that the key in a column is one of a list of keys.
+  ///
+  /// If `queue` is `nil`, the condition ignores the queue of the stored key.
   private static func keyCondition(_ column: String, in queue: String?) -> String {
     let given = "in (select value from json_each(?))"
-    return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
+    return "\(queue == nil ? StoredKey.keyExpression(column: column) : column) \(given)"
   }
 
-  /// Returns keys as they are stored; with no queue, the keys themselves.
+  /// Returns keys as they are stored for a queue; without a queue, the keys themselves.
   private func storedKeys(_ keys: Set<String>, in queue: String?) -> [String] {
     guard let queue else { return Array(keys) }
-    return keys.map { StoredKey.text(of: $0, in: queue) }
+    return keys.map { StoredKey.string(for: $0, in: queue) }
   }
 
-  /// Stores IDs in a temporary table, and returns the condition that a task has one of these IDs.
+  /// Stores IDs in a temporary table, and returns the condition that a task has one of the IDs.
   private func conditionStoring(_ ids: Set<TaskID>) throws -> String {
     try execute(
       """
@@ -296,27 +296,28 @@ extension Connection: TaskLookUps {
   }
 }
 
-/// Texts as a JSON array that statements can search.
-enum StoredTexts {
-  /// Returns the array; `nil` if there are no texts.
-  static func text(of texts: some Collection<String>) -> String? {
-    texts.isEmpty ? nil : json(of: texts)
+/// Strings as a JSON array that statements can search.
+enum StoredStrings {
+  /// Returns the array; `nil` if there are no strings.
+  static func nonEmptyJSON(of strings: some Collection<String>) -> String? {
+    strings.isEmpty ? nil : json(of: strings)
   }
 
-  /// Returns the array without the texts that contain a NUL.
+  /// Returns the array without the strings that contain a NUL.
   ///
-  /// No row has such a text, but some versions of SQLite would match the part before the NUL.
-  static func json(of texts: some Collection<String>) -> String {
-    let texts = texts.filter { !$0.hasNUL }
-    // Texts can always be encoded.
-    guard !texts.isEmpty, let data = try? JSONEncoder().encode(texts) else { return "[]" }
+  /// No row has such a string, but some versions of SQLite would match the characters before the
+  /// NUL.
+  static func json(of strings: some Collection<String>) -> String {
+    let strings = strings.filter { !$0.hasNUL }
+    // Strings can always be encoded.
+    guard !strings.isEmpty, let data = try? JSONEncoder().encode(strings) else { return "[]" }
     return String(decoding: data, as: UTF8.self)
   }
 
-  static func read(_ text: String?) throws -> [String] {
-    guard let text else { return [] }
+  static func read(_ json: String?) throws -> [String] {
+    guard let json else { return [] }
     do {
-      return try JSONDecoder().decode([String].self, from: Data(text.utf8))
+      return try JSONDecoder().decode([String].self, from: Data(json.utf8))
     } catch {
       throw UnreadableRow(column: "tags or conditions")
     }
@@ -324,17 +325,17 @@ enum StoredTexts {
 }
 
 extension StoredKey {
-  /// Returns the SQL expression for a key without its queue.
+  /// Returns the SQL expression for the key in a column without the name of its queue.
   ///
   /// The expression counts bytes, because SQLite stops counting characters at a NUL.
-  static func key(inColumn column: String) -> String {
+  static func keyExpression(column: String) -> String {
     "cast(substr(cast(\(column) as blob), length(cast(queue as blob)) + 2) as text)"
   }
 }
 
 extension Statement {
-  func texts(_ column: Int32) throws -> [String] {
-    try StoredTexts.read(ifAny(column, text))
+  func strings(_ column: Int32) throws -> [String] {
+    try StoredStrings.read(unlessNull(column, text))
   }
 }
 #endif

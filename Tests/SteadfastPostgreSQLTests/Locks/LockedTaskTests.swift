@@ -8,7 +8,7 @@ import Testing
 
 @testable import SteadfastPostgreSQL
 
-/// Work that continues while transactions of other programs lock tasks and keys.
+/// Calls that must not wait while transactions of other programs lock tasks and keys.
 @Suite(.onServer, .timeLimit(.minutes(2)))
 struct LockedTaskTests {
   private let ids = (0...3).map { TaskRecord.numbered($0).id }
@@ -78,7 +78,7 @@ struct LockedTaskTests {
     }
   }
 
-  /// Returns the numbers of the locks of `tables`.
+  /// Returns the first numbers of the advisory locks of `tables`.
   private func locks(of tables: TestTables) throws -> Tables.Locks {
     try Session(DatabaseLocation(tables.connection, prefix: tables.prefix)) { _, _ in }
       .openedTables()
@@ -134,7 +134,7 @@ struct LockedTaskTests {
     case task
     /// The lock of its order key.
     case key
-    /// An earlier task with the same order key, whose turn is next.
+    /// An earlier task with the same order key, which must run next.
     case first
   }
 
@@ -160,7 +160,7 @@ struct LockedTaskTests {
       if held == .key {
         try other.execute("rollback; begin")
         let tables = Tables(other, isShared: true, locks: try locks(of: tables))
-        try tables.lockOrders(of: [ids[2]])
+        try tables.lockOrderKeys(of: [ids[2]])
         try other.flush()
       }
       let store = tables.store()
@@ -190,14 +190,16 @@ struct LockedTaskTests {
   ) throws {
     while !isOver() {
       try database.execute("begin")
-      try Tables(database, isShared: true, locks: locks).lockOrders(of: [id])
+      try Tables(database, isShared: true, locks: locks).lockOrderKeys(of: [id])
       try database.flush()
       while try !isOver() && !database.hasRow(Self.isWaitedFor, .integer(locks.orders)) {}
       try database.execute("commit")
     }
   }
 
-  @Test func `a task is recovered although the lock of its order key is never free`() async throws {
+  @Test func `a task is recovered even if other sessions always wait for the task's order key`()
+    async throws
+  {
     try await withTables { tables in
       let gone = tables.store()
       _ = try await gone.insert(.numbered(1, orderKey: "key"))
@@ -241,7 +243,8 @@ struct LockedTaskTests {
     }
   }
 
-  @Test func `a lost claim's task is requeued after another session's change to its order key`()
+  @Test
+  func `requeuing the task of a lost claim waits for another session to release the order key`()
     async throws
   {
     try await withTables { tables in
@@ -268,9 +271,9 @@ struct LockedTaskTests {
         do {
           let own = Tables(try tables.database(), isShared: true, locks: locks)
           try own.database.execute("set application_name = '\(name)'; begin")
-          try own.requeue(claimedWith: [17])
+          try own.requeueTasks(claimedWith: [17])
           try own.database.execute("commit")
-          ends.add("put back")
+          ends.add("requeued")
         } catch {
           ends.add("\(error)")
         }
@@ -287,7 +290,7 @@ struct LockedTaskTests {
       }
       try other.database.execute("commit")
       while ends.entries.isEmpty {}
-      #expect(ends.entries == ["put back"])
+      #expect(ends.entries == ["requeued"])
       #expect(try await store.claim(.ofA()).tasks.map(\.record.id) == [ids[2]])
       try await store.close()
     }

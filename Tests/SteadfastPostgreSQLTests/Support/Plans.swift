@@ -10,11 +10,11 @@ struct Plans {
 
   /// Creates the plans for the statements of all stores whose prefixes start with `prefix`, as if
   /// one store had sent them.
-  init(of texts: Set<String>, prefix: String, in tables: TestTables) throws {
+  init(of sql: Set<String>, prefix: String, in tables: TestTables) throws {
     let table = try Regex(
       prefix + #"_\w+?_(task|dependency|memory|value|request|place|schema)\b"#
     )
-    let named = texts.map { text in
+    let named = sql.map { text in
       text.replacing(table) { "\(tables.prefix)_\($0[1].substring ?? "")" }
     }
     statements = Set(named).sorted().filter { text in
@@ -24,7 +24,7 @@ struct Plans {
     }
   }
 
-  /// Texts of the statements that may read as many tasks as a caller requests, or a small table.
+  /// Substrings of the statements that may read any number of tasks, or a small table.
   private static let mayReadAll = [
     "select count(*) from", "select exists (select 1 from", "order by id limit $",
     "_request where date",

@@ -12,9 +12,9 @@ import Glibc
 import Darwin
 #endif
 
-/// A server on a socket that forwards everything to the real server, and can break a connection at
-/// a commit.
+/// A proxy between stores and the server, which can break a connection at a commit.
 final class Proxy: Sendable {
+  /// The way in which a connection breaks.
   enum Cut: Sendable {
     /// The server never gets the commit.
     case before
@@ -55,21 +55,20 @@ final class Proxy: Sendable {
     Thread.detachNewThread { self.accept() }
   }
 
-  /// Sets how the next commits are cut, one after another; `nil` stands for a commit that is not
-  /// cut.
+  /// Plans how the connection breaks at each of the next commits; with `nil`, it does not break.
   func planCuts(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
 
-  /// Withholds the next script with this text from the server, so that the client waits for a
+  /// Withholds the next script with this SQL from the server, so that the client waits for a
   /// response.
   func withholdScript(_ script: String) { state.withLock { $0.silentScript = script } }
 
   /// Makes the server report another version, which must have two digits.
   func reportVersion(_ version: String) { state.withLock { $0.version = version } }
 
-  /// Returns the number of commits or scripts that were cut in this way.
+  /// Returns the number of times that a connection broke in this way.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
 
-  /// The texts of all statements that were prepared.
+  /// The SQL of all statements that were prepared.
   var statements: Set<String> { state.withLock { $0.statements } }
 
   func end() {
@@ -101,24 +100,24 @@ final class Proxy: Sendable {
         if state.isEnded { link.end() }
       }
       Thread.detachNewThread {
-        self.forwardCalls(of: link)
-        self.noteEnd(of: link)
+        self.forwardRequests(of: link)
+        self.recordEnd(of: link)
       }
       Thread.detachNewThread {
-        self.forwardAnswers(of: link)
-        self.noteEnd(of: link)
+        self.forwardResponses(of: link)
+        self.recordEnd(of: link)
       }
     }
   }
 
-  private func noteEnd(of link: Link) {
-    guard link.noteEndOfThread() == 0 else { return }
+  private func recordEnd(of link: Link) {
+    guard link.recordEndOfThread() == 0 else { return }
     _ = state.withLock { $0.links.removeValue(forKey: ObjectIdentifier(link)) }
   }
 
-  /// The two ends of a connection, and whether the client still gets responses.
+  /// The sockets to the client and to the server, and whether the client still gets responses.
   ///
-  /// The ends stay open until both threads that read from them have ended. If a descriptor were
+  /// The sockets stay open until both threads that read from them have ended. If a descriptor were
   /// closed earlier, it could already refer to another file when a thread reads from it.
   private final class Link: Sendable {
     let client: Int32
@@ -136,7 +135,7 @@ final class Proxy: Sendable {
     /// Records the end of a thread.
     ///
     /// - Returns: The number of threads that still read.
-    func noteEndOfThread() -> Int {
+    func recordEndOfThread() -> Int {
       threads.withLock { count in
         count -= 1
         return count
@@ -148,7 +147,7 @@ final class Proxy: Sendable {
     }
   }
 
-  private func forwardAnswers(of link: Link) {
+  private func forwardResponses(of link: Link) {
     var bytes = [UInt8](repeating: 0, count: 65_536)
     while true {
       let count = unsafe recv(link.server, &bytes, bytes.count, 0)
@@ -168,7 +167,7 @@ final class Proxy: Sendable {
     }
   }
 
-  private func forwardCalls(of link: Link) {
+  private func forwardRequests(of link: Link) {
     var reader = CallReader()
     var bytes = [UInt8](repeating: 0, count: 65_536)
     while true {
@@ -225,7 +224,7 @@ func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
   }
 }
 
-/// Finds commits and the texts of statements in the messages of a client.
+/// Finds commits, and the SQL of statements, in the messages of a client.
 struct CallReader {
   private var pending: [UInt8] = []
   private var hasStarted = false
@@ -256,7 +255,8 @@ struct CallReader {
       if kind == UInt8(ascii: "Q") {
         scripts.append(String(decoding: body.prefix { $0 != 0 }, as: UTF8.self))
       }
-      // Parse: the name and the text of a statement. Bind: a portal, and the name.
+      // A message "Parse" has the name and the SQL of a statement; a message "Bind" has the name of a
+      // portal, and then the name of the statement.
       if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0) {
         let text = String(decoding: body[(end + 1)...].prefix { $0 != 0 }, as: UTF8.self)
         if text == "commit" { name = Array(body[...end]) } else { statements.append(text) }

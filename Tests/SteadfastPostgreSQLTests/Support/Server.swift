@@ -57,7 +57,7 @@ struct TestTables {
   /// Opens a separate connection for the test.
   func database() throws -> Connection {
     let parameters = try ConnectionString(connection).parameters
-    return try Connection(parameters, Connection.Wording(prefix: prefix))
+    return try Connection(parameters, Connection.Substitutions(prefix: prefix))
   }
 }
 
@@ -135,9 +135,9 @@ extension Tables {
   /// Claims tasks within the current transaction.
   func claim(
     _ request: ClaimRequest,
-    from places: ClaimCursors.Places? = nil
+    from cursors: ClaimCursors.Cursors? = nil
   ) throws -> Claim {
-    try sendClaim(request, from: places, token: 17)
+    try sendClaim(request, from: cursors, token: 17)
     let rows = try #require(try database.flush().last)
     let tasks = try claimedTasks(in: rows, with: 17).tasks.map(\.task)
     return Claim(tasks: tasks, nextDate: nil)

@@ -4,37 +4,37 @@ import SystemC
 
 /// A thread that triggers checks for changes by other connections.
 ///
-/// The thread waits for writes to the log beside the database, and does not read the database.
-struct DatabaseWatch: Sendable {
-  /// The interval between checks while the watched log does not change.
+/// The thread waits for writes to the write-ahead log, and does not read the database.
+struct DatabaseWatcher: Sendable {
+  /// The interval between checks while nothing writes to the watched log.
   private static let longestInterval = Duration.seconds(1)
 
   private let logPath: String
   private let intervalWithoutFile: Duration
   private let stop: StopSignal
-  private let look: @Sendable () -> Void
+  private let check: @Sendable () -> Void
 
-  /// Starts the thread, which calls `look` until the thread is stopped.
+  /// Starts the thread, which calls `check` until the thread is stopped.
   ///
   /// - Parameters:
   ///   - logPath: The write-ahead log of the database.
   ///   - intervalWithoutFile: The interval between checks where the log can't be watched.
-  ///   - look: Makes another thread check for changes.
+  ///   - check: Makes another thread check for changes.
   /// - Returns: A signal that stops the thread.
   /// - Throws: The error of the system if it can't provide a thread or a descriptor.
   static func start(
-    _ logPath: String,
+    watchingLogAt logPath: String,
     intervalWithoutFile: Duration,
-    look: @escaping @Sendable () -> Void
+    check: @escaping @Sendable () -> Void
   ) throws(SystemCallError) -> StopSignal {
     let stop = try StopSignal()
-    let watch = DatabaseWatch(
+    let watcher = DatabaseWatcher(
       logPath: logPath,
       intervalWithoutFile: intervalWithoutFile,
       stop: stop,
-      look: look
+      check: check
     )
-    try SystemThread.start { watch.run() }
+    try SystemThread.start { watcher.run() }
     return stop
   }
 
@@ -42,14 +42,14 @@ struct DatabaseWatch: Sendable {
     let clock = ContinuousClock()
     let start = clock.now
     func now() -> Duration { start.duration(to: clock.now) }
-    let file = FileWatch()
-    var schedule = LookSchedule(longest: longestInterval(watchingWith: file), now: now())
+    let file = FileWatcher()
+    var schedule = CheckSchedule(longest: startWatching(with: file), now: now())
     while true {
       let found: StopSignal.Found
       do throws(SystemCallError) {
         found = try stop.wait(
           for: schedule.awaitsFile ? file.descriptor : nil,
-          milliseconds: max(.zero, schedule.nextLook - now()).milliseconds
+          milliseconds: max(.zero, schedule.nextCheck - now()).milliseconds
         )
       } catch {
         // The system has no memory for the call. The queue continues to poll.
@@ -62,15 +62,16 @@ struct DatabaseWatch: Sendable {
         schedule.recordWrite(at: now())
       case .nothing:
         // The log does not exist before the database is opened, and may be replaced later.
-        if schedule.isSlow { schedule.longest = longestInterval(watchingWith: file) }
-        look()
+        if schedule.isSlow { schedule.longest = startWatching(with: file) }
+        check()
         schedule.recordCheck(at: now())
       }
     }
   }
 
-  /// Watches the log if the system can, and returns the interval between checks without writes.
-  private func longestInterval(watchingWith file: borrowing FileWatch) -> Duration {
+  /// Starts to watch the log if the system can, and returns the interval between checks while
+  /// nothing is written.
+  private func startWatching(with file: borrowing FileWatcher) -> Duration {
     file.watchFile(at: logPath) ? Self.longestInterval : intervalWithoutFile
   }
 }
@@ -85,7 +86,7 @@ extension Duration {
 /// Reports writes to a file, on Linux only.
 ///
 /// The file may be missing, and may be created and deleted at any time.
-struct FileWatch: ~Copyable {
+struct FileWatcher: ~Copyable {
   #if os(Linux)
   /// A descriptor that becomes readable after a write; `nil` if writes are not reported.
   let descriptor: Int32?
@@ -134,9 +135,9 @@ struct FileWatch: ~Copyable {
 ///
 /// The system reports a write to the file before the transaction is committed. The flush comes
 /// between the report and the commit, and may take long. So the first check follows the report at
-/// once, and more checks follow at intervals that double, up to the interval without writes. Times
-/// are durations since an arbitrary start.
-struct LookSchedule: Equatable {
+/// once, and more checks follow at intervals that double, up to the interval without writes. All
+/// times are durations since the same arbitrary start.
+struct CheckSchedule: Equatable {
   /// The shortest interval between two checks.
   static let shortest = Duration.milliseconds(1)
 
@@ -144,20 +145,20 @@ struct LookSchedule: Equatable {
   var longest: Duration
   /// The interval after the next check.
   private var interval: Duration
-  private var lastLook: Duration
+  private var lastCheck: Duration
   /// The time of the next check.
-  private(set) var nextLook: Duration
+  private(set) var nextCheck: Duration
 
   /// Creates the schedule of a thread that checks for the first time now.
   init(longest: Duration, now: Duration) {
     self.longest = longest
     interval = longest
-    lastLook = now - Self.shortest
-    nextLook = now
+    lastCheck = now - Self.shortest
+    nextCheck = now
   }
 
-  /// Whether a write to the file would make the next check earlier.
-  var awaitsFile: Bool { nextLook > lastLook + Self.shortest }
+  /// Whether a write to the file could make the next check earlier.
+  var awaitsFile: Bool { nextCheck > lastCheck + Self.shortest }
 
   /// Whether the last write to the file was long ago.
   var isSlow: Bool { interval >= longest }
@@ -165,13 +166,13 @@ struct LookSchedule: Equatable {
   /// Records a write to the file.
   mutating func recordWrite(at now: Duration) {
     interval = Self.shortest
-    nextLook = min(nextLook, max(now, lastLook + Self.shortest))
+    nextCheck = min(nextCheck, max(now, lastCheck + Self.shortest))
   }
 
   /// Records a check.
   mutating func recordCheck(at now: Duration) {
-    lastLook = now
-    nextLook = now + interval
+    lastCheck = now
+    nextCheck = now + interval
     interval = min(interval * 2, longest)
   }
 }

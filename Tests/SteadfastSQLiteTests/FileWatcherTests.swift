@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastSQLite
 
-struct FileWatchTests {
+struct FileWatcherTests {
   private func append(_ text: String, to url: URL) throws {
     let file = try FileHandle(forWritingTo: url)
     try file.seekToEnd()
@@ -15,31 +15,33 @@ struct FileWatchTests {
   }
 
   @Test(.timeLimit(.minutes(5)))
-  func `the watch reports writes, even to a file that was created after the watch`() async throws {
+  func `a file watcher reports writes, even to a file that was created after the watcher`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db-wal")
-      // A macro can't take the watch, which is not copyable.
-      let watch = FileWatch()
-      func startsWatching() -> Bool { watch.watchFile(at: url.path) }
-      let found = watch.descriptor
+      // A macro can't take the watcher, which is not copyable.
+      let watcher = FileWatcher()
+      func startsWatching() -> Bool { watcher.watchFile(at: url.path) }
+      let found = watcher.descriptor
       let descriptor = try #require(found)
       let stop = try StopSignal()
       #expect(!startsWatching())
       for text in ["first", "second"] {
         try Data().write(to: url)
         #expect(startsWatching())
-        // Earlier writes are not reported, and neither is the second call that watches the file.
-        watch.clear()
+        // Neither earlier writes nor the second call of `watchFile(at:)` are reported.
+        watcher.clear()
         #expect(startsWatching())
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
         try append(text, to: url)
         #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
-        watch.clear()
+        watcher.clear()
         #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
         try FileManager.default.removeItem(at: url)
-        // The end of the watch is reported as well.
+        // The removal of the file is reported as well.
         #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
-        watch.clear()
+        watcher.clear()
         #expect(!startsWatching())
       }
     }
@@ -47,11 +49,11 @@ struct FileWatchTests {
 
   /// Finishes the stream when the last reference to this object is released.
   private final class Held: Sendable {
-    let looks: AsyncStream<Void>.Continuation
+    let checks: AsyncStream<Void>.Continuation
 
-    init(_ looks: AsyncStream<Void>.Continuation) { self.looks = looks }
+    init(_ checks: AsyncStream<Void>.Continuation) { self.checks = checks }
 
-    deinit { looks.finish() }
+    deinit { checks.finish() }
   }
 
   @Test(.timeLimit(.minutes(5)))
@@ -59,15 +61,16 @@ struct FileWatchTests {
     async throws
   {
     try await withTemporaryFolder { folder in
-      let (looks, continuation) = AsyncStream<Void>.makeStream()
+      let (checks, continuation) = AsyncStream<Void>.makeStream()
       let path = folder.appending(path: "db-wal").path
       let stop = try {
         let held = Held(continuation)
-        return try DatabaseWatch.start(path, intervalWithoutFile: .milliseconds(1)) {
-          _ = held.looks.yield()
+        return try DatabaseWatcher.start(watchingLogAt: path, intervalWithoutFile: .milliseconds(1))
+        {
+          _ = held.checks.yield()
         }
       }()
-      var iterator = looks.makeAsyncIterator()
+      var iterator = checks.makeAsyncIterator()
       for _ in 0..<5 { #expect(await iterator.next() != nil) }
       stop.stop()
       // Returns when the thread has ended and released its closure.
