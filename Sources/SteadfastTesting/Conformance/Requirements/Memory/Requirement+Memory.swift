@@ -101,7 +101,7 @@ extension StoreProbe {
   /// In a store that several queues share, the claims expire.
   func interrupted() async throws -> StoreProbe {
     guard store.sharing != nil else { return try await reopened() }
-    try await advanceClock(bySeconds: Self.leaseTime + mostDelay)
+    try await advanceClock(bySeconds: Self.leaseTime + maxExpiryDelay)
     return self
   }
 }
