@@ -35,8 +35,9 @@ public struct PersistenceConformance: Sendable {
   /// call, and continues even if the task doesn't end. In virtual time
   /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
-  /// Returns the time since the check started. A store's clock may have advanced by that time
-  /// without the check.
+  /// Returns the time since the check started.
+  ///
+  /// A store's clock that runs by itself may have advanced by that time.
   var uptime: @Sendable () -> Duration
 
   /// Makes a check.

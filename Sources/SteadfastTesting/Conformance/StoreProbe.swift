@@ -56,7 +56,7 @@ struct StoreProbe: Sendable {
   }
 
   /// Closes the store, and returns a new store that is open at the same place.
-  func reopened() async throws -> StoreProbe {
+  func reopen() async throws -> StoreProbe {
     trial.recordStep("close and reopen")
     try await store.close()
     return try await openNextStore()

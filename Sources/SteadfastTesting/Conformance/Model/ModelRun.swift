@@ -95,7 +95,7 @@ struct ModelRun {
       if outcome == .done { leaseStarts[lease.id] = start }
     case .reopen:
       guard store.trial.reopens else { return }
-      store = try await store.reopened()
+      store = try await store.reopen()
       try await compareValues()
       if !isShared { reference.interrupt() }
     }

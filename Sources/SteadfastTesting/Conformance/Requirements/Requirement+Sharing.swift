@@ -11,13 +11,13 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "sharing.clocks",
-      "A store decides by its own clock when a claim expires, whatever the date of a request.",
+      "A store decides by its own clock when a claim expires, not by the dates of requests.",
       .shared,
       check: checkClaimsExpireByOwnClock
     ),
     Self(
       "sharing.runs-out",
-      "After a claim expires, the task is claimed again, in its place and with one more "
+      "After a claim expires, the task is claimed again, at its previous position and with one more "
         + "interruption, and the old lease is stale.",
       .sharedWithClock,
       check: checkExpiredClaim
