@@ -123,7 +123,7 @@ public struct PersistenceConformance: Sendable {
         return (store.sharing, store.hasOneClock)
       }
     } catch {
-      report.failures.append(.makingStoreFailed(with: error))
+      report.failures.append(.storeCreationFailure(error))
       return report
     }
     let known = Set(Requirement.all.map(\.id))
@@ -251,7 +251,7 @@ extension PersistenceConformance.Failure {
   }
 
   /// Makes the failure for a closure that could not make a store.
-  static func makingStoreFailed(with error: any Error) -> Self {
+  static func storeCreationFailure(_ error: any Error) -> Self {
     let requirement = PersistenceConformance.Requirement(
       "factory",
       "The closure that is passed to the check makes a store.",

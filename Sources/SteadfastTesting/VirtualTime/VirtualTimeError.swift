@@ -53,7 +53,7 @@ extension VirtualTimeError {
         switch time.mode {
         case .manual:
           """
-          , and auto-advance is off. Call advance(by:), or make the virtual time automatic
+          , and the virtual time is manual. Call advance(by:), or make the virtual time automatic
           """
         case .automatic:
           """

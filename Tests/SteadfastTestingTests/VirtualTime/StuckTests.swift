@@ -40,7 +40,8 @@ import Testing
     #expect(
       error?.description == """
         nothing can run at 0.0 seconds: 2 sleepers, due in 60.0 seconds, in 90.0 seconds (task \
-        "uploads"), and auto-advance is off. Call advance(by:), or make the virtual time automatic
+        "uploads"), and the virtual time is manual. Call advance(by:), or make the virtual time \
+        automatic
         """
     )
   }

@@ -148,7 +148,7 @@ extension PersistenceConformance.Requirement {
 
   /// Makes a task with a payload of at least a megabyte.
   static func taskWithLargePayload(_ number: Int) -> TaskRecord {
-    // The block size is not a power of two, so that no two pages of a store are equal.
+    // The block size is not a power of two, so that a store that mixes up its pages fails.
     let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     var bytes: [UInt8] = []
     while bytes.count < 1 << 20 { bytes += block }

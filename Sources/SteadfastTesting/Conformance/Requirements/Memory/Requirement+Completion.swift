@@ -106,7 +106,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.complete(1, "other", [5]))
     try await store.apply(.complete(1, "other", [6]), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": [5]])
-    // With its lease, an attempt may set a completed value, and remove its bytes again.
+    // With its lease, an attempt may overwrite a completed value, or remove the bytes of the value.
     let next = try await store.claimOne()
     try await store.remember(next, named: "open", value: [])
     try await store.apply(.complete(1, "open", [7]))
