@@ -16,15 +16,14 @@ public import SystemFoundation
 /// try await clock.waitForSleepers(count: 1)
 /// clock.advance(by: .seconds(60))
 /// ```
-/// Woken tasks are passed to their executors in order. The executors decide when they run, possibly
-/// while the code that advanced the clock continues.
+/// Advancing the clock passes the woken tasks to their executors in order. The executors decide
+/// when the tasks run, possibly while the code that advanced the clock continues.
 public final class VirtualClock: WallClock, Sendable {
   let state: Mutex<VirtualClockState>
 
-  /// Makes a clock at the zero instant, where its date is `date`.
+  /// Makes a clock with `date` as its date, and with the instant zero.
   ///
-  /// By default the date is midnight UTC on 1 January 2001. It is the same for each test, and
-  /// `Date` is most precise there.
+  /// By default the date is midnight UTC on 1 January 2001, near which `Date` is most precise.
   public init(date: Date = Date(timeIntervalSinceReferenceDate: 0)) {
     state = Mutex(VirtualClockState(date: date))
   }
@@ -40,8 +39,8 @@ public final class VirtualClock: WallClock, Sendable {
 
   /// Sets the date, forwards or backwards, without changing ``now`` or any sleep.
   ///
-  /// The code under test sees the same effect when a user sets the system's clock, or when a
-  /// machine wakes after hours of suspension.
+  /// Use it to test what happens when a user sets the system's clock, or when a machine wakes after
+  /// hours of suspension.
   public func setDate(_ date: Date) { state.withLock { $0.date = date } }
 
   /// Suspends until the clock is moved to `deadline` or past it.
@@ -111,9 +110,9 @@ extension VirtualClock {
 extension VirtualClock {
   /// Moves the time forward by `duration` and wakes every sleeper that is due by then.
   ///
-  /// This method works like ``advance(to:)``. Concurrent calls may start from the same instant, so
-  /// that one of them has no effect. A negative duration is a programming error: time never runs
-  /// backwards, although the clock's date may (``setDate(_:)``).
+  /// This method works like ``advance(to:)``. Two concurrent calls may start from the same instant;
+  /// then only the longer duration has an effect. A negative duration is a programming error: only
+  /// the date can be set backwards, with ``setDate(_:)``.
   public func advance(by duration: Duration) {
     guard duration >= .zero else {
       preconditionFailure(
@@ -126,14 +125,12 @@ extension VirtualClock {
 
   /// Moves the time forward to `instant` and wakes every sleeper that is due by then.
   ///
-  /// Sleepers are woken in the order of their deadlines, then of their arrival, and each one at its
-  /// own deadline: ``now`` never passes a pending deadline. This method does not wait for the woken
-  /// tasks. If such a task goes to sleep again after this call has reached the instant, this call
-  /// does not wake it. An instant in the past has no effect, because another call has moved the
-  /// time further. The cost is O(log n) for each sleeper.
+  /// Sleepers wake in the order of their deadlines; those with the same deadline wake in the order
+  /// in which they went to sleep. When a sleeper wakes, ``now`` is its deadline. This method does
+  /// not wait for the woken tasks. If a woken task goes to sleep again after this call has reached
+  /// the instant, this call does not wake it. An instant in the past has no effect. The cost is
+  /// O(log n) for each sleeper.
   public func advance(to instant: Instant) {
-    // A sleep that starts between two iterations is either found by the next iteration, or ends at
-    // once because the time has already moved.
     while let sleeper = state.withLock({ $0.advance(to: instant) }) { sleeper.resume() }
   }
 
@@ -144,13 +141,12 @@ extension VirtualClock {
     }
   }
 
-  /// The earliest deadline of all pending sleeps; nil if nothing sleeps.
+  /// The earliest deadline of all pending sleeps; `nil` if nothing sleeps.
   public var nextDeadline: Instant? { state.withLock { $0.sleepers.firstDeadline } }
 
   /// Suspends until at least `count` sleeps are pending on this clock at once.
   ///
-  /// Returns at once if they already are. Each new sleep notifies this method; it never polls. It
-  /// can't foresee a sleep that the code under test starts later, for other reasons than time.
+  /// Returns at once if they already are. The method does not poll: each new sleep notifies it.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is.
   public func waitForSleepers(count: Int = 1) async throws {
     try Task.checkCancellation()
@@ -183,8 +179,8 @@ extension VirtualClock {
 
 /// The state that a ``VirtualClock`` guards with its lock: time, date, sleepers and waiters.
 ///
-/// Each event is one method. If it returns continuations, the caller resumes each of them once,
-/// after releasing the lock.
+/// If a method returns continuations, the caller must resume each of them once, after releasing the
+/// lock.
 struct VirtualClockState {
   typealias Continuation = CheckedContinuation<Void, any Error>
 
@@ -197,7 +193,7 @@ struct VirtualClockState {
   private(set) var now = VirtualClock.Instant()
   /// The thread of this clock's virtual time, while that virtual time runs jobs.
   var drivingThread: ThreadIdentity?
-  /// Whether a sleep started on any other thread.
+  /// Whether a sleep has started on a thread other than ``drivingThread``.
   private(set) var hasSleepsFromOutside = false
   private(set) var sleepers = DeadlineHeap<Sleeper, VirtualClock.Instant>()
   private var steppedDate: Date
@@ -207,7 +203,7 @@ struct VirtualClockState {
 
   init(date: Date) { steppedDate = date }
 
-  // Counted from the date that was set last, so that a date that was just set reads back exactly.
+  // Computed from the date that was set last, so that it equals that date until the time moves.
   var date: Date {
     get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
     set { (steppedDate, steppedAt) = (newValue, now) }
@@ -230,7 +226,7 @@ struct VirtualClockState {
     return nil
   }
 
-  /// Adds a sleeper, and also returns the waiters that now have enough sleepers.
+  /// Adds a sleeper, and returns the calls of ``VirtualClock/waitForSleepers(count:)`` that end.
   mutating func addSleeper(
     _ sleeper: Sleeper,
     deadline: VirtualClock.Instant

@@ -2,7 +2,7 @@ import SteadfastQueue
 import SystemFoundation
 
 extension TaskID {
-  /// Makes an ID that has the form of a real one; IDs sort like their numbers.
+  /// Makes an ID that looks like a generated one; the IDs sort like their numbers.
   static func numbered(_ number: Int) -> TaskID {
     TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number))
   }
@@ -20,11 +20,12 @@ extension Date {
 
   var second: Double { timeIntervalSinceReferenceDate - Self.base }
 
+  /// The date as shown in the steps of a report.
   var step: String { "\(second) s" }
 }
 
 extension TaskRecord {
-  /// Makes a task for a check.
+  /// Makes a task with this number in its ID and, by default, in its payload.
   static func numbered(
     _ number: Int,
     name: String = "A",
@@ -96,7 +97,7 @@ extension TaskRecord {
 }
 
 extension TaskFailure {
-  /// Makes a failure this many seconds after the start date of the check.
+  /// Makes a failure this many seconds after the start date that all checks share.
   static func at(_ seconds: Double, _ reason: String = "no route") -> TaskFailure {
     TaskFailure(reason: reason, date: .second(seconds))
   }
@@ -140,16 +141,16 @@ extension TaskRecord {
     from other: TaskRecord
   ) -> (field: String, expected: String, found: String)? {
     var difference: (field: String, expected: String, found: String)?
-    // Texts are made only if there is a difference, because records are compared very often.
+    // Make the descriptions only if there is a difference: records are compared very often.
     func compare<Value>(
       _ field: String,
       _ value: KeyPath<TaskRecord, Value>,
       _ isSame: (Value, Value) -> Bool,
-      _ text: (Value) -> String = { "\($0)" }
+      _ describe: (Value) -> String = { "\($0)" }
     ) {
       let (found, expected) = (self[keyPath: value], other[keyPath: value])
       guard difference == nil, !isSame(found, expected) else { return }
-      difference = (field, text(expected), text(found))
+      difference = (field, describe(expected), describe(found))
     }
     func text(_ date: Date?) -> String { date?.step ?? "none" }
     compare("id", \.id, ==)

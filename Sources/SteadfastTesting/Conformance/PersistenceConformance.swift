@@ -11,44 +11,44 @@ import Synchronization
 ///   #expect(report.passes, "\(report)")
 /// }
 /// ```
-/// Failures are values, so any test framework can report them. Each failure lists the calls that
-/// led to it. Dates and durations may come back less precise by a microsecond, as databases store
-/// them.
+/// Failures are values in the report, so any test framework can report them. Each failure lists the
+/// calls that led to it. A store may round dates and durations to microseconds.
 ///
 /// The check can't see whether an acknowledged change is on the disk: that requires a power cut or
-/// a process crash. A call that never returns is a failure (``callLimit``), and the other
-/// requirements are still checked.
+/// a process crash. A call that never returns is a failure (``callLimit``), and the check continues
+/// with the other requirements.
 public struct PersistenceConformance: Sendable {
-  /// The requirements that are not checked: their identifiers, each with the reason.
+  /// The identifiers of the requirements that are not checked, each with the reason.
   public var exclusions: [String: String]
-  /// The number of cases of random calls that are compared with a simple reference.
+  /// The number of cases in which random calls are compared with a simple reference store.
   public var randomCases: Int
   /// The approximate number of calls in a random case.
   ///
   /// Each case has a store of its own. If making a store is slow, use fewer cases with more calls
   /// each.
   public var callsPerCase: Int
-  /// The seed of the random cases: the same seed draws the same cases.
+  /// The seed of the random cases; the same seed gives the same cases.
   public var seed: UInt64
-  /// How long a requirement's check may run without any call returning, before the requirement
-  /// fails.
+  /// How long a requirement's check waits while no call returns, before the requirement fails.
   ///
-  /// The check may wait longer than this limit, but never less. The Swift task that waits for the
-  /// hanging call is cancelled and left behind, because nothing can end that call. In virtual time
+  /// On a busy machine, the check waits longer. It then cancels the Swift task that waits for the
+  /// call, and continues even if the task doesn't end. In virtual time
   /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
-  /// The time since the check started: how far a clock that runs by itself may have advanced.
+  /// Returns the time since the check started.
+  ///
+  /// A store's clock that runs by itself may have advanced by that time.
   var uptime: @Sendable () -> Duration
 
   /// Makes a check.
   ///
   /// - Parameters:
-  ///   - exclusions: the requirements to leave out: their identifiers, each with the reason, which
-  ///     the report repeats. An unknown identifier is a failure.
+  ///   - exclusions: the identifiers of the requirements to leave out, each with the reason. The
+  ///     report repeats the reasons. An unknown identifier is a failure.
   ///   - randomCases: the number of cases of random calls.
   ///   - callsPerCase: the approximate number of calls in each case.
   ///   - seed: the seed of the random cases.
-  ///   - callLimit: how long a requirement's check may run without any call returning, before the
+  ///   - callLimit: how long a requirement's check waits while no call returns, before the
   ///     requirement fails.
   public init(
     excluding exclusions: [String: String] = [:],
@@ -66,9 +66,11 @@ public struct PersistenceConformance: Sendable {
     uptime = { start.duration(to: .now) }
   }
 
-  /// Moves the clock of the stores at a place forward or, if the duration is negative, back.
+  /// A closure that moves the clock of the stores at a place forward, or back if the duration is
+  /// negative.
   ///
-  /// A store decides by this clock whether a claim has expired.
+  /// A place stands for a file or a database. By its clock, a store decides whether a claim has
+  /// expired.
   public typealias AdvanceClock =
     @Sendable (_ place: String, _ duration: Duration) async throws -> Void
 
@@ -87,16 +89,17 @@ public struct PersistenceConformance: Sendable {
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameters:
-  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims expire, or
-  ///     back, if all queues have that clock (`Persistence.hasOneClock`). The closure is for stores
-  ///     that several queues share. The clock may also run by itself, as a database's clock does.
-  ///     Without the closure, the requirements about expired claims are not checked, and the report
-  ///     says so.
-  ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
-  ///     At a new place, the store is empty. At a place where a store was closed, it has that
-  ///     store's tasks. At a place where a store is open, which happens only if stores are shared,
-  ///     both have the same tasks. Each check needs places of its own, for example a folder of its
-  ///     own. The check destroys its stores at the end, so a later check may use the same places.
+  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims expire. It
+  ///     also moves the clock back, if all queues have that clock (`Persistence.hasOneClock`). The
+  ///     closure is for stores that several queues share. The clock may also run by itself, as a
+  ///     database's clock does. Without the closure, the requirements about expired claims are not
+  ///     checked, and the report says so.
+  ///   - makeStore: makes a store at a place: a file or a database that the closure names with this
+  ///     short string of letters, digits and hyphens. At a new place, the store is empty. At a
+  ///     place where a store was closed, the new store has the closed store's tasks. If stores are
+  ///     shared, a second store may open at the place of an open one, and both have the same tasks.
+  ///     Two checks at the same time need different places, such as files in different folders. The
+  ///     check destroys its stores at the end, so a later check may use the same places.
   /// - Returns: the report.
   public func check(
     advancingClocks advanceClock: AdvanceClock? = nil,
@@ -120,7 +123,7 @@ public struct PersistenceConformance: Sendable {
         return (store.sharing, store.hasOneClock)
       }
     } catch {
-      report.failures.append(.makingStoreFailed(with: error))
+      report.failures.append(.storeCreationFailure(error))
       return report
     }
     let known = Set(Requirement.all.map(\.id))
@@ -203,7 +206,7 @@ extension PersistenceConformance {
     /// Whether the store meets every requirement that was checked.
     public var passes: Bool { failures.isEmpty }
 
-    /// A readable text: the counts, each failure with its steps, and the unchecked requirements.
+    /// The counts, each failure with its steps, and the unchecked requirements, as readable text.
     public var description: String {
       let counts = "\(passed.count) requirements are met, \(failures.count) are not"
       let notes = skipped.map { "not checked: \($0.requirement.id), \($0.reason)" }
@@ -219,7 +222,7 @@ extension PersistenceConformance {
     public let expected: String
     /// The actual result of the last step.
     public let found: String
-    /// The calls that led to the failure, with their answers, in order.
+    /// The calls that led to the failure, with their results, in order.
     ///
     /// Tasks are shown as numbers, and dates as seconds.
     public let steps: [String]
@@ -247,8 +250,8 @@ extension PersistenceConformance.Failure {
     found = mismatch?.found ?? "the error: \(error)"
   }
 
-  /// The failure that the closure could not make a store.
-  static func makingStoreFailed(with error: any Error) -> Self {
+  /// Makes the failure for a closure that could not make a store.
+  static func storeCreationFailure(_ error: any Error) -> Self {
     let requirement = PersistenceConformance.Requirement(
       "factory",
       "The closure that is passed to the check makes a store.",
@@ -257,7 +260,7 @@ extension PersistenceConformance.Failure {
     return Self(requirement, error, steps: [])
   }
 
-  /// The failure that an excluded identifier belongs to no requirement.
+  /// Makes the failure for an excluded identifier that belongs to no requirement.
   static func unknownExclusion(_ id: String) -> Self {
     let requirement = PersistenceConformance.Requirement(
       id,
@@ -272,7 +275,7 @@ extension PersistenceConformance.Failure {
   }
 }
 
-/// The error that is thrown when a store's answer differs from the expected one.
+/// The error that is thrown when a store returns something other than expected.
 struct ConformanceMismatch: Error {
   let expected: String
   let found: String
@@ -281,7 +284,7 @@ struct ConformanceMismatch: Error {
 extension PersistenceConformance {
   /// A requirement that every store must meet.
   public struct Requirement: Sendable, Identifiable, CustomStringConvertible {
-    /// The kind of store that can be checked for the requirement.
+    /// The stores that can be checked for the requirement.
     enum Condition: Sendable {
       case any, oneClock, shared, reopened, reopenedByOneQueue
       /// The store is shared, and the check can move its clock.
@@ -326,7 +329,7 @@ extension PersistenceConformance {
 }
 
 extension PersistenceConformance.Requirement.Condition {
-  /// Returns why a store is not checked for the requirement, or `nil` if it is checked.
+  /// Returns why a store is not checked for the requirement, or `nil` if the store is checked.
   func reasonToSkip(
     reopens: Bool,
     isShared: Bool,
@@ -359,7 +362,7 @@ extension PersistenceConformance.Requirement.Condition {
   }
 }
 
-/// The check of one requirement, with its steps and the stores that it opened.
+/// What the check of one requirement may use, and what it has recorded: steps and opened stores.
 final class RequirementCheck: Sendable {
   private struct State {
     var steps: [String] = []
@@ -375,9 +378,9 @@ final class RequirementCheck: Sendable {
   let randomCases: Int
   let callsPerCase: Int
   let seed: UInt64
-  /// Moves the clock of the stores at a place; `nil` if the check can't move it.
+  /// Moves the clock of the stores at a place; `nil` if the check can't move that clock.
   let advanceClock: PersistenceConformance.AdvanceClock?
-  /// Returns the longest time by which a clock that runs by itself may have advanced.
+  /// Returns the longest time by which a store's clock may have advanced by itself.
   let uptime: @Sendable () -> Duration
   private let state = Mutex(State())
 
@@ -404,10 +407,10 @@ final class RequirementCheck: Sendable {
     }
   }
 
-  /// The approximate number of calls that have returned, including those of forgotten steps.
+  /// The approximate number of calls that have returned; ``forgetSteps()`` does not reset it.
   var progress: Int { state.withLock { $0.progress } }
 
-  /// Records that a call starts; the next recorded step has the call's result.
+  /// Records that a call starts; the next call of ``recordStep(_:)`` records that it has returned.
   func recordStart(of call: String) { state.withLock { $0.pending = call } }
 
   func recordStep(_ step: String) {
@@ -418,7 +421,7 @@ final class RequirementCheck: Sendable {
     }
   }
 
-  /// Forgets all steps, so that only the steps of the last case are reported.
+  /// Forgets all steps, before a new random case starts.
   func forgetSteps() { state.withLock { $0.steps = [] } }
 
   /// Records a store that the check has opened, so that it is destroyed at the end.

@@ -3,7 +3,7 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// A wrapper of the store under test that records each call and its answer as a step.
+/// A wrapper of the store under test that records each call and its result as a step of the report.
 struct StoreProbe: Sendable {
   typealias Factory = @Sendable (_ place: String) async throws -> any Persistence
 
@@ -11,7 +11,7 @@ struct StoreProbe: Sendable {
   let place: String
   let trial: RequirementCheck
   private let makeStore: Factory
-  /// The store's name in the steps; empty while there is only one store.
+  /// The store's name in the recorded steps; empty if it is the only store.
   private let label: String
 
   static func open(
@@ -37,13 +37,13 @@ struct StoreProbe: Sendable {
     try await Self.open(at: "\(place)-\(suffix)", trial: trial, makeStore)
   }
 
-  /// Opens a second store with the same tasks, while this one is open.
+  /// Opens a second store at the same place while this store is open, so that both share tasks.
   func openSecondStore() async throws -> StoreProbe {
     trial.recordStep("open a second store at the same place")
     return try await Self.open(at: place, trial: trial, label: "second store: ", makeStore)
   }
 
-  /// Opens a new store at the same place, after this one was closed or destroyed.
+  /// Opens a new store at the same place, after this store was closed or destroyed.
   func openNextStore() async throws -> StoreProbe {
     try await Self.open(at: place, trial: trial, makeStore)
   }
@@ -55,8 +55,8 @@ struct StoreProbe: Sendable {
     return StoreProbe(store: store, place: place, trial: trial, makeStore: makeStore, label: label)
   }
 
-  /// Closes the store and opens it again.
-  func reopened() async throws -> StoreProbe {
+  /// Closes the store, and returns a new store that is open at the same place.
+  func reopen() async throws -> StoreProbe {
     trial.recordStep("close and reopen")
     try await store.close()
     return try await openNextStore()
@@ -68,13 +68,13 @@ struct StoreProbe: Sendable {
   /// Makes a call, and records its result or error as a step.
   func recordCall<Result>(
     _ call: String,
-    _ answer: (Result) -> String,
+    _ describe: (Result) -> String,
     _ body: () async throws -> Result
   ) async throws -> Result {
     trial.recordStart(of: label + call)
     do {
       let result = try await body()
-      recordStep("\(call) → \(answer(result))")
+      recordStep("\(call) → \(describe(result))")
       return result
     } catch {
       recordStep("\(call) throws \(error)")
@@ -167,8 +167,8 @@ extension StoreProbe {
   /// It is long compared with the few seconds that a clock advances by itself during a check.
   static var leaseTime: Double { 600 }
 
-  /// The maximum number of seconds between the expiry of a claim and its end by the store.
-  var mostDelay: Double { (store.sharing?.leaseDuration ?? .zero) / .seconds(3) }
+  /// The number of seconds within which a store must end a claim after the claim expires.
+  var maxExpiryDelay: Double { (store.sharing?.leaseDuration ?? .zero) / .seconds(3) }
 
   /// Moves the store's clock forward.
   func advanceClock(bySeconds seconds: Double) async throws {
@@ -214,9 +214,8 @@ extension StoreProbe {
   }
 }
 
-/// The expectations that a check has of a store.
 extension StoreProbe {
-  /// Expects that the found value equals the expected one; `what` describes the value in a failure.
+  /// Expects that the found value equals the expected one; `what` names the value in a failure.
   func expect<Value: Equatable>(_ what: String, _ found: Value, _ expected: Value) throws {
     guard found != expected else { return }
     throw ConformanceMismatch(expected: "\(what) is \(expected)", found: "\(found)")
@@ -239,7 +238,7 @@ extension StoreProbe {
   /// Expects that a claim's next date is not later than the date `seconds`.
   ///
   /// - Parameters:
-  ///   - claim: a claim whose limit left no available task unclaimed.
+  ///   - claim: a claim that has returned all available tasks.
   ///   - seconds: the date of the next task to become available; `nil` if there is none.
   ///   - now: the date of the claim.
   /// - Throws: a ``ConformanceMismatch`` if the next date is later, or is not after `now` although
@@ -267,18 +266,17 @@ extension StoreProbe {
     try expect(try await task(number), is: expected)
   }
 
-  /// Expects that a found task equals the record, with the role that the store should assign.
+  /// Expects that a found task equals the record, except that the store sets the `keyRole`.
   func expect(_ found: TaskRecord, is expected: TaskRecord) throws {
     var expected = expected
-    // The store assigns the role. Unless the check specifies a role, expect an unfinished task to
-    // be the holder.
+    // Unless the check specifies another role, an unfinished task must hold its key.
     if expected.uniqueKey != nil {
       expected.keyRole = expected.state.isFinished ? nil : expected.keyRole ?? .holder
     }
     try expect(found, equals: expected)
   }
 
-  /// Expects that two tasks are the same, including their roles.
+  /// Expects that two records are equal in every field.
   func expect(_ found: TaskRecord, equals expected: TaskRecord) throws {
     guard let difference = found.difference(from: expected) else { return }
     throw ConformanceMismatch(
@@ -302,7 +300,8 @@ extension StoreProbe {
     try expect("the tasks", try await tasks(filter).map(\.id.number), numbers)
   }
 
-  /// Expects that the body, which `what` describes, throws an error that passes `check`.
+  /// Expects that the body throws an error that satisfies `check`; `what` names the body in a
+  /// failure.
   func expectError(
     _ what: String,
     _ check: (any Error) -> Bool = { _ in true },
@@ -319,11 +318,11 @@ extension StoreProbe {
   }
 }
 
-/// Runs a check, and fails if none of its calls returns within a limit.
+/// Runs a check, and throws an error if none of the check's calls returns within a limit.
 ///
-/// The detector divides the limit into many short waits, each of which needs the executor to end.
-/// So on a busy machine, where the executor takes seconds to run a job, a call that needs a few
-/// jobs does not count as hanging.
+/// The detector divides the limit into many short waits. On a busy machine, where Swift takes
+/// seconds to run a job, each of the waits takes that long, too. So a call that needs a few jobs
+/// does not count as hanging.
 struct HangDetector: Sendable {
   private static let parts = 60
 
@@ -351,13 +350,13 @@ struct HangDetector: Sendable {
     for trial: RequirementCheck,
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
-    let answer = FirstAnswer<Value>()
-    // Not a child task: the parent would wait for a call that never returns.
+    let firstResult = FirstResult<Value>()
+    // An unstructured task, because a parent would wait forever for a child that hangs.
     let checking = Task(executorPreference: RealWork.taskExecutor) {
       do {
-        answer.set(.success(try await body()))
+        firstResult.set(.success(try await body()))
       } catch {
-        answer.set(.failure(error))
+        firstResult.set(.failure(error))
       }
     }
     let watching = Task(executorPreference: RealWork.taskExecutor) {
@@ -370,43 +369,43 @@ struct HangDetector: Sendable {
         last = progress
       }
       let found = "no call has returned for \(limit)"
-      answer.set(.failure(ConformanceMismatch(expected: "each call returns", found: found)))
+      firstResult.set(.failure(ConformanceMismatch(expected: "each call returns", found: found)))
       checking.cancel()
     }
     defer { watching.cancel() }
     return try await withTaskCancellationHandler {
-      try await answer.wait()
+      try await firstResult.wait()
     } onCancel: {
       checking.cancel()
     }
   }
 }
 
-/// The first of several answers; later ones are ignored.
-private final class FirstAnswer<Value: Sendable>: Sendable {
+/// Stores the first of several results, and ignores the later ones.
+private final class FirstResult<Value: Sendable>: Sendable {
   private struct State {
-    var answer: Result<Value, any Error>?
+    var result: Result<Value, any Error>?
     var reader: CheckedContinuation<Value, any Error>?
   }
 
   private let state = Mutex(State())
 
-  func set(_ answer: Result<Value, any Error>) {
+  func set(_ result: Result<Value, any Error>) {
     let reader = state.withLock { state in
-      guard state.answer == nil else { return nil as CheckedContinuation<Value, any Error>? }
-      state.answer = answer
+      guard state.result == nil else { return nil as CheckedContinuation<Value, any Error>? }
+      state.result = result
       return state.reader.take()
     }
-    reader?.resume(with: answer)
+    reader?.resume(with: result)
   }
 
   func wait() async throws -> Value {
     try await withCheckedThrowingContinuation { reader in
-      let answer = state.withLock { state in
-        if state.answer == nil { state.reader = reader }
-        return state.answer
+      let result = state.withLock { state in
+        if state.result == nil { state.reader = reader }
+        return state.result
       }
-      if let answer { reader.resume(with: answer) }
+      if let result { reader.resume(with: result) }
     }
   }
 }

@@ -11,9 +11,9 @@ import Synchronization
 /// let queue = TaskQueue(persistence: store, clock: clock)
 /// store.inject(.error(DiskFull())) { $0.kind == .apply }
 /// ```
-/// Only the order of the calls decides which call a fault affects. In virtual time, a test
-/// therefore runs the same way each time. The underlying store can be any store, including one in
-/// a file. A test can also use the underlying store directly, without faults.
+/// Which calls a fault affects depends only on the calls and their order, so in virtual time a test
+/// runs the same way each time. The underlying store can be any store, including one in a file. To
+/// avoid the faults, a test can use the underlying store directly.
 public final class FaultInjectingStore: Persistence {
   private struct Rule: Sendable {
     let fault: Fault
@@ -26,7 +26,7 @@ public final class FaultInjectingStore: Persistence {
     var calls: [Call] = []
     var rules: [Rule] = []
     var cutOffError: (any Error)?
-    /// The number of calls to ``restore()``, which ends the faults of all calls that have started.
+    /// The number of calls of ``restore()``; each ends the faults of the calls before it.
     var restoreCount = 0
   }
 
@@ -55,8 +55,8 @@ public final class FaultInjectingStore: Persistence {
   ///
   /// - Parameters:
   ///   - base: the underlying store; by default a store in memory.
-  ///   - appliesAtOnce: the value of ``appliesAtOnce``; by default `false`, because a call that
-  ///     hangs waits.
+  ///   - appliesAtOnce: the value of ``appliesAtOnce``; by default `false`, because a fault may
+  ///     make ``apply(_:durability:)`` wait.
   public init(_ base: any Persistence = InMemoryStore(), appliesAtOnce: Bool = false) {
     self.base = base
     self.appliesAtOnce = appliesAtOnce
@@ -70,16 +70,16 @@ public final class FaultInjectingStore: Persistence {
 extension FaultInjectingStore {
   /// Injects a fault into the next calls that satisfy the predicate.
   ///
-  /// If a call satisfies several predicates, all of their faults affect it, in the order in which
-  /// they were injected: for example, a call can hang, and fail when it is let go. The predicate is
-  /// called once for each call, until the fault has affected `times` calls. The predicate can use
-  /// the call's number, but must not use the store.
+  /// If a call satisfies the predicates of several faults, all of these faults affect it, in the
+  /// order in which they were injected. For example, a call can hang, and then fail after
+  /// ``letGo()``. The predicate is called once for each call, until the fault has affected `times`
+  /// calls. The predicate can use the call's number, but must not use the store.
   ///
   /// - Parameters:
   ///   - fault: the fault.
   ///   - moment: whether the fault happens before or after the underlying store is called.
-  ///   - times: the number of calls that the fault affects, none if it is not positive; `nil` for
-  ///     all calls until ``restore()``.
+  ///   - times: the number of calls that the fault affects; `nil` for all calls until
+  ///     ``restore()``. If it is zero or negative, the method does nothing.
   ///   - isMet: returns whether the fault affects a call.
   public func inject(
     _ fault: Fault,
@@ -101,8 +101,8 @@ extension FaultInjectingStore {
 
   /// Removes all faults, and lets the hanging calls continue.
   ///
-  /// No more faults affect a call that has already started, but a delay that has started runs to
-  /// its end.
+  /// Calls that have already started meet no more faults, but a delay in progress continues to its
+  /// end.
   public func restore() {
     state.withLock { state in
       state.rules = []
@@ -112,7 +112,7 @@ extension FaultInjectingStore {
     letGo()
   }
 
-  /// Lets the calls that hang now continue, and returns their number.
+  /// Lets all hanging calls continue, and returns their number.
   @discardableResult
   public func letGo() -> Int { held.letGo() }
 
@@ -273,7 +273,7 @@ extension FaultInjectingStore {
     ///
     /// If the call throws, it has changed nothing, as when the disk is full.
     case beforeEffect
-    /// After the underlying store has returned, so that only the answer is affected.
+    /// After the underlying store has returned.
     ///
     /// If the call throws, it has made its changes, but the caller can't know that, as when a
     /// connection breaks.
@@ -319,14 +319,14 @@ extension FaultInjectingStore {
   }
 }
 
-/// The calls that hang, and the watchers that wait for such calls.
+/// The calls that hang, and the callers of ``wait(for:)``, the watchers.
 final class HeldCalls: Sendable {
   private struct State {
     var held: [CheckedContinuation<Void, Never>] = []
     var watchers: [Int: (count: Int, continuation: CancellableSuspension<Int>.Continuation)] = [:]
     var lastTicket = 0
 
-    /// Removes and returns the watchers that now have enough hanging calls.
+    /// Removes and returns the watchers that wait for no more calls than hang now.
     mutating func takeSatisfied() -> [CancellableSuspension<Int>.Continuation] {
       let satisfied = watchers.filter { $0.value.count <= held.count }.keys.sorted()
       return satisfied.compactMap { watchers.removeValue(forKey: $0)?.continuation }

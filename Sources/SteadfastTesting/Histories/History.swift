@@ -1,7 +1,7 @@
 public import SteadfastQueue
 public import SystemFoundation
 
-/// The calls of several processes to one store, with the store's answers.
+/// The calls of several processes to one store, with their results.
 ///
 /// ``HistoryRecorder`` writes a history, one file for each process.
 ///
@@ -9,9 +9,9 @@ public import SystemFoundation
 /// let report = try History(contentsOf: files).check()
 /// #expect(report.passes, "\(report)")
 /// ```
-/// The check does not depend on how the store works. It looks for answers that no correct store
-/// could have given, whatever happened to the calls without an answer. So it reports no false
-/// violations, but may miss violations that overlapping calls hide.
+/// The check does not depend on how the store works. It looks for results that no correct store
+/// could have returned, whether or not the calls without a result took effect. So each violation
+/// that it reports is real, but it may miss violations while several calls overlap.
 public struct History: Sendable {
   /// The lines of one file, or lines that were recorded together.
   struct Source: Sendable {
@@ -34,72 +34,72 @@ public struct History: Sendable {
     }
   }
 
-  /// Makes a history of lines in the order in which they were recorded, whatever their processes.
+  /// Makes a history from the lines of all processes, in the order in which they were recorded.
   package init(_ lines: [HistoryLine]) { sources = [Source(name: "history", lines: lines)] }
 
   package static func lines(of data: Data, named name: String) throws -> [HistoryLine] {
     let decoder = JSONDecoder()
-    let texts = data.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-    // After the last line break comes nothing, or half a line.
-    return try texts.dropLast().enumerated().map { index, text in
+    let lines = data.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+    // The last element is empty or incomplete, because no line break follows it.
+    return try lines.dropLast().enumerated().map { index, line in
       do {
-        return try decoder.decode(HistoryLine.self, from: Data(text))
+        return try decoder.decode(HistoryLine.self, from: Data(line))
       } catch {
         throw HistoryError(
-          "line \(index + 1) of \(name) can't be read: it is not a line of a history, or a later "
-            + "version has written it; pass only files that this version of HistoryRecorder wrote"
+          "line \(index + 1) of \(name) can't be decoded as a line of a history; pass only files "
+            + "that this version of HistoryRecorder wrote"
         )
       }
     }
   }
 
-  /// Returns the text of the line at a place, prefixed with the names of its file and its number.
-  func text(at place: HistoryPlace) -> String {
-    let source = sources[place.source]
-    let line = source.lines[place.line]
+  /// Returns the line at a position as JSON, after the name of its file and its number.
+  func text(at position: HistoryPosition) -> String {
+    let source = sources[position.source]
+    let line = source.lines[position.line]
     let bytes = try? StableJSON.encode(line)
     let text = bytes.map { String(decoding: $0, as: UTF8.self) } ?? "\(line)"
-    return "\(source.name):\(place.line + 1): \(text)"
+    return "\(source.name):\(position.line + 1): \(text)"
   }
 }
 
 /// The position of a line in a history, with its date.
-struct HistoryPlace: Sendable {
+struct HistoryPosition: Sendable {
   /// Microseconds since 1970.
   let date: Int64
   let source: Int
   let line: Int
 
-  /// Returns whether this line was certainly written before the other one.
+  /// Returns whether this line was certainly written before the line at the other position.
   ///
-  /// Lines of different files with the same date may have been written in either order.
-  func isCertainlyBefore(_ other: HistoryPlace) -> Bool {
+  /// Two lines in different files with the same date may have been written in either order.
+  func isCertainlyBefore(_ other: HistoryPosition) -> Bool {
     source == other.source ? line < other.line : date < other.date
   }
 }
 
-extension HistoryPlace: Comparable {
+extension HistoryPosition: Comparable {
   /// The order for sorting; it is arbitrary for lines of two files with the same date.
-  static func < (left: HistoryPlace, right: HistoryPlace) -> Bool {
+  static func < (left: HistoryPosition, right: HistoryPosition) -> Bool {
     (left.date, left.source, left.line) < (right.date, right.source, right.line)
   }
 }
 
 extension History {
-  /// A promise of a store that a history can show to be broken.
+  /// A promise of a store; a history can show that it is broken.
   @nonexhaustive
   public enum Promise: String, Sendable, Hashable, CaseIterable {
     /// No acknowledged task is missing.
     case nothingIsLost = "H1"
-    /// Only enqueued tasks are performed, and a task that was enqueued once is performed once.
+    /// Only enqueued tasks are claimed, and a task that was enqueued once ends once.
     case nothingIsAdded = "H2"
-    /// A task ends once, by its latest lease.
+    /// A task ends once, with its latest lease.
     case oneEnd = "H3"
-    /// A task has one holder at a time.
+    /// A task is claimed by one process at a time.
     case oneHolder = "H4"
     /// Attempts and interruptions are counted exactly.
     case exactCounts = "H5"
-    /// Tasks with one order key are performed in their order.
+    /// Tasks with the same order key are performed in the order in which they were enqueued.
     case orderOfKeys = "H6"
     /// Tasks with the same order key are performed one at a time.
     case oneRunnerForKey = "H7"
@@ -116,10 +116,11 @@ extension History {
       case .nothingIsLost: "No acknowledged task is missing: it has ended, or is in the store."
       case .nothingIsAdded:
         "Only enqueued tasks are claimed, and a task that was enqueued once ends once."
-      case .oneEnd: "A task has one accepted end, which names the latest lease handed out."
+      case .oneEnd: "Only one end of a task is accepted, and only with the task's latest lease."
       case .oneHolder: "A task is claimed again only after its claim has ended or expired."
       case .exactCounts: "A task's counts of retries and interruptions are exact."
-      case .orderOfKeys: "A task with an order key is claimed after the tasks before it."
+      case .orderOfKeys:
+        "A task with an order key is claimed after the earlier tasks with that key have ended."
       case .oneRunnerForKey: "Only one of the tasks with the same order key is claimed at a time."
       case .waitingTasksAreLast:
         "A task is claimed after the tasks that it waits for, and a batch's follower ends once."
@@ -129,7 +130,7 @@ extension History {
     }
   }
 
-  /// The conditions of a run that a check considers besides the history.
+  /// What a check expects of a run besides the promises that hold for every run.
   public struct Expectations: Sendable {
     /// A limit on the attempts that may start within an interval.
     public struct StartLimit: Sendable {
@@ -157,8 +158,9 @@ extension History {
     public var endsWithin: Duration?
     /// How far the recorders' clocks and the store's own clock may differ; by default not at all.
     ///
-    /// The check does not notice a claim that expires too early by less than this. It still merges
-    /// the lines of several files by their dates, so keep the clocks of the machines synchronized.
+    /// The check does not notice a claim that expires too early by less than this duration. It
+    /// merges the lines of several files by their dates, so keep the clocks of the machines
+    /// synchronized anyway.
     public var clockTolerance: Duration
 
     /// Makes expectations.
@@ -186,13 +188,14 @@ extension History {
     /// The counts of rare events in the history.
     public internal(set) var rarePaths = RarePaths()
 
-    /// Whether all promises that were checked are kept.
+    /// Whether the store has kept all promises that were checked.
     public var passes: Bool { violations.isEmpty }
 
     /// The broken promises.
     public var broken: Set<Promise> { Set(violations.map(\.promise)) }
 
-    /// A readable text: the counts, up to ten violations of each promise, and what was not checked.
+    /// The counts, up to ten violations of each promise, and the unchecked promises, as readable
+    /// text.
     public var description: String {
       var lines = ["\(taskCount) tasks, \(violations.count) violations; \(rarePaths)"]
       for promise in Promise.allCases {
@@ -213,7 +216,7 @@ extension History {
     public let found: String
     /// The affected tasks.
     public let tasks: [TaskID]
-    /// The lines that show the violation, each after its file and its number.
+    /// The lines that show the violation, each after the name of its file and its number.
     public let lines: [String]
 
     /// The promise, what was found, and the tasks and lines that show the violation.
@@ -231,27 +234,28 @@ extension History {
 
   /// The counts of rare events in a history.
   ///
-  /// A run without these events proves little. Require a minimum of each.
+  /// A run in which they don't occur proves little about a store. In a test, require a minimum of
+  /// each.
   public struct RarePaths: Sendable, Hashable, CustomStringConvertible {
     /// Claims that expired while their attempts were running.
     public internal(set) var lostLeases = 0
-    /// Changes that were made although the call had no answer.
+    /// Changes that were made although their calls returned no result.
     public internal(set) var unansweredButDone = 0
-    /// Changes that were not made, and whose call had no answer.
+    /// Changes that were not made, and whose calls returned no result.
     public internal(set) var unansweredAndNotDone = 0
     /// Batches whose last two tasks ended within a millisecond.
     public internal(set) var closeLastMembers = 0
     /// Attempts that started after the task had been claimed again.
     ///
-    /// A process that is suspended right before it starts an attempt can't know of the new claim.
+    /// This happens when a process is suspended right before it starts the attempt.
     public internal(set) var lateBegins = 0
 
     /// The counts in words.
     public var description: String {
-      "\(lostLeases) claims that expired while running, \(unansweredButDone) changes without an "
-        + "answer that were made and \(unansweredAndNotDone) that were not, \(closeLastMembers) "
-        + "batches whose last two tasks ended together, \(lateBegins) attempts that started with "
-        + "an expired claim"
+      "\(lostLeases) claims that expired during an attempt, \(unansweredButDone) changes without a "
+        + "result that were made and \(unansweredAndNotDone) that were not, \(closeLastMembers) "
+        + "batches whose last two tasks ended together, \(lateBegins) attempts that started after "
+        + "their task was claimed again"
     }
   }
 }

@@ -8,12 +8,12 @@ public struct QueueTestError: Error, Sendable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// A payload can't be decoded from its stored bytes; after a restart, its task would be
-    /// parked.
+    /// A payload can't be decoded from its stored bytes; after a restart, a queue would park its
+    /// task.
     public static let unreadablePayload = Code(description: "unreadablePayload")
     /// A queue was not empty after the maximum number of attempts.
     public static let limitReached = Code(description: "limitReached")
-    /// Some remaining tasks will never be performed.
+    /// A queue is not empty, and nothing will perform its remaining tasks.
     public static let tasksLeft = Code(description: "tasksLeft")
   }
 

@@ -26,7 +26,7 @@ extension TaskQueue {
     }
   }
 
-  /// Looks up the tasks that have not ended, page by page; `nil` means all names.
+  /// Looks up the tasks with these names that have not ended; `nil` means all names.
   nonisolated func unfinishedTasks(named names: [String]? = nil) async throws -> [TaskRecord] {
     var filter = TaskFilter.unfinished
     filter.names = names.map { Set($0) }
@@ -83,7 +83,7 @@ extension TaskQueue {
   ) async throws -> PendingTask<Payload>? {
     let tasks = try await pendingTasks(of: Payload.self)
     let task = tasks.first { task in
-      // A store may store dates a little less precisely than they are in memory.
+      // A store may round dates to microseconds.
       task.payload == payload
         && availableDate.map { abs($0.timeIntervalSince(task.record.availableDate)) < 1e-6 } ?? true
     }
@@ -110,7 +110,7 @@ extension TaskQueue {
 extension TaskPayload {
   /// Decodes a payload from its bytes, as a queue does for a handler after a restart.
   ///
-  /// The method uses the bytes even if the value is still in memory, to reveal a `Codable`
+  /// The method decodes the bytes even if the value is still in memory. So a test finds a `Codable`
   /// conformance that loses data.
   static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
     guard !stored.format.isSealed else {

@@ -2,7 +2,7 @@ public import SteadfastQueue
 import Synchronization
 public import SystemFoundation
 
-/// Performs a task once, in this call, and returns what a queue would do next.
+/// Performs a task once, and returns how the attempt ended and what a queue would do next.
 ///
 /// ```swift
 /// let attempt = try await performAttempt(
@@ -14,8 +14,9 @@ public import SystemFoundation
 /// #expect(attempt.ending == .abandoned(reason: "offline"))
 /// ```
 /// The function decides as a queue with this configuration does, but uses none of your queues or
-/// stores. The handler gets the payload as decoded after a restart. The default backoff has jitter.
-/// If the exact retry date matters, pass a configuration with a backoff without jitter.
+/// stores. The payload is encoded and decoded before the handler gets it, as across a restart. The
+/// default backoff has jitter: to expect an exact retry date, pass a configuration with a backoff
+/// without jitter.
 ///
 /// An omitted argument defaults to the value in `options`, then to that of the payload's type, then
 /// to the `taskDefaults` of the configuration, as when the task is enqueued. Options that decide
@@ -59,9 +60,10 @@ public func performAttempt<Payload: TaskPayload, Output: Sendable>(
   )
 }
 
-/// Performs a performable task once, in this call, and returns what a queue would do next.
+/// Performs a `PerformableTask` once, and returns how the attempt ended and what a queue would do
+/// next.
 ///
-/// It works like the function of this name that takes a closure.
+/// It works like the function with this name that takes a closure.
 /// - Parameters:
 ///   - payload: the task.
 ///   - retryCount: how many attempts have failed before this one.
@@ -97,12 +99,12 @@ public func performAttempt<Payload: PerformableTask>(
   }
 }
 
-/// Performs a task once, in this call, with a handler that has hooks, and returns what a queue
+/// Performs a task once with a `TaskHandler`, and returns how the attempt ended and what a queue
 /// would do next.
 ///
-/// It works like the function of this name that takes a closure. The hooks are called as a queue
-/// calls them: the handler may choose the date of a retry, and restart a task whose retries are
-/// used up.
+/// It works like the function with this name that takes a closure. It also calls the handler's
+/// other methods when a queue would: the handler may choose the date of a retry, and restart a task
+/// that has no retries left.
 /// - Parameters:
 ///   - payload: the payload that the handler gets.
 ///   - retryCount: how many attempts have failed before this one.
@@ -148,8 +150,8 @@ public struct AttemptResult: Sendable {
     case succeeded
     /// The handler threw an error, and the task is retried at this date.
     case failed(retryDate: Date)
-    /// The task is abandoned: the handler said so, or no retries are left. The reason is the text
-    /// of the error.
+    /// The task is abandoned: the handler said so, or no retries are left. The reason is the
+    /// description of the error.
     case abandoned(reason: String)
     /// The handler snoozed the task until this date, without counting a retry.
     case snoozed(until: Date)
@@ -161,7 +163,7 @@ public struct AttemptResult: Sendable {
 
   /// What a queue does with the task.
   public let ending: Ending
-  /// The error that the handler threw; `nil` if it returned.
+  /// The error that the handler threw; `nil` if the handler returned.
   public let error: (any Error)?
 
   /// What the task remembers afterwards; nothing if it has succeeded.
@@ -194,11 +196,11 @@ extension AttemptResult.Ending {
   }
 }
 
-/// A task that is attempted once, by a temporary queue.
+/// A task of which a temporary queue performs one attempt.
 struct AttemptedTask<Payload: TaskPayload> {
   let payload: Payload
   let retryCount: Int
-  /// The options, completed with those of the payload and the defaults.
+  /// The caller's options; those that the caller omitted come from the payload or the defaults.
   let options: TaskOptions
   let memory: TaskMemory
 
@@ -210,7 +212,7 @@ struct AttemptedTask<Payload: TaskPayload> {
     let store = InMemoryStore()
     let task = try record(at: clock.date)
     _ = try await store.apply([.insert(task, onDuplicate: .keep)], durability: .durable)
-    try await store.remember(memory, of: task)
+    try await store.setMemory(of: task, to: memory)
     let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
     let standIn = StandIn(handler: handler, payload: payload, queue: queue)
     await queue.register(handler: standIn)
@@ -254,14 +256,14 @@ struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
   }
 }
 
-/// A handler that lets another handler perform one attempt, with the payload of that attempt.
+/// A handler that ignores the stored payload, and calls another handler with `payload` instead.
 private struct StandIn<Handler: TaskHandler>: TaskHandler {
-  /// The placeholder that the store has instead of the payload; it can always be decoded.
+  /// The payload in the store, which has no properties and so can always be decoded.
   struct Payload: TaskPayload {
     static var taskName: String { Handler.Payload.taskName }
   }
 
-  /// The error that the handler threw.
+  /// Keeps the error that the handler threw.
   final class Thrown: Sendable {
     private let thrown = Mutex<(any Error)?>(nil)
 
@@ -276,7 +278,7 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
   let thrown = Thrown()
 
   func perform(_: Payload, in context: TaskContext) async throws -> Handler.Output {
-    // Shut down so that no other attempt starts, even if a retry is due at once.
+    // The queue must not start another attempt, even if a retry is due at once.
     queue.beginShutDown()
     do {
       return try await handler.perform(payload, in: context)
@@ -305,8 +307,8 @@ private struct StandIn<Handler: TaskHandler>: TaskHandler {
 }
 
 extension InMemoryStore {
-  /// Makes a task remember this memory, as if earlier attempts had stored it.
-  fileprivate func remember(_ memory: TaskMemory, of task: TaskRecord) async throws {
+  /// Stores the memory of a task, as if earlier attempts had stored it.
+  fileprivate func setMemory(of task: TaskRecord, to memory: TaskMemory) async throws {
     guard !memory.isEmpty else { return }
     let request = ClaimRequest(limit: 1, names: [task.name: 1], now: task.availableDate)
     for claimed in try await claim(request).tasks {
@@ -319,9 +321,8 @@ extension InMemoryStore {
   }
 }
 
-/// Memories for tests, as if earlier attempts had stored them.
 extension TaskMemory {
-  /// Makes a memory of completed steps with their values.
+  /// Makes the memory of a task, as if earlier attempts had completed steps and saved a checkpoint.
   ///
   /// ```swift
   /// let attempt = try await performAttempt(

@@ -2,15 +2,14 @@ import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
-/// A world for one test, with its own clock and one thread, on which tasks run in a fixed order.
+/// A clock for one test, and one thread on which the test's tasks run in the same order each time.
 ///
-/// The tasks share the thread, and their order is the same each time.
 /// ``withVirtualTime(_:order:date:limit:encodesPayloads:_:)`` and the test trait `.virtualTime`
-/// make a virtual time. Child tasks, `async let`, task groups and default actors stay inside it.
+/// make a virtual time. Child tasks, `async let`, task groups and default actors run on its thread.
 /// The main actor, detached tasks, `Task { }`, actors with executors of their own and system calls
-/// run outside. The time waits for them only inside ``withRealWork(_:)``.
+/// run elsewhere. The virtual time waits for their work only inside ``withRealWork(_:)``.
 public final class VirtualTime: Sendable {
-  /// The virtual time in which the current task runs; nil outside of a virtual time.
+  /// The virtual time in which the current task runs; `nil` outside of a virtual time.
   @TaskLocal public static var current: VirtualTime?
 
   /// The virtual time in which the current task runs.
@@ -64,12 +63,13 @@ public final class VirtualTime: Sendable {
 
   /// Moves the time forward to `instant`, and returns when everything due by then has been done.
   ///
-  /// All other tasks run until none of them can continue. Then the next sleepers are woken at their
-  /// deadline, and so on. The caller continues last. If the instant is in the past, the other tasks
-  /// run at the present instant. The method waits for real work in flight. When the task is
-  /// cancelled, it returns at once without moving the time further.
+  /// All other tasks run until none of them can continue. Then the time moves to the next deadline,
+  /// the tasks that sleep until then wake, and so on. The caller continues last. If the instant is
+  /// in the past, the other tasks run, and the time does not move. The method waits for real work
+  /// in flight. When the calling task is cancelled, the method returns at once without moving the
+  /// time further.
   public func advance(to instant: VirtualClock.Instant) async {
-    // The only possible error is a cancellation, which the caller detects by itself.
+    // The only possible error is a CancellationError, and the caller can check `Task.isCancelled`.
     try? await CancellableSuspension.suspend { continuation in
       let (ticket, driver) = jobs.state.withLock { $0.addAdvance(continuation, to: instant) }
       driver?.resume()
@@ -82,9 +82,9 @@ public final class VirtualTime: Sendable {
   /// Performs work that takes real time, and stops this virtual time until the work ends.
   ///
   /// Wrap everything that happens outside of this virtual time: a request, access to a file, a
-  /// process, a detached task. The work must not sleep on ``clock``: the clock is stopped, and such
-  /// a sleep would never end. Several pieces of work in flight may end in any order. Work in
-  /// `RealWork.performInTurn`, which the stores of a task queue use, runs one piece at a time.
+  /// process, a detached task. The work must not sleep on ``clock``: the clock is stopped, so the
+  /// sleep would never end. Several calls in flight may end in any order. For calls that must run
+  /// one at a time, use `RealWork.performInTurn`, as the stores of a task queue do.
   nonisolated(nonsending)
     public func withRealWork<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -111,12 +111,12 @@ extension VirtualTime {
   public enum Order: Sendable, Hashable {
     /// Tasks run in the order in which they became ready.
     ///
-    /// Sleepers due at the same instant are woken one after another. Everything that a sleeper
-    /// starts runs before the next sleeper is woken.
+    /// Tasks that sleep until the same instant wake one after another. Everything that a woken task
+    /// starts runs before the next task wakes.
     case inOrder
-    /// Tasks run in an order drawn from a seed, and sleepers due at the same instant wake together.
+    /// Tasks run in a random order, and tasks that sleep until the same instant wake together.
     ///
-    /// Each seed always gives the same interleaving; different seeds explore different ones.
+    /// The same seed always gives the same order; different seeds give different orders.
     case shuffled(seed: UInt64)
   }
 }
@@ -145,14 +145,14 @@ extension VirtualTime {
     } onCancel: {
       task.cancel()
     }
-    let mistake = jobs.state.withLock { $0.mistake }
+    let outsideUseError = jobs.state.withLock { $0.outsideUseError }
     let leftovers = close()
     switch ending {
     case .ended:
       let success = try await task.value
-      if let error = mistake ?? leftovers { throw error }
+      if let error = outsideUseError ?? leftovers { throw error }
       return success
-    case .stuck(let error), .abandoned(let error): throw mistake ?? error
+    case .stuck(let error), .abandoned(let error): throw outsideUseError ?? error
     case .reported: return try await task.value
     }
   }
@@ -173,18 +173,20 @@ extension VirtualTime {
     }
   }
 
-  /// Whether an advance is in progress, so that steps lead to its target.
+  /// Whether a call of ``advance(to:)`` is in progress.
   var isAdvancing: Bool { jobs.state.withLock { $0.advances.firstDeadline != nil } }
 
-  /// Whether code outside of the virtual time, and not registered as real work, has slept on the
-  /// virtual time's clock or has made the virtual time's tasks ready.
+  /// Whether code outside of the virtual time has used it without being wrapped as real work.
+  ///
+  /// The code has slept on the virtual time's clock, or has made one of the virtual time's tasks
+  /// ready.
   var isUsedFromOutside: Bool {
     jobs.state.withLock { $0.hasCallsFromOutside }
       || clock.state.withLock { $0.hasSleepsFromOutside }
   }
 
-  /// Describes the known waits of tasks, with the reasons why they may never end.
-  func knownWaits() async -> [String] {
+  /// Describes what tasks of queues wait for, with the reasons why a wait may never end.
+  func describeKnownWaits() async -> [String] {
     var texts: [String] = []
     for wait in jobs.state.withLock({ $0.waits.all }) { texts.append(await wait.describe(clock)) }
     return texts
@@ -192,17 +194,17 @@ extension VirtualTime {
 
   /// Runs `wake`, then jobs until none remain, and returns the number of jobs.
   ///
-  /// The method stops early if the caller is cancelled and the body has ended, so that a spinning
-  /// task can't keep it running forever.
+  /// The method returns early if the caller is cancelled and the body has ended. Otherwise a task
+  /// that loops over `Task.yield()` would keep the method running forever.
   @discardableResult func runJobs(wake: () -> Void = {}) -> Int {
     clock.state.withLock { $0.drivingThread = .current }
     defer { clock.state.withLock { $0.drivingThread = nil } }
     return jobs.run(wake: wake) { Task.isCancelled && jobs.bodyHasEnded }
   }
 
-  /// Moves the time to the first deadline, and wakes a sleeper that is due then.
+  /// Moves the time to the first deadline, and wakes the first task that sleeps until then.
   ///
-  /// If the order is shuffled, wakes all sleepers that are due then.
+  /// If the order is shuffled, the method wakes all tasks that sleep until then.
   func wakeSleepers() {
     guard let deadline = clock.nextDeadline else { return }
     switch order {
@@ -211,7 +213,7 @@ extension VirtualTime {
     }
   }
 
-  /// Moves the time to the target of the first advance and ends that advance.
+  /// Moves the time to the target of the first ``advance(to:)`` in progress, and ends that call.
   func endAdvance() {
     guard let (target, advance) = jobs.state.withLock({ $0.popAdvance() }) else { return }
     clock.advance(to: target)
@@ -233,10 +235,10 @@ extension VirtualTime {
 extension VirtualClock {
   /// Suspends for a duration of this clock, like ``sleep(until:tolerance:)``.
   ///
-  /// In a task that belongs to a ``VirtualTime`` but does not run on it, because it was started
-  /// with `Task { }`, this method throws at once. Otherwise chance would decide whether the time
-  /// moves before or after the sleep starts. Tasks on the main actor may sleep, because the virtual
-  /// time waits for them.
+  /// A task that was started with `Task { }` inside a ``VirtualTime`` belongs to the virtual time
+  /// but does not run on its thread. In such a task, this method throws at once: otherwise chance
+  /// would decide whether the time moves before or after the sleep starts. Tasks on the main actor
+  /// may sleep, because the virtual time waits for them.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it already is; a
   ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside`` in a task that
   ///   does not run on its virtual time. The virtual time then ends with that error, too.
@@ -245,7 +247,7 @@ extension VirtualClock {
       time.jobs.state.withLock({ $0.isOutside(.current) })
     {
       let error = VirtualTimeError.sleepOutside(time)
-      time.jobs.state.withLock { $0.recordMistake(error) }
+      time.jobs.state.withLock { $0.recordOutsideUse(error) }
       throw error
     }
     try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
@@ -260,29 +262,27 @@ extension VirtualClock {
 
 /// The limit on how far a virtual time may move by itself before the test fails.
 struct VirtualTimeLimit {
-  /// The duration by which the time may move.
   let duration: Duration
-  /// The remaining steps beyond the duration, which allow a few sleeps of any length.
-  private var stepsLeft: Int
+  /// The number of moves that are still allowed beyond the duration, each of any length.
+  private var movesLeft: Int
+  /// The total time of the moves that tests requested with ``VirtualTime/advance(to:)``.
   private var excluded = Duration.zero
 
-  /// Makes a limit.
-  ///
-  /// A given duration is exact. The default is ten years and 1,000 steps beyond them.
+  /// Makes a limit with this duration, or with ten years and 1,000 moves beyond them if it is
+  /// `nil`.
   init(_ duration: Duration?) {
     // Ten years have at most 3,653 days.
     self.duration = duration ?? .seconds(86_400 * 3_660)
-    stepsLeft = duration == nil ? 1_000 : 0
+    movesLeft = duration == nil ? 1_000 : 0
   }
 
-  /// Excludes from the limit a duration by which an advance has moved the time.
-  mutating func exclude(_ advance: Duration) { excluded += advance }
+  /// Excludes from the limit a duration by which ``VirtualTime/advance(to:)`` has moved the time.
+  mutating func exclude(_ duration: Duration) { excluded += duration }
 
-  /// Returns whether the time may move to this instant, and counts the step if it ends beyond the
-  /// duration.
-  mutating func allows(_ instant: VirtualClock.Instant) -> Bool {
+  /// Counts a move of the time to this instant; returns false if the limit does not allow it.
+  mutating func countMove(to instant: VirtualClock.Instant) -> Bool {
     guard instant.offset - excluded > duration else { return true }
-    stepsLeft -= 1
-    return stepsLeft >= 0
+    movesLeft -= 1
+    return movesLeft >= 0
   }
 }

@@ -2,9 +2,9 @@ import SteadfastQueue
 
 /// Runs one virtual time step by step until its body has ended.
 struct VirtualTimeDriver {
-  /// What to do with a stuck body that does not end when it is cancelled.
+  /// What to do with a body that can't continue, and does not end when it is cancelled.
   enum LastResort {
-    /// Leave it behind, suspended forever.
+    /// Return without waiting for the body, which stays suspended forever.
     case abandon
     /// Report the error and keep waiting, because the body must not outlive the call.
     case report((VirtualTimeError) -> Void)
@@ -20,8 +20,8 @@ struct VirtualTimeDriver {
 
   /// Makes a driver.
   ///
-  /// With `mayBeginOnMainActor`, the driver first lets the main actor run, because the body may
-  /// have moved there.
+  /// If `mayBeginOnMainActor` is true, the driver first lets the main actor run its jobs, because
+  /// the body may start there.
   init(
     time: VirtualTime,
     mayBeginOnMainActor: Bool,
@@ -39,28 +39,28 @@ struct VirtualTimeDriver {
   enum Ending {
     /// The body ended by itself.
     case ended
-    /// The body was stuck and ended when cancelled.
+    /// The body could not continue, and ended when it was cancelled.
     case stuck(VirtualTimeError)
-    /// The body is stuck and has been left behind.
+    /// The body can't continue, and did not end when it was cancelled.
     case abandoned(VirtualTimeError)
-    /// The body was stuck, was reported, and ended later.
+    /// The body could not continue, which was reported, and ended later.
     case reported
   }
 
-  /// Runs the virtual time until its body has ended, or is left behind.
+  /// Runs the virtual time until its body has ended, or has been abandoned.
   mutating func drive() async -> Ending {
     time.runJobs()
     while !time.jobs.bodyHasEnded {
-      // Each wait for the main actor switches threads. Skip it in a virtual time that outside code
-      // has not used.
+      // Waiting for the main actor is slow, because it switches threads. Skip it as long as no code
+      // outside of the virtual time has used the virtual time.
       mayBeOnMainActor = mayBeOnMainActor || time.isUsedFromOutside
-      if mayBeOnMainActor, await mainActorAddsJobs() { continue }
+      if mayBeOnMainActor, await runJobsFromMainActor() { continue }
       mayBeOnMainActor = false
       switch time.nextStep {
       case .takeTurn: time.runJobs { time.jobs.takeTurn() }
       case .wake where time.isAdvancing: takeStepOfAdvance(time.wakeSleepers)
       case .wake:
-        guard let deadline = time.clock.nextDeadline, !limit.allows(deadline) else {
+        guard let deadline = time.clock.nextDeadline, !limit.countMove(to: deadline) else {
           time.runJobs(wake: time.wakeSleepers)
           continue
         }
@@ -78,7 +78,8 @@ struct VirtualTimeDriver {
     return error.map { .stuck($0) } ?? .ended
   }
 
-  /// Takes a step of an advance; the limit excludes the time by which the step moves the clock.
+  /// Performs a step of ``VirtualTime/advance(to:)``; its move of the clock does not count towards
+  /// the limit.
   private mutating func takeStepOfAdvance(_ step: () -> Void) {
     var moved = Duration.zero
     time.runJobs {
@@ -89,27 +90,27 @@ struct VirtualTimeDriver {
     limit.exclude(moved)
   }
 
-  /// Cancels a stuck body.
+  /// Cancels a body that can't continue.
   ///
-  /// - Returns: the error to throw for a body that is left behind because an earlier cancellation
-  ///   had no effect; otherwise `nil`.
+  /// - Returns: the error to throw if an earlier cancellation had no effect and the body is
+  ///   abandoned; otherwise `nil`.
   private mutating func cancelStuckBody() async -> VirtualTimeError? {
-    // Real work may start and end on the main actor before the job that it makes ready arrives
-    // here. If no signal came from outside while the main actor ran its jobs, none will come.
+    // Real work on the main actor may have ended, while the job that it makes ready has not been
+    // enqueued yet. If no signal comes from outside while the main actor runs its jobs, none will.
     let signals = time.jobs.signalsFromOutside
-    let addsJobs = await mainActorAddsJobs()
+    let addsJobs = await runJobsFromMainActor()
     guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded,
       time.jobs.signalsFromOutside == signals
     else { return nil }
-    let waits = await time.knownWaits()
+    let waits = await time.describeKnownWaits()
     return await cancelOrAbandonBody { [time] in
       VirtualTimeError.stuck(time, waits: waits, outcome: $0)
     }
   }
 
-  /// Cancels the body or, if it was cancelled earlier, takes the last resort.
+  /// Cancels the body or, if it was cancelled earlier, does what ``LastResort`` says.
   ///
-  /// - Returns: the error to throw if the body is left behind; otherwise `nil`.
+  /// - Returns: the error to throw if the body is abandoned; otherwise `nil`.
   private mutating func cancelOrAbandonBody(
     _ makeError: (_ outcome: String?) -> VirtualTimeError
   ) async -> VirtualTimeError? {
@@ -130,10 +131,10 @@ struct VirtualTimeDriver {
 
   /// Lets the main actor run its jobs, then runs the jobs that this made ready in the virtual time.
   ///
-  /// The main actor runs its jobs in order, so after one round it has run all its earlier jobs. A
-  /// few more rounds also run the jobs that those jobs started on the main actor.
-  /// - Returns: Whether there were any jobs of the virtual time to run.
-  private func mainActorAddsJobs() async -> Bool {
+  /// The main actor runs its jobs in order, so one `Task.yield()` there waits for all earlier jobs.
+  /// A few more also wait for jobs that those jobs started on the main actor.
+  /// - Returns: Whether any job of the virtual time has run.
+  private func runJobsFromMainActor() async -> Bool {
     await RealWork.perform { await VirtualTimeDriver.passThroughMainActor(rounds: 8) }
     return time.runJobs() > 0
   }
@@ -142,10 +143,10 @@ struct VirtualTimeDriver {
     for _ in 0..<rounds { await Task.yield() }
   }
 
-  /// Suspends until outside code has made a job ready, then runs jobs.
+  /// Suspends until code outside of the virtual time has made a job ready, then runs jobs.
   ///
-  /// With `onlyDuringRealWork`, returns as soon as no real work is in flight. For an enclosing
-  /// virtual time, the wait is real work.
+  /// If `onlyDuringRealWork` is true, the method also returns once no real work is in flight. If
+  /// this virtual time runs inside another one, the other one treats the wait as real work.
   private func waitForSignal(onlyDuringRealWork: Bool) async {
     await RealWork.perform {
       await time.jobs.waitForSignal(onlyDuringRealWork: onlyDuringRealWork)

@@ -1,19 +1,20 @@
 public import SystemFoundation
 
-/// The reason why a virtual time could not continue, or did not end as it should.
+/// The error of a virtual time that could not continue, or in which something is left over.
 public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
   /// The kind of a ``VirtualTimeError``; later versions may add more.
   public struct Code: Sendable, Hashable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// The body has not ended, and nothing in its virtual time can ever continue.
+    /// The body has not ended, and none of the virtual time's tasks can ever continue.
     public static let stuck = Code(description: "stuck")
     /// The time has reached its limit, and the body has not ended.
     public static let limitReached = Code(description: "limitReached")
-    /// A task that the virtual time does not run sleeps on its clock, or runs a queue on it.
+    /// A task that does not run on the virtual time's thread has slept on the virtual time's clock,
+    /// or has run a queue with that clock.
     public static let sleepOutside = Code(description: "sleepOutside")
-    /// The code that asked for a virtual time does not run in one.
+    /// ``VirtualTime/required`` was read outside of a virtual time.
     public static let missing = Code(description: "missing")
     /// The body has ended, but tasks still sleep on the clock.
     public static let sleepersLeft = Code(description: "sleepersLeft")
@@ -52,7 +53,7 @@ extension VirtualTimeError {
         switch time.mode {
         case .manual:
           """
-          , and auto-advance is off. Call advance(by:), or make the virtual time automatic
+          , and the virtual time is manual. Call advance(by:), or make the virtual time automatic
           """
         case .automatic:
           """

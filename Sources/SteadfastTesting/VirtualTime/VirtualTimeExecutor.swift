@@ -1,13 +1,13 @@
 import SteadfastQueue
 import Synchronization
 
-/// Runs the jobs of one ``VirtualTime``, all on its driver's thread.
+/// Runs all jobs of one ``VirtualTime`` on one thread at a time, that of the virtual time's driver.
 ///
-/// When the executor is closed, the jobs of tasks that outlive the ``VirtualTime`` run on the
-/// global pool, because a job must never be lost.
+/// After the executor has been closed, it passes jobs to the global executor, so that tasks that
+/// outlive the ``VirtualTime`` can end.
 final class VirtualTimeExecutor: TaskExecutor {
-  // An UnownedJob does not own its job, so each job must be removed from the queue, and run or
-  // forwarded, exactly once.
+  // An UnownedJob does not own its job. So each job must leave the queue exactly once, and then be
+  // run here or passed to the global executor.
   let state: Mutex<VirtualTimeState<UnownedJob>>
   let encodesPayloads: Bool
 
@@ -28,7 +28,7 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   /// Runs `wake`, then jobs until none remain or `isInterrupted` returns true.
   ///
-  /// Jobs that `wake` makes ready count as jobs from inside the virtual time.
+  /// Jobs that `wake` makes ready are treated like jobs that the virtual time's tasks make ready.
   /// - Returns: The number of jobs that ran.
   @discardableResult func run(wake: () -> Void = {}, until isInterrupted: () -> Bool = { false })
     -> Int
@@ -38,7 +38,7 @@ final class VirtualTimeExecutor: TaskExecutor {
     defer { state.withLock { $0.stopDriving() } }
     wake()
     while !isInterrupted(), let job = state.withLock({ $0.popJob() }) {
-      // The executor outlives the call: the driver that makes the call holds the executor.
+      // Safe, because the driver that makes this call keeps the executor alive.
       unsafe job.runSynchronously(on: asUnownedTaskExecutor())
       count += 1
     }
@@ -51,19 +51,19 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   func recordBodyEnd() { state.withLock { $0.recordBodyEnd() }?.resume() }
 
-  /// Suspends the driver until a job or a turn is ready, the body ends, or no real work remains.
+  /// Suspends the driver until it has something to do, the body ends, or no real work is in flight.
   ///
-  /// With `onlyDuringRealWork`, returns at once if no real work is in flight.
+  /// If `onlyDuringRealWork` is true, the method returns at once if no real work is in flight.
   func waitForSignal(onlyDuringRealWork: Bool) async {
     await withCheckedContinuation { driver in
       let waits = state.withLock { state in
-        state.letDriverWait(driver, onlyDuringRealWork: onlyDuringRealWork)
+        state.storeWaitingDriver(driver, onlyDuringRealWork: onlyDuringRealWork)
       }
       if !waits { driver.resume() }
     }
   }
 
-  /// Passes the remaining jobs, and all later ones, to the global pool.
+  /// Passes the remaining jobs, and all later ones, to the global executor.
   func close() {
     state.withLock { $0.close() }
     while takeTurn() {}
@@ -82,7 +82,7 @@ extension VirtualTimeExecutor: RealWorkObserver {
     let error = VirtualTimeError.runOutside(time, queue: queue)
     return state.withLock { state in
       guard !state.isClosed else { return nil }
-      state.recordMistake(error)
+      state.recordOutsideUse(error)
       return error
     }
   }
@@ -116,7 +116,8 @@ extension VirtualTimeExecutor: RealWorkObserver {
     }
   }
 
-  /// Starts the next real work in turn, or resumes the caller of work that has ended.
+  /// Starts the next operation of `RealWork.performInTurn`, or resumes the caller of one that has
+  /// ended.
   ///
   /// Returns false if there is neither.
   @discardableResult func takeTurn() -> Bool {
@@ -126,11 +127,11 @@ extension VirtualTimeExecutor: RealWorkObserver {
   }
 }
 
-/// The jobs that are ready, and the order in which they run.
+/// The jobs of a virtual time that are ready, and the order in which they run.
 ///
-/// Jobs that other jobs of the same virtual time made ready run in order, or in an order drawn from
-/// a seed. Jobs from outside, made ready by a thread whose speed is unknown, wait until no other
-/// job remains, and then run one at a time. So the speed of such threads doesn't change the order.
+/// Jobs that the virtual time's own jobs made ready run first in, first out, or in a random order.
+/// A job that another thread made ready waits until none of those remain. So the speed of other
+/// threads does not change the order of the virtual time's own jobs.
 struct RunQueue<Job> {
   private var ready = FIFOQueue<Job>()
   private var outside = FIFOQueue<Job>()
@@ -156,11 +157,11 @@ struct RunQueue<Job> {
   }
 }
 
-/// The real work that runs one piece at a time: the current piece, and the waiting pieces.
+/// The operations of `RealWork.performInTurn`, of which only one runs at a time.
 ///
-/// Each piece of work waits twice: before it starts, and after it ends, before its caller
-/// continues. Both times, ``popNext()`` ends the wait. The driver calls that method when nothing
-/// else can run.
+/// A caller waits twice: until its operation may start, and after the operation has ended, until
+/// the caller may continue. Each time, ``popNext()`` returns the caller that may go on. The driver
+/// calls that method when nothing else can run.
 struct Turns<Waiter> {
   private enum Stage {
     case free
@@ -171,7 +172,7 @@ struct Turns<Waiter> {
   private var stage = Stage.free
   private var waiting = FIFOQueue<Waiter>()
 
-  /// Whether a piece of work has started and not ended.
+  /// Whether an operation has started and not ended.
   var isUnderWay: Bool {
     switch stage {
     case .underWay: true
@@ -188,16 +189,18 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Adds a piece of work that waits to start.
+  /// Adds the caller of an operation that waits to start.
   mutating func append(_ work: Waiter) { waiting.append(work) }
 
-  /// Records that the current work has ended, and that its caller waits.
+  /// Records that the running operation has ended, and that its caller waits to continue.
   mutating func end(_ caller: Waiter) {
     guard isUnderWay else { preconditionFailure("work ended out of turn") }
     stage = .ended(caller)
   }
 
-  /// Removes and returns the next waiter: the caller of work that has ended, or else the next work.
+  /// Removes and returns the caller that may go on; `nil` if there is none.
+  ///
+  /// The caller of an operation that has ended comes before callers that wait to start one.
   mutating func popNext() -> Waiter? {
     switch stage {
     case .underWay: return nil
@@ -211,7 +214,7 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Removes and returns any waiter, even if it is not its turn.
+  /// Removes and returns any caller that waits, even if another operation runs.
   mutating func popAny() -> Waiter? {
     if case .ended = stage { return popNext() }
     return waiting.popFirst()
@@ -220,20 +223,22 @@ struct Turns<Waiter> {
 
 /// The step that a virtual time takes when none of its jobs can run.
 enum IdleStep: Equatable {
-  /// Starts the next real work in turn, or resumes the caller of work that has ended.
+  /// Start the next operation of `RealWork.performInTurn`, or resume the caller of one that has
+  /// ended.
   case takeTurn
-  /// Moves the time to the first deadline and wakes sleepers that are due then.
+  /// Move the time to the first deadline, and wake tasks that sleep until then.
   case wake
-  /// Moves the time to the target of the first advance and ends that advance.
+  /// Move the time to the target of the first ``VirtualTime/advance(to:)``, and end that call.
   case endAdvance
-  /// Waits for real work, without moving the time.
+  /// Wait for real work, without moving the time.
   case waitForRealWork
-  /// No step of the virtual time can make a job run.
+  /// Nothing that the virtual time does can make a job run.
   case stuck
 
   /// Decides on the step.
   ///
-  /// Sleeps that are due at the target of an advance end before the advance does.
+  /// A task that sleeps until the target of ``VirtualTime/advance(to:)`` wakes before that call
+  /// ends.
   init(
     mode: VirtualTime.Mode,
     firstDeadline: VirtualClock.Instant?,
@@ -242,7 +247,7 @@ enum IdleStep: Equatable {
     isHeld: Bool
   ) {
     if hasTurn {
-      // Take the turn even while other real work is in flight, which may be waiting for this turn.
+      // Do so even while other real work is in flight, which may be waiting for this operation.
       self = .takeTurn
     } else if isHeld {
       self = .waitForRealWork

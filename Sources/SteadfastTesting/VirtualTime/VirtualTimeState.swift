@@ -1,10 +1,9 @@
 import SteadfastQueue
 import SteadfastRetry
 
-/// The state that a ``VirtualTimeExecutor`` guards with its lock: the jobs, and the driver's waits.
+/// The state that a ``VirtualTimeExecutor`` guards with its lock: jobs, real work and waiting code.
 ///
-/// Each event is one method. If it returns a continuation, the caller resumes it once, after
-/// releasing the lock.
+/// If a method returns a continuation, the caller must resume it once, after releasing the lock.
 struct VirtualTimeState<Job> {
   typealias Driver = CheckedContinuation<Void, Never>
   typealias Advance = CheckedContinuation<Void, any Error>
@@ -12,18 +11,19 @@ struct VirtualTimeState<Job> {
 
   private(set) var jobs: RunQueue<Job>
   private(set) var advances = DeadlineHeap<Advance, VirtualClock.Instant>()
+  /// The operations of `RealWork.performInTurn`.
   private(set) var turns = Turns<Turn>()
-  /// The known waits of tasks.
+  /// The waits of tasks that an error message can describe.
   var waits = KnownWaits()
   /// The error of the first task that used the clock without running on the virtual time.
-  private(set) var mistake: VirtualTimeError?
+  private(set) var outsideUseError: VirtualTimeError?
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
-  /// Whether a job or work in turn came from another thread without being registered as real work.
+  /// Whether another thread has added a job or an operation while no real work was in flight.
   private(set) var hasCallsFromOutside = false
-  /// The number of signals from outside: a job, or the start or end of real work.
+  /// The number of jobs from other threads, and of starts and ends of real work.
   ///
-  /// While this number grows, having nothing to do does not prove that the body is stuck.
+  /// While this number grows, a missing job does not prove that the body can't continue.
   private(set) var signalsFromOutside: UInt64 = 0
   private var realWork = 0
   private var hasStarted = false
@@ -34,13 +34,14 @@ struct VirtualTimeState<Job> {
 
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
-  /// Returns whether the code on a thread runs neither inside the virtual time nor as real work.
+  /// Returns whether code on a thread runs outside of the virtual time while no real work is in
+  /// flight.
   func isOutside(_ thread: ThreadIdentity) -> Bool {
     !isClosed && !isHeld && thread != drivingThread
   }
 
-  mutating func recordMistake(_ mistake: VirtualTimeError) {
-    self.mistake = self.mistake ?? mistake
+  mutating func recordOutsideUse(_ error: VirtualTimeError) {
+    outsideUseError = outsideUseError ?? error
   }
 
   /// Adds a job, and returns the driver if it is waiting.
@@ -50,8 +51,8 @@ struct VirtualTimeState<Job> {
     } else {
       jobs.appendFromOutside(job)
       signalsFromOutside += 1
-      // The first job is the body, which the caller made ready.
-      if hasStarted { noteCallFromOutside() }
+      // The first job starts the body. It always comes from the thread of the caller.
+      if hasStarted { recordCallFromOutside() }
     }
     return waitingDriver.take()
   }
@@ -84,22 +85,22 @@ struct VirtualTimeState<Job> {
     return realWork == 0 ? waitingDriver.take() : nil
   }
 
-  /// Adds work that waits for its turn.
+  /// Adds an operation that waits until it may run.
   ///
-  /// `isTaken` is false if the virtual time is closed, so that the work needs no turn.
+  /// `isTaken` is false if the virtual time is closed; then the operation need not wait.
   mutating func beginTurn(
     _ work: Turn,
     from thread: ThreadIdentity
   ) -> (isTaken: Bool, driver: Driver?) {
     guard !isClosed else { return (false, nil) }
-    if thread != drivingThread { noteCallFromOutside() }
+    if thread != drivingThread { recordCallFromOutside() }
     turns.append(work)
     return (true, waitingDriver.take())
   }
 
-  /// Ends the work whose turn it is.
+  /// Records that the running operation has ended, and that its caller waits to continue.
   ///
-  /// `isTaken` is false if the virtual time is closed, so that the caller can continue at once.
+  /// `isTaken` is false if the virtual time is closed; then the caller need not wait.
   mutating func endTurn(_ caller: Turn) -> (isTaken: Bool, driver: Driver?) {
     guard !isClosed else { return (false, nil) }
     turns.end(caller)
@@ -126,18 +127,18 @@ struct VirtualTimeState<Job> {
     advances.popFirst(through: .last).map { ($0.deadline, $0.element) }
   }
 
-  /// Stores the waiting driver until the next signal; returns false if the driver need not wait.
-  mutating func letDriverWait(_ driver: Driver, onlyDuringRealWork: Bool) -> Bool {
+  /// Stores the driver until there is something to do; returns false if the driver need not wait.
+  mutating func storeWaitingDriver(_ driver: Driver, onlyDuringRealWork: Bool) -> Bool {
     guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !onlyDuringRealWork || isHeld
     else { return false }
     waitingDriver = driver
     return true
   }
 
-  /// Closes the virtual time, so that it accepts no more jobs.
+  /// Makes the virtual time accept no more jobs.
   mutating func close() { isClosed = true }
 
-  private mutating func noteCallFromOutside() {
+  private mutating func recordCallFromOutside() {
     hasCallsFromOutside = hasCallsFromOutside || !isHeld
   }
 }

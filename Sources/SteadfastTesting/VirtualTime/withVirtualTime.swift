@@ -1,9 +1,9 @@
 public import Testing
 public import SystemFoundation
 
-/// Runs `body` in a virtual time of its own, with tasks that run in a fixed order.
+/// Runs a test in a virtual time of its own, in which sleeps cost no real time.
 ///
-/// Time passes as fast as the tasks can run, and their order is the same each time.
+/// The tasks run in the same order each time.
 ///
 /// ```swift
 /// try await withVirtualTime { time in
@@ -14,23 +14,23 @@ public import SystemFoundation
 ///   #expect(time.clock.now.offset < .seconds(3_600))
 /// }
 /// ```
-/// All tasks of the virtual time share one thread. When none can run, the time moves to the next
-/// deadline on ``VirtualTime/clock``. In ``VirtualTime/Mode/manual`` mode, it moves only as far as
-/// ``VirtualTime/advance(by:)`` says. Cancelling the caller cancels the body.
+/// All tasks of the virtual time share one thread. When none of the tasks can run, the time moves
+/// to the next deadline on ``VirtualTime/clock``. In ``VirtualTime/Mode/manual`` mode, the time
+/// moves only as far as ``VirtualTime/advance(by:)`` says. Cancelling the caller cancels the body.
 /// - Parameters:
 ///   - mode: What moves the time.
 ///   - order: The order of tasks that are ready at the same time.
-///   - date: The date at the start; by default the same date each time.
+///   - date: The clock's date at the start; by default midnight UTC on 1 January 2001.
 ///   - limit: How far the time may move by itself before the body is cancelled and an error is
-///     thrown. By default ten years; after them, the time may still move a thousand times.
-///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
-///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
-///     in the test.
+///     thrown. By default ten years; beyond them, the time may still move a thousand times.
+///   - encodesPayloads: Whether queues encode each payload when it is enqueued, and decode it for
+///     its handler, as across a restart. The test then finds a payload that can't be encoded or
+///     decoded.
 ///   - body: The test. No task may still sleep on the clock when it returns.
 /// - Returns: The body's result.
-/// - Throws: The body's error; a ``VirtualTimeError`` if nothing can run before the body has ended,
-///   or if tasks still sleep when the body returns. A body that can't continue is cancelled. If it
-///   does not end then, it is left behind.
+/// - Throws: The body's error; a ``VirtualTimeError`` if nothing can run although the body has not
+///   ended, or if tasks still sleep when the body returns. A body that can't continue is cancelled.
+///   If the cancellation does not end the body, the function returns without waiting for it.
 @concurrent
 public func withVirtualTime<Success: Sendable>(
   _ mode: VirtualTime.Mode = .automatic,
@@ -70,8 +70,9 @@ public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
 
   /// Runs `function` in a new virtual time.
   ///
-  /// The virtual time ends when the test does. A stuck test is cancelled and fails. If the test
-  /// ignores the cancellation, the issue is recorded at once, and the method waits for the test.
+  /// The virtual time ends when the test does. A test that can't continue is cancelled and fails.
+  /// If the test ignores the cancellation, the issue is recorded at once, and the method waits
+  /// until the test ends.
   /// - Throws: What `function` throws, or a ``VirtualTimeError``.
   public func provideScope(
     for test: Test,
@@ -104,11 +105,11 @@ extension Trait where Self == VirtualTimeTrait {
   /// - Parameters:
   ///   - mode: What moves the time.
   ///   - order: The order of tasks that are ready at the same time.
-  ///   - limit: How far the time may move by itself. A test that needs more fails. By default ten
-  ///     years; after them, the time may still move a thousand times.
-  ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
-  ///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
-  ///     in the test.
+  ///   - limit: How far the time may move by itself; a test that needs more time fails. By default
+  ///     ten years; beyond them, the time may still move a thousand times.
+  ///   - encodesPayloads: Whether queues encode each payload when it is enqueued, and decode it for
+  ///     its handler, as across a restart. The test then finds a payload that can't be encoded or
+  ///     decoded.
   /// - Returns: A trait for a test or a suite.
   public static func virtualTime(
     _ mode: VirtualTime.Mode = .automatic,

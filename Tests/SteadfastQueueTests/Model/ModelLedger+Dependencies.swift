@@ -92,7 +92,7 @@ extension ModelLedger {
     var concerned: Set<TaskID> = []
     return zip(batch, outcomes).map { change, outcome in
       guard let id = change.taskID else { return false }
-      defer { concerned.formUnion(table.concerned(by: id)) }
+      defer { concerned.formUnion(table.tasksAffected(byChangeTo: id)) }
       return outcome == .stale && concerned.contains(id)
     }
   }

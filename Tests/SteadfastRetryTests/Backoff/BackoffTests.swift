@@ -25,7 +25,7 @@ import Testing
     (.constant(.seconds(9)).capped(at: .seconds(-1)), [0, 0, 0, 0, 0]),
     (.constant(.seconds(9)).capped(at: .seconds(2)).capped(at: .seconds(4)), [4, 4, 4, 4, 4]),
   ])
-  func `each shape of backoff produces the expected delays`(backoff: Backoff, seconds: [Double]) {
+  func `each kind of backoff produces the expected delays`(backoff: Backoff, seconds: [Double]) {
     #expect(backoff.delays(first: 5) == seconds.map { .nanoseconds(Int64(($0 * 1e9).rounded())) })
   }
 
@@ -43,7 +43,9 @@ import Testing
     }
   }
 
-  @Test func `a custom shape gets the attempt, with its number, delay and elapsed time`() {
+  @Test
+  func `the closure of a custom backoff gets the attempt, with its number, delay and elapsed time`()
+  {
     let attempt = RetryAttempt(number: 7, delay: .seconds(2), elapsed: .seconds(30))
     let backoff = Backoff.custom { attempt in
       .seconds(attempt.number) + attempt.delay + attempt.elapsed

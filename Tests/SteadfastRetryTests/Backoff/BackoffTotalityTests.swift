@@ -28,7 +28,7 @@ import Testing
     ]
   }
 
-  /// Returns the shape with each jitter and each cap.
+  /// Returns copies of a backoff with each combination of jitter and cap.
   private static func withJittersAndCaps(_ shape: Backoff) -> [Backoff] {
     jitters.flatMap { jitter in
       let jittered = jitter.map(shape.jittered) ?? shape
@@ -78,7 +78,7 @@ import Testing
     }
   }
 
-  // The nearer the multiplier is to 1, the less a delay grows relative to rounding errors.
+  // If the multiplier is close to 1, a delay may grow by less than a rounding error.
   @Test(arguments: [52, 51, 50, 48, 44, 40, 39, 36].map { bits in 1 + 1 / Double(1 << bits) })
   func `without jitter, delays never decrease even if the multiplier is close to 1`(
     multiplier: Double

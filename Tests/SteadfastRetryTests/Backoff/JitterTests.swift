@@ -70,16 +70,16 @@ import Testing
     let delays = backoff.delays(first: 5_000, randomness: .seeded(5)).map { $0 / .seconds(1) }
     let isInBounds = zip([1] + delays, delays).map { $1 >= 1 && $1 <= min($0 * 3, 20) }
     #expect(!isInBounds.contains(false))
-    // If each delay derived from the uncapped delay, delays would soon be so long that all later
-    // delays spread up to the cap. With the capped delay, a short delay follows a short delay.
+    // A delay is at most three times the previous capped delay. If it derived from the previous
+    // delay before the cap, it could be much longer.
     let afterShort = zip(delays, delays.dropFirst()).filter { $0.0 < 2 }.map(\.1)
     #expect(afterShort.count > 100 && afterShort.allSatisfy { $0 <= 6 })
   }
 
-  // The older class and Google's client: next_interval = interval × (random value in
-  // [1 − r, 1 + r]), where the interval grows by half each time, up to 60 s.
+  // The formula of Google's client: next_interval = interval × (random value in [1 − r, 1 + r]),
+  // where the interval grows by half each time, up to 60 s.
   @Test(arguments: 1...20)
-  func `the delays of the default have the mean and the bounds of the older class's formula`(
+  func `the default delays have the mean and the bounds of the formula of Google's client`(
     number: Int
   ) {
     let interval = (1..<number).reduce(0.5) { interval, _ in min(interval * 1.5, 60) }

@@ -34,7 +34,7 @@ import Testing
     "Sun, 06 Nov 1994 08:49:37 GMT GMT",
     "Su, 06 Nov 1994 08:49:37 GMT", "Sun, 999999999999999999999 Nov 1994 08:49:37 GMT",
   ])
-  func `a text in any other format is rejected`(text: String) {
+  func `a string in any other format is rejected`(text: String) {
     #expect(HTTPDate(text) == nil)
   }
 }

@@ -14,7 +14,7 @@ import Testing
   }
 
   @Test(arguments: [500, 502, 503, 504, 520, 599])
-  func `a request that the server may have processed is retried only if idempotent`(
+  func `a request that the server may have processed is retried only if the request is idempotent`(
     status: Int
   ) {
     for method in Self.idempotent {

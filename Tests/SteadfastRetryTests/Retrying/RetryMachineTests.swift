@@ -23,7 +23,7 @@ import Testing
   }
 
   @Test(arguments: [Int.min, -1, 0, 1])
-  func `a policy with fewer than one attempt means one attempt`(maxAttempts: Int) {
+  func `a policy whose maximum is less than one attempt allows one attempt`(maxAttempts: Int) {
     var machine = failedMachine(.attempts(maxAttempts, backoff: .immediate))
     #expect(machine.step(after: .retry) == .stop)
   }
@@ -55,7 +55,7 @@ import Testing
   }
 
   @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
-  func `a time limit of zero or less means one attempt`(limit: Duration) {
+  func `a policy whose time limit is zero or less allows one attempt`(limit: Duration) {
     var machine = failedMachine(.within(limit, backoff: .immediate))
     #expect(machine.step(after: .retry) == .stop)
   }

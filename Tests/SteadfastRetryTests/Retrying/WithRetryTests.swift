@@ -7,8 +7,9 @@ import Testing
 @Suite struct WithRetryTests {
   private let clock = InstantClock()
 
-  /// Fails this number of attempts, and returns the time at which each attempt started, in seconds.
-  private func secondsOfAttempts(
+  /// Runs `withRetry` with an operation that fails this number of times, and returns the start time
+  /// of each attempt, in seconds.
+  private func startTimesOfAttempts(
     _ policy: RetryPolicy,
     error: any Error = Offline(),
     failures: Int = .max
@@ -30,7 +31,7 @@ import Testing
 
   @Test func `the first success is returned after several failures`() async throws {
     let policy = RetryPolicy.attempts(5, backoff: .exponential(from: .seconds(1)))
-    #expect(try await secondsOfAttempts(policy, failures: 3) == [0, 1, 3, 7])
+    #expect(try await startTimesOfAttempts(policy, failures: 3) == [0, 1, 3, 7])
   }
 
   @Test(arguments: [(-3, 1), (0, 1), (1, 1), (2, 2), (5, 5)])
@@ -57,21 +58,21 @@ import Testing
   }
 
   @Test func `a delay of zero does not sleep`() async throws {
-    _ = try await secondsOfAttempts(.attempts(3, backoff: .immediate))
+    _ = try await startTimesOfAttempts(.attempts(3, backoff: .immediate))
     #expect(clock.sleeps.isEmpty)
   }
 
   @Test func `the delays are those that the backoff gives for the seed`() async throws {
     let backoff = Backoff.exponential(from: .seconds(1)).jittered(.full)
     let policy = RetryPolicy(maxAttempts: 6, backoff: backoff, randomness: .seeded(42))
-    _ = try await secondsOfAttempts(policy)
+    _ = try await startTimesOfAttempts(policy)
     #expect(clock.sleeps == backoff.delays(first: 5, randomness: .seeded(42)))
   }
 
   @Test func `decorrelated jitter derives from the previous delay`() async throws {
     let backoff = Backoff.constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(20))
     let policy = RetryPolicy(maxAttempts: 100, backoff: backoff, randomness: .seeded(42))
-    _ = try await secondsOfAttempts(policy)
+    _ = try await startTimesOfAttempts(policy)
     #expect(clock.sleeps == backoff.delays(first: 99, randomness: .seeded(42)))
   }
 
@@ -127,7 +128,7 @@ import Testing
 
   @Test func `a delay that an error requests applies even if it exceeds the cap`() async throws {
     let policy = RetryPolicy.attempts(3, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
-    #expect(try await secondsOfAttempts(policy, error: Throttled()) == [0, 7, 14])
+    #expect(try await startTimesOfAttempts(policy, error: Throttled()) == [0, 7, 14])
   }
 
   @Test(arguments: [(Offline() as any Error, 3), (Forbidden(), 1), (CancellationError(), 1)])
@@ -177,7 +178,7 @@ import Testing
     async throws
   {
     let policy = RetryPolicy.within(.seconds(5), backoff: .constant(.seconds(2)))
-    #expect(try await secondsOfAttempts(policy) == [0, 2, 4])
+    #expect(try await startTimesOfAttempts(policy) == [0, 2, 4])
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
@@ -201,12 +202,12 @@ import Testing
 
   @Test func `a limit of 100 ms with a delay of 2 s throws at once`() async throws {
     let policy = RetryPolicy.within(.milliseconds(100), backoff: .constant(.seconds(2)))
-    #expect(try await secondsOfAttempts(policy) == [0])
+    #expect(try await startTimesOfAttempts(policy) == [0])
     #expect(clock.sleeps.isEmpty)
   }
 
   @Test func `a requested delay beyond the limit throws at once`() async throws {
-    #expect(try await secondsOfAttempts(.within(.seconds(5)), error: Throttled()) == [0])
+    #expect(try await startTimesOfAttempts(.within(.seconds(5)), error: Throttled()) == [0])
     #expect(clock.sleeps.isEmpty)
   }
 

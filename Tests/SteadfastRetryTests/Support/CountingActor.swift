@@ -20,7 +20,7 @@ actor CountingActor {
     }
   }
 
-  /// Exceeds the time limit.
+  /// Increments the count after the time limit has expired.
   func incrementTooSlowly(on clock: VirtualClock) async throws {
     try await withTimeout(.seconds(5), clock: clock) {
       defer { count += 1 }
@@ -28,7 +28,7 @@ actor CountingActor {
     }
   }
 
-  func incrementedCount(on clock: VirtualClock) async throws -> Int {
+  func countAfterIncrement(on clock: VirtualClock) async throws -> Int {
     try await incrementCount(on: clock).count
   }
 }

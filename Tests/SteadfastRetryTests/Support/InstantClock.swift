@@ -3,9 +3,8 @@ import Synchronization
 
 /// A clock on which every sleep ends at once, and advances the time to the deadline of the sleep.
 ///
-/// The clock records sleeps and readings, and ignores cancellation.
-///
-/// With an `oversleep`, sleeps last longer than requested, as when a computer sleeps.
+/// The clock counts how often it is read, records its sleeps, and ignores cancellation. With an
+/// `oversleep`, each sleep lasts that much longer than requested, as if the computer had slept.
 final class InstantClock: Clock {
   private struct State {
     var now = VirtualClock.Instant()

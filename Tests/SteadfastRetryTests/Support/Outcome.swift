@@ -1,4 +1,4 @@
-/// Runs `operation` in a task while `body` runs, and returns how `operation` has ended.
+/// Runs `operation` in a task while `body` runs, and returns the operation's result or error.
 ///
 /// The body gets a function that cancels the task of `operation`.
 func outcome<Value: Sendable, Failure: Error>(

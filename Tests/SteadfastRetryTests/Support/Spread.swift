@@ -1,6 +1,6 @@
 @testable import SteadfastRetry
 
-/// The statistics of a backoff's delays after one attempt, in seconds.
+/// The distribution of a backoff's random delays after an attempt, in seconds.
 struct Spread {
   private(set) var least = Double.infinity
   private(set) var most = -Double.infinity

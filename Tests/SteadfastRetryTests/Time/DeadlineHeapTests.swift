@@ -57,8 +57,8 @@ import Testing
       case 0, 1, 2:
         let deadline = Int.random(in: -20...20, using: &random)
         let ticket = heap.insert(element, deadline: seconds(deadline))
-        let place = model.firstIndex { $0.deadline > deadline } ?? model.endIndex
-        model.insert((deadline, element, ticket), at: place)
+        let index = model.firstIndex { $0.deadline > deadline } ?? model.endIndex
+        model.insert((deadline, element, ticket), at: index)
       case 3:
         let limit = Int.random(in: -20...20, using: &random)
         let due = model.first.flatMap { $0.deadline <= limit ? $0 : nil }

@@ -5,11 +5,14 @@ import Testing
 
 @testable import SteadfastRetry
 
-/// The memory that limits and delays on the system's clock retain after an early end.
+/// Tests that timeouts and delays on the system's clock free their memory when they end early.
 ///
 /// Each test measures the memory in a separate process.
 @Suite(.timeLimit(.minutes(5))) struct HeldMemoryTests {
-  @Test func `100,000 unreached limits of an hour retain less than 5 MB`() async {
+  @Test
+  func `100,000 operations that end long before their timeouts of an hour retain less than 5 MB`()
+    async
+  {
     await #expect(processExitsWith: .success) {
       let growth = try await memoryGrowth {
         for _ in 0..<100_000 { try await withTimeout(.seconds(3_600)) { await Task.yield() } }
@@ -40,7 +43,7 @@ import Testing
             try? await withTimeout(delay) { try await ContinuousClock().wait(for: delay) }
           }
         }
-        // Each delay is a plain sleep, a sleep in an operation, and the operation's limit.
+        // For each delay, there are two sleeps on the continuous clock and one timeout.
         while SharedTimer.of(ContinuousClock())?.count != 9 { await Task.yield() }
         group.cancelAll()
       }

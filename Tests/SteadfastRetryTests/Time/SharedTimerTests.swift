@@ -16,7 +16,7 @@ import Testing
 
   private var seconds: Double { time.clock.now.offset / .seconds(1) }
 
-  /// Waits until the timer is idle, and expects this within about a minute.
+  /// Waits until the timer is idle, and expects that this takes at most about a minute.
   private func expectTimerToBecomeIdle() async throws {
     let start = time.clock.now
     while timer.sleepCount > 0 { try await time.clock.sleep(for: .seconds(1)) }
@@ -77,9 +77,10 @@ import Testing
     #expect(timer.sleepCount == 0)
   }
 
-  /// Returns whether an operation that sleeps for these seconds ends within a limit, which uses the
-  /// shared timer.
-  private func isOperationInTime(
+  /// Runs an operation that sleeps for `seconds`, and returns whether it ends within a limit.
+  ///
+  /// The limit uses the shared timer.
+  private func operationEndsInTime(
     sleepingFor seconds: Double,
     within limit: Duration,
     cancellingAfter cancellation: Duration? = nil
@@ -116,7 +117,7 @@ import Testing
 
   @Test func `a limit that is not reached is removed from the timer at once`() async throws {
     for _ in 0..<100 {
-      #expect(try await isOperationInTime(sleepingFor: 1, within: .seconds(3_600)))
+      #expect(try await operationEndsInTime(sleepingFor: 1, within: .seconds(3_600)))
       #expect(timer.count == 0)
       #expect(timer.sleepCount <= 1)
     }
@@ -126,7 +127,7 @@ import Testing
   @Test func `an operation is cancelled when its limit expires, and is still awaited`()
     async throws
   {
-    #expect(try await !isOperationInTime(sleepingFor: 3_600, within: .seconds(20)))
+    #expect(try await !operationEndsInTime(sleepingFor: 3_600, within: .seconds(20)))
     #expect(log.entries == ["cut short at 20.0"])
     #expect(seconds == 30)
     #expect(timer.count == 0)
@@ -150,7 +151,7 @@ import Testing
 
   @Test func `the operation of a cancelled task has no limit`() async throws {
     #expect(
-      try await isOperationInTime(
+      try await operationEndsInTime(
         sleepingFor: 3_600,
         within: .seconds(20),
         cancellingAfter: .seconds(15)
@@ -177,7 +178,7 @@ import Testing
   }
 
   @Test(arguments: [[TimeoutRace.Ending.operation, .timeIsUp], [.timeIsUp, .operation]])
-  func `the first of two endings counts`(endings: [TimeoutRace.Ending]) async {
+  func `of two calls of end(), only the first counts`(endings: [TimeoutRace.Ending]) async {
     let race = TimeoutRace()
     for ending in endings { race.end(ending) }
     #expect(await race.firstEnding == endings[0])

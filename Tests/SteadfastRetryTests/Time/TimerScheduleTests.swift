@@ -16,20 +16,20 @@ import Testing
   }
 
   /// Ends a sleep; returns the waiters that are due, and the end of the next sleep, in seconds.
-  private func finishSleep(scheduledFor end: Double, at now: Double? = nil) -> End {
+  private func finishSleep(scheduledFor end: Double, at now: Double? = nil) -> SleepResult {
     let (due, next) = timer.schedule.finishSleep(
       scheduledFor: .seconds(end),
       now: .seconds(now ?? end)
     )
-    return End(due: due, next: next.map { $0 / .seconds(1) })
+    return SleepResult(due: due, next: next.map { $0 / .seconds(1) })
   }
 
   @Test func `the first waiter starts a sleep, which later waiters share`() {
     #expect(addWaiter("a", until: 5) == 5)
     #expect(addWaiter("b", until: 5) == nil)
     #expect(addWaiter("c", until: 7) == nil)
-    #expect(finishSleep(scheduledFor: 5) == End(due: ["a", "b"], next: 7))
-    #expect(finishSleep(scheduledFor: 7) == End(due: ["c"], next: nil))
+    #expect(finishSleep(scheduledFor: 5) == SleepResult(due: ["a", "b"], next: 7))
+    #expect(finishSleep(scheduledFor: 7) == SleepResult(due: ["c"], next: nil))
     #expect(timer.schedule.count == 0)
     #expect(timer.schedule.sleepCount == 0)
   }
@@ -39,27 +39,27 @@ import Testing
     #expect(addWaiter("early", until: 5) == 5)
     #expect(addWaiter("between", until: 30) == nil)
     // The sleep until 60 is too long for the waiter at 30.
-    #expect(finishSleep(scheduledFor: 5) == End(due: ["early"], next: 30))
+    #expect(finishSleep(scheduledFor: 5) == SleepResult(due: ["early"], next: 30))
     // The sleep until 60 covers the remaining waiter, so no other sleep follows.
-    #expect(finishSleep(scheduledFor: 30) == End(due: ["between"], next: nil))
-    #expect(finishSleep(scheduledFor: 60) == End(due: ["late"], next: nil))
+    #expect(finishSleep(scheduledFor: 30) == SleepResult(due: ["between"], next: nil))
+    #expect(finishSleep(scheduledFor: 60) == SleepResult(due: ["late"], next: nil))
   }
 
   @Test func `an additional sleep lasts at most half as long as the sleep that is under way`() {
     #expect(addWaiter("late", until: 60) == 60)
     #expect(addWaiter("a moment earlier", until: 59) == 30)
-    #expect(finishSleep(scheduledFor: 30) == End(due: [], next: 59))
-    #expect(finishSleep(scheduledFor: 59) == End(due: ["a moment earlier"], next: nil))
+    #expect(finishSleep(scheduledFor: 30) == SleepResult(due: [], next: 59))
+    #expect(finishSleep(scheduledFor: 59) == SleepResult(due: ["a moment earlier"], next: nil))
   }
 
   @Test func `a sleep lasts at most a minute`() {
     #expect(addWaiter("in an hour", until: 3_600) == 60)
     var end = 60.0
     while end < 3_600 {
-      #expect(finishSleep(scheduledFor: end) == End(due: [], next: end + 60))
+      #expect(finishSleep(scheduledFor: end) == SleepResult(due: [], next: end + 60))
       end += 60
     }
-    #expect(finishSleep(scheduledFor: end) == End(due: ["in an hour"], next: nil))
+    #expect(finishSleep(scheduledFor: end) == SleepResult(due: ["in an hour"], next: nil))
   }
 
   @Test func `after its waiter is removed, a sleep still ends, but without effect`() {
@@ -67,7 +67,7 @@ import Testing
     #expect(timer.schedule.remove(ticket) == "a")
     #expect(timer.schedule.remove(ticket) == nil)
     #expect(timer.schedule.count == 0)
-    #expect(finishSleep(scheduledFor: 5) == End(due: [], next: nil))
+    #expect(finishSleep(scheduledFor: 5) == SleepResult(due: [], next: nil))
     #expect(timer.schedule.sleepCount == 0)
   }
 
@@ -75,12 +75,12 @@ import Testing
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     _ = timer.schedule.remove(ticket)
     #expect(addWaiter("b", until: 9, at: 4) == nil)
-    #expect(finishSleep(scheduledFor: 5) == End(due: [], next: 9))
+    #expect(finishSleep(scheduledFor: 5) == SleepResult(due: [], next: 9))
   }
 
   @Test func `a sleep that ends early counts as having reached its deadline`() {
     #expect(addWaiter("a", until: 5) == 5)
-    #expect(finishSleep(scheduledFor: 5, at: 4.999) == End(due: ["a"], next: nil))
+    #expect(finishSleep(scheduledFor: 5, at: 4.999) == SleepResult(due: ["a"], next: nil))
   }
 
   @Test func `a sleep that ends late returns all due waiters in order`() {
@@ -88,7 +88,7 @@ import Testing
     #expect(addWaiter("c", until: 8) == nil)
     #expect(addWaiter("b", until: 7) == nil)
     #expect(addWaiter("d", until: 9) == nil)
-    #expect(finishSleep(scheduledFor: 5, at: 8) == End(due: ["a", "b", "c"], next: 9))
+    #expect(finishSleep(scheduledFor: 5, at: 8) == SleepResult(due: ["a", "b", "c"], next: 9))
   }
 
   @Test func `waiters with earlier and earlier deadlines start at most 64 sleeps`() {
@@ -100,7 +100,8 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 20)))
-  func `each waiter is due at its deadline and in order, after random changes`(seed: UInt64) throws
+  func `after random changes, the waiters become due at their deadlines, in order`(seed: UInt64)
+    throws
   {
     var random = Randomness.seeded(seed).makeGenerator()
     var schedule = TimerSchedule<Int>()
@@ -144,8 +145,8 @@ private final class Timer {
   var schedule = TimerSchedule<String>()
 }
 
-/// The result of the end of a sleep.
-private struct End: Equatable {
+/// The waiters that are due after a sleep, and the next sleep.
+private struct SleepResult: Equatable {
   let due: [String]
   /// The end of the next sleep, in seconds.
   let next: Double?

@@ -127,7 +127,7 @@ import Testing
   @Test func `an operation can use an actor's state and return a non-Sendable result`() async throws
   {
     let counter = CountingActor()
-    #expect(try await counter.incrementedCount(on: clock) == 1)
+    #expect(try await counter.countAfterIncrement(on: clock) == 1)
     let outcome = try await outcome { [clock] in
       try await counter.incrementTooSlowly(on: clock)
     } while: { _ in
@@ -256,7 +256,9 @@ import Testing
     #expect(clock.pendingSleeps.isEmpty)
   }
 
-  @Test func `a wait for a helper task forwards cancellation to that task, and waits for its end`()
+  @Test
+  func
+    `waiting for a helper task forwards cancellation, and lasts until the task ends`()
     async
   {
     // Where a child task can't start at once, `withTimeout` starts a helper task.

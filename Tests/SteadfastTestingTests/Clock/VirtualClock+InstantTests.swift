@@ -39,7 +39,7 @@ import Testing
     #expect(start.duration(to: VirtualClock.Instant(offset: end)) == between)
   }
 
-  @Test func `an instant is written as its offset in seconds`() {
+  @Test func `the description of an instant is its offset in seconds`() {
     #expect("\(VirtualClock.Instant(offset: .milliseconds(1_500)))" == "1.5 seconds")
   }
 }

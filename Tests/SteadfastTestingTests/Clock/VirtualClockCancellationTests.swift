@@ -2,7 +2,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Sleeps that are cancelled individually.
+/// Tests of sleeps that are cancelled individually.
 ///
 /// Each sleep runs in an unstructured task, since a task group can only cancel all of its tasks.
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockCancellationTests {
@@ -40,7 +40,8 @@ import Testing
     try await task.value
   }
 
-  @Test func `a cancelled wait for sleepers throws, and later sleepers do not resume the wait`()
+  @Test
+  func `waitForSleepers() throws when it is cancelled, and later sleepers do not resume the call`()
     async throws
   {
     // Unstructured, so that the test can cancel only this task.
@@ -55,7 +56,8 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `a suspended wait for sleepers that is cancelled is not resumed twice`() async throws {
+  func `a suspended call of waitForSleepers() that is cancelled is not resumed twice`() async throws
+  {
     let time = try VirtualTime.required
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await clock.waitForSleepers(count: 1) }
@@ -70,7 +72,7 @@ import Testing
     try await sleep
   }
 
-  @Test func `each wait for sleepers ends at the requested number of sleepers`() async throws {
+  @Test func `waitForSleepers() returns when the requested number of tasks sleep`() async throws {
     try await withThrowingTaskGroup(of: Int.self) { group in
       for count in [3, 1, 2] {
         group.addTask {

@@ -10,7 +10,7 @@ import Foundation
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockTests {
   private let clock = VirtualClock()
 
-  @Test func `the time stands still until a test advances it`() {
+  @Test func `the time stands still until a test advances the clock`() {
     #expect(clock.now.offset == .zero)
     clock.advance(by: .seconds(5))
     #expect(clock.now.offset == .seconds(5))
@@ -64,13 +64,13 @@ import Foundation
     #expect(clock.nextDeadline == nil)
   }
 
-  @Test func `an advance into the past changes nothing`() {
+  @Test func `advancing the clock to an instant in the past changes nothing`() {
     clock.advance(by: .seconds(5))
     clock.advance(to: VirtualClock.Instant(offset: .seconds(3)))
     #expect(clock.now.offset == .seconds(5))
   }
 
-  @Test func `a negative advance is a programming error`() async {
+  @Test func `advancing the clock by a negative duration is a programming error`() async {
     await #expect(processExitsWith: .failure) {
       VirtualClock().advance(by: .seconds(-1))
     }

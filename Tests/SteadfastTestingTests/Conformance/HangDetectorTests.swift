@@ -6,17 +6,18 @@ import Testing
 @Suite(.virtualTime) struct HangDetectorTests {
   private let trial = RequirementCheck(reopens: false, randomCases: 0, seed: 0)
 
-  @Test func `on a busy machine, the detector waits for a call that needs several executor turns`()
+  @Test
+  func `on a busy machine, a call that waits for several other tasks does not count as hanging`()
     async throws
   {
     let answer = try await HangDetector(.seconds(60), clock: BusyClock()).wait(for: trial) {
-      for _ in 0..<20 { await waitOneTurn() }
+      for _ in 0..<20 { await waitForAnotherTask() }
       return 7
     }
     #expect(answer == 7)
   }
 
-  @Test func `the detector keeps waiting while at least one call returns within each limit`()
+  @Test func `the detector keeps waiting as long as each call returns within the limit`()
     async throws
   {
     let clock = try #require(VirtualTime.current?.clock)
@@ -42,8 +43,9 @@ import Testing
   }
 }
 
-/// A clock on a machine so busy that each sleep overruns its deadline: a sleep lasts one turn of
-/// the executor.
+/// A clock whose sleeps last until another task has run, whatever their deadlines.
+///
+/// On a busy machine, short sleeps behave like this.
 private struct BusyClock: Clock {
   typealias Instant = ContinuousClock.Instant
 
@@ -51,10 +53,10 @@ private struct BusyClock: Clock {
   var minimumResolution: Duration { .zero }
 
   func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-    await waitOneTurn()
+    await waitForAnotherTask()
     try Task.checkCancellation()
   }
 }
 
-/// Returns after another task has run, which takes one turn of the executor.
-private func waitOneTurn() async { await Task {}.value }
+/// Suspends the caller until another task has run.
+private func waitForAnotherTask() async { await Task {}.value }

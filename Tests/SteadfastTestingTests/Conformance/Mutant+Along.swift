@@ -258,7 +258,7 @@ extension PlainStore.Behaviour {
 }
 
 extension ReferenceTable {
-  /// Restores the tasks whose removal cascaded from task `id`, as cancelled tasks.
+  /// Restores, as cancelled tasks, the tasks that were removed together with the task `id`.
   fileprivate mutating func restoreCascadedRemovals(
     from before: ReferenceTable,
     except id: TaskID

@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that store different tasks than they report, or find different tasks than they store.
+/// Stores that report other outcomes than they store, or find other tasks than they store.
 extension Mutant {
   static let batches = [
     Mutant("an empty batch has an outcome", breaks: "batch.outcomes") {
@@ -212,10 +212,12 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
-  /// Replaces the outcomes of batches; `answer` gets each batch and, for each of its changes,
-  /// whether the change inserts a task whose ID is taken.
+  /// Replaces the outcomes of batches, unless `makeOutcomes` returns `nil`.
+  ///
+  /// `makeOutcomes` gets a batch and, for each of the changes, whether the change inserts a task
+  /// whose ID is taken.
   fileprivate mutating func replaceBatchOutcomes(
-    _ answer:
+    _ makeOutcomes:
       @escaping @Sendable ([TaskChange], [Bool], inout ReferenceTable) -> [ChangeOutcome]?
   ) {
     apply = { batch, table in
@@ -223,7 +225,7 @@ extension PlainStore.Behaviour {
       let isTaken = batch.map { change in
         if case .insert(let record, _) = change { ids.contains(record.id) } else { false }
       }
-      return answer(batch, isTaken, &table) ?? table.apply(batch)
+      return makeOutcomes(batch, isTaken, &table) ?? table.apply(batch)
     }
   }
 }

@@ -15,7 +15,8 @@ extension Mutant {
     },
     Mutant("tasks are ordered by ID", breaks: "order.kept") {
       $0.goesBefore = {
-        $0.rank.hasSameClass(as: $1.rank) ? $0.record.id < $1.record.id : $0.rank < $1.rank
+        $0.rank.hasSamePriorityAndDate(as: $1.rank)
+          ? $0.record.id < $1.record.id : $0.rank < $1.rank
       }
     },
     Mutant("a retried task keeps its position", breaks: "order.retry") {
@@ -157,8 +158,8 @@ extension Mutant {
 }
 
 extension ReferenceTable.Entry.Rank {
-  /// Returns whether the two ranks have the same priority and date, at any positions.
-  fileprivate func hasSameClass(as other: Self) -> Bool {
+  /// Returns whether the two ranks have the same priority and date.
+  fileprivate func hasSamePriorityAndDate(as other: Self) -> Bool {
     priority == other.priority && availableDate == other.availableDate
   }
 }
@@ -170,11 +171,11 @@ extension String {
   }
 }
 
-/// The latest date that any claim has had so far.
+/// The latest of the dates that were passed to ``include(_:)``.
 private final class LatestDate: Sendable {
   private let latest = Mutex(Date.distantPast)
 
-  /// Includes the date of another claim, and returns the latest date.
+  /// Includes another date, and returns the latest of all dates so far.
   func include(_ date: Date) -> Date {
     latest.withLock {
       $0 = max($0, date)

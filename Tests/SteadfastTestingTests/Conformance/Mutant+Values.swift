@@ -59,8 +59,8 @@ extension Mutant {
     },
     Mutant("a differing value makes its batch stale", breaks: "values.guard") {
       $0.apply = { batch, table in
-        table.apply(batch).enumerated().map { place, outcome in
-          guard outcome == .valueDiffers, case .setValue = batch[place] else {
+        table.apply(batch).enumerated().map { index, outcome in
+          guard outcome == .valueDiffers, case .setValue = batch[index] else {
             return outcome == .valueDiffers ? .stale : outcome
           }
           return outcome
@@ -153,9 +153,9 @@ extension PlainStore.Behaviour {
     value = { $1.values[ExactText(body($0))] }
   }
 
-  /// Replaces the expected value of each change that sets one.
+  /// Replaces the value that a change expects before it sets another value.
   fileprivate mutating func replaceExpectedValues(
-    _ body: @escaping @Sendable (_ named: [UInt8]?, _ present: [UInt8]?) -> [UInt8]?
+    _ body: @escaping @Sendable (_ expected: [UInt8]?, _ current: [UInt8]?) -> [UInt8]?
   ) {
     apply = { batch, table in
       let values = table.values

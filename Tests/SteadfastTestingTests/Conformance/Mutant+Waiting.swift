@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule about dependencies, before any dependency has ended.
+/// Stores that break a rule about tasks that wait for other tasks.
 extension Mutant {
   static let waiting = [
     Mutant("a parked task does not block its dependents", breaks: "dependencies.waits") {

@@ -50,7 +50,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the entry of each changed task; `body` also gets the entry as it was before.
+  /// Runs `body` on the entry of each changed task; `body` also gets the entry before the change.
   mutating func editChangedTask(
     _ body:
       @escaping @Sendable (TaskChange, inout ReferenceTable.Entry, ReferenceTable.Entry?) ->
@@ -98,7 +98,7 @@ extension TaskChange {
     }
   }
 
-  /// Returns the change with another lease; returns a change that has no lease as it is.
+  /// Returns a copy with another lease; a change without a lease stays the same.
   func replacingLease(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
     case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
@@ -169,7 +169,7 @@ extension TaskRecord {
     )
   }
 
-  /// Returns a copy with another payload, which `payload` makes from the old payload and its bytes.
+  /// Returns a copy with the payload that the closure makes from the old payload and its bytes.
   func replacingPayload(_ payload: (StoredPayload, [UInt8]) -> StoredPayload) -> TaskRecord {
     copy(payload: payload(self.payload, (try? self.payload.bytes()) ?? []))
   }

@@ -3,8 +3,7 @@ import Testing
 
 @testable import SteadfastTesting
 
-/// Tests that each requirement of the kit fails for a store that breaks it, and passes for a
-/// correct one.
+/// Tests that each requirement fails for a store that breaks it, and passes for a correct store.
 @Suite struct PersistenceConformanceTests {
   typealias Requirement = PersistenceConformance.Requirement
 
@@ -18,10 +17,10 @@ import Testing
     }
   }
 
-  /// Returns a check of this requirement alone, with enough random cases for every mutant.
+  /// Returns a check of this requirement alone, with enough random cases to detect every mutant.
   ///
-  /// The seed starts shortly before the case that finds the rarest mutant; to reach that
-  /// case from the default seed would take half a minute.
+  /// The seed is slightly lower than that of the only case that detects a certain mutant. Starting
+  /// at the default seed would take half a minute.
   private func conformance(checkingOnly requirement: String) -> PersistenceConformance {
     let others = Requirement.all.map(\.id).filter { $0 != requirement }
     let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
@@ -77,7 +76,7 @@ import Testing
     #expect(skipped.allSatisfy { $0.reason.contains("clock") })
   }
 
-  /// Some stores check for expired leases only a few times per lease, and compute the next date
+  /// The store checks for expired leases only a few times per lease, and computes the next date
   /// only if a claim is empty.
   @Test func `a store that rarely checks for expired leases passes`() async {
     var behaviour = PlainStore.Behaviour()
@@ -90,7 +89,7 @@ import Testing
     #expect(report.passes, "\(report)")
   }
 
-  /// As on a machine that needs seconds for a few calls.
+  /// The same happens with a real clock on a machine that needs seconds for a few calls.
   @Test func `a store whose clock advances with each call passes`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing()

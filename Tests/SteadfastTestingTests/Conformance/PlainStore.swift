@@ -2,9 +2,7 @@ import Foundation
 import SteadfastTesting
 import Synchronization
 
-/// A store as simple as possible.
-///
-/// A test can break each part of the store, and the kit must detect this.
+/// A simple and correct store, any part of which a test can replace with a faulty one.
 final class PlainStore: Persistence {
   /// How the store behaves: correctly, unless a test replaces a part.
   struct Behaviour: Sendable {
@@ -12,7 +10,7 @@ final class PlainStore: Persistence {
     /// Whether all queues that share the store also share its clock.
     var hasOneClock = false
     var checksForm = true
-    /// Whether the store ignores this error, which a malformed change throws.
+    /// Returns whether the store accepts a malformed change that fails the check with this error.
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
@@ -39,7 +37,7 @@ final class PlainStore: Persistence {
       for (name, value) in table.memory(of: id) { memory[name.text] = value }
       return memory
     }
-    /// Prepares the table of the first store at a place.
+    /// Runs when the first store at a place opens.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
     /// Runs when a store opens on the tasks of an earlier store.
     var reopen: @Sendable (inout ReferenceTable) -> Void = { $0.interrupt() }
@@ -57,7 +55,7 @@ final class PlainStore: Persistence {
     var destroysClosed = true
     /// What happens when a store is destroyed twice.
     var destroysAgain = DestroyingAgain.nothing
-    /// The store's clock; without a clock, the time stands still until a test advances the time.
+    /// The store's clock; if it is `nil`, the store's time moves only when a test advances it.
     var clock: (@Sendable () -> Date)?
     /// Whether leases expire by the dates of requests instead of the store's clock.
     var usesClockOfRequests = false
@@ -75,7 +73,7 @@ final class PlainStore: Persistence {
 
   enum DestroyingAgain: Sendable { case nothing, error, erasing }
 
-  /// The stored state of a place.
+  /// What is stored at a place.
   struct Contents: Sendable {
     var table = ReferenceTable()
     var durable = ReferenceTable()
@@ -86,7 +84,7 @@ final class PlainStore: Persistence {
     var isNew = true
   }
 
-  /// The places of several stores, which correspond to the files in a folder.
+  /// The contents of all places, like the files in a folder.
   final class Shelf: Sendable {
     fileprivate let places = Mutex<[String: Contents]>([:])
     /// The number of seconds by which calls have advanced all clocks.
@@ -130,7 +128,7 @@ final class PlainStore: Persistence {
     }
   }
 
-  /// Calls `body` with the contents of the store's place, after advancing the clock.
+  /// Advances the clock, and then runs `body` on the contents of the store's place.
   private func update<Result: Sendable>(
     _ body: (inout Contents) throws -> Result
   ) throws -> Result {

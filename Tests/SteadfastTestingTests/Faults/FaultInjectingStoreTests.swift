@@ -19,12 +19,14 @@ private struct Page: TaskPayload { var number = 1 }
     queue = TaskQueue(persistence: store, clock: time.clock)
   }
 
-  /// The number of tasks in the store behind the faults.
+  /// The number of tasks in the underlying store.
   private var storedCount: Int {
     get async throws { try await base.count(matching: TaskFilter()) }
   }
 
-  @Test func `an error before the effect stores no task, and occurs only once`() async throws {
+  @Test func `a call that fails before its effect stores no task, and the next call succeeds`()
+    async throws
+  {
     store.inject(.error(DiskFull())) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
     #expect(try await storedCount == 0)
@@ -32,7 +34,7 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(try await storedCount == 1)
   }
 
-  @Test func `an error after the effect leaves the task stored`() async throws {
+  @Test func `a call that fails after its effect has stored the task`() async throws {
     store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
     #expect(try await storedCount == 1)
@@ -49,7 +51,9 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
-  func `a call of any kind can be made to fail by its number`(kind: FaultInjectingStore.Call.Kind)
+  func `a fault can affect only the second call, whatever the kind of the call`(
+    kind: FaultInjectingStore.Call.Kind
+  )
     async throws
   {
     store.inject(.error(DiskFull())) { $0.kind == kind && $0.number == 2 }
@@ -137,7 +141,7 @@ private struct Page: TaskPayload { var number = 1 }
   }
 
   @Test
-  func `a wait for held calls ends when enough calls are held, or when the wait is cancelled`()
+  func `waitForHeldCalls() returns when enough calls hang, and throws when the task is cancelled`()
     async throws
   {
     store.inject(.hang, times: nil) { $0.kind == .count }

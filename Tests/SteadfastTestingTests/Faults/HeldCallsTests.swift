@@ -8,14 +8,14 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  @Test func `a call is not held if the store is restored just before the call would be held`()
+  @Test func `a call does not hang if the store is restored just before the call would hang`()
     async
   {
     await calls.hold { true }
     #expect(calls.letGo() == 0)
   }
 
-  @Test func `a wait that was cancelled is not resumed again by a later call`() async throws {
+  @Test func `a call that hangs later does not resume a wait that was cancelled`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await calls.wait(for: 1) }
       // The other task is waiting by the time this sleep ends.

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct HistoryCheckTests {
   @Test(arguments: HistoryExample.all)
-  func `a check reports exactly the broken promise`(example: HistoryExample) {
+  func `a check reports exactly the promise that an example breaks`(example: HistoryExample) {
     let report = example.history.check(example.expectations)
     #expect(report.broken == (example.isLegal ? [] : [example.promise]), "\(report)")
   }
@@ -17,7 +17,7 @@ import Testing
     }
   }
 
-  @Test func `a violation shows the tasks and the lines that it concerns`() throws {
+  @Test func `a violation lists the affected tasks and the lines that show the violation`() throws {
     var script = HistoryScript()
     script.insertTask(1)
     script.claim(by: "p1", task: 1, lease: 1)
@@ -79,7 +79,7 @@ import Testing
     #expect("\(report)".contains("H1: and 2 more"))
   }
 
-  @Test func `a report counts rare paths`() {
+  @Test func `a report counts rare events`() {
     var script = HistoryScript()
     // A lease expires during its attempt, and an unanswered end was applied.
     script.insertTask(1)

@@ -1,6 +1,6 @@
 import SteadfastTesting
 
-/// Examples about leases and counts: H4, H5 and H7.
+/// Examples of claims, counts and order keys: the promises H4, H5 and H7.
 extension HistoryExample {
   static let holders: [HistoryExample] = [
     .legal(.oneHolder, "the lease has expired, and the first attempt continues") {
@@ -119,8 +119,10 @@ extension HistoryExample {
     },
   ]
 
-  /// Writes a claim whose response comes after another claim has ended in a retry, and then a third
-  /// claim that reports this number of retries.
+  /// Writes three claims of a task.
+  ///
+  /// The response to the first comes after the second has ended in a retry. The third claim reports
+  /// this number of retries.
   private static func writeLateAnswer(in script: inout HistoryScript, retries: Int) {
     script.insertTask(1)
     let call = script.requestTasks(by: "p1")

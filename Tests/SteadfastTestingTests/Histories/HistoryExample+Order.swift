@@ -1,6 +1,6 @@
 import SteadfastTesting
 
-/// Examples about order, limits and time bounds: H6, H8, H9 and H10.
+/// Examples of order, rate limits and time limits: the promises H6, H8, H9 and H10.
 extension HistoryExample {
   static let order: [HistoryExample] = [
     .legal(.orderOfKeys, "the earlier task was retried first") {

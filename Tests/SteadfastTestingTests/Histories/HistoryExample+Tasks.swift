@@ -1,6 +1,6 @@
 import SteadfastTesting
 
-/// Examples about the fate of tasks: H1, H2 and H3.
+/// Examples of tasks that are lost, added or ended: the promises H1, H2 and H3.
 extension HistoryExample {
   static let lost: [HistoryExample] = [
     .legal(.nothingIsLost, "each task ended or is still stored") {

@@ -9,7 +9,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
   let name: String
   let promise: History.Promise
   let fault: HistorySimulation.Fault
-  /// The first seed to try; if only few seeds reveal the fault, one of them.
+  /// The first seed to try; for a fault that few seeds reveal, one of these seeds.
   var firstSeed: UInt64 = 0
 
   var testDescription: String { "\(promise.rawValue): \(name)" }

@@ -80,7 +80,8 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `the last line of a recorded call states what is known about its effect`()
+  func
+    `the last line of a recorded call states whether the call had an effect, if that is known`()
     async throws
   {
     let lines = Log<HistoryLine>()

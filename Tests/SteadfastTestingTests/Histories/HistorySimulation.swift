@@ -17,7 +17,7 @@ final class HistorySimulation: Sendable {
 
   struct LimitedJob: TaskPayload { var number: Int }
 
-  /// The way in which a run differs from a run on a correct store.
+  /// The fault of the store or the connection in a run; by default there is none.
   struct Fault: Sendable {
     var behaviour: @Sendable (inout PlainStore.Behaviour) -> Void = { _ in }
     /// Inserts a broken store between a process and its connection.
@@ -47,7 +47,8 @@ final class HistorySimulation: Sendable {
     self.time = time
     self.fault = fault
     dice = Dice(seed: seed)
-    // Different clocks would break the rate limits, as their documentation says.
+    // Rate limits hold only if the clocks agree. So half of the runs have rate limits, and the
+    // others have clocks that differ.
     hasLimits = seed.isMultiple(of: 2)
     var behaviour = PlainStore.Behaviour()
     behaviour.sharing = StoreSharing(leaseDuration: Self.lease, pollInterval: .seconds(7))
@@ -175,7 +176,7 @@ final class HistorySimulation: Sendable {
     }
   }
 
-  /// Starts a call, which the end of the run cancels.
+  /// Starts a call, which is cancelled when the run ends.
   private func startCall(_ call: @escaping @Sendable () async throws -> Void) {
     let task = Task(executorPreference: time.executor) { _ = try? await call() }
     calls.withLock { $0.append(task) }

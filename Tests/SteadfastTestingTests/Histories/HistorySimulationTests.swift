@@ -2,13 +2,12 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Several processes on one store, with faults of every kind: a correct store keeps every promise,
-/// and each planted fault breaks the expected promise.
+/// Tests of several processes on one store, whose connections and processes fail at random.
 ///
 /// `STEADFAST_RUNS=1000 swift test --filter HistorySimulationTests` runs longer.
 /// `STEADFAST_SEED=17` repeats only the run with this seed.
 @Suite struct HistorySimulationTests {
-  @Test func `a correct store keeps every promise, even on rare paths`() async throws {
+  @Test func `a correct store keeps every promise, even if rare events occur`() async throws {
     let seeds = Soak.seed.map { $0...$0 } ?? 0...UInt64(max(0, Soak.runs(short: 8) - 1))
     var (lost, done, notDone, close, tasks) = (0, 0, 0, 0, 0)
     for seed in seeds {

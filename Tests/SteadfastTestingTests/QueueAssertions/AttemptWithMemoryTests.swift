@@ -2,13 +2,13 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-/// Single attempts of a task that works in steps.
+/// Tests of single attempts at a task that works in steps.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct AttemptWithMemoryTests {
   private let time: VirtualTime
 
   init() throws { time = try #require(VirtualTime.current) }
 
-  /// Performs an attempt with two steps and then `body`, and traces the steps that are performed.
+  /// Performs an attempt with two steps and then `body`, and records in `trace` which steps run.
   private func performSteps(
     remembering memory: TaskMemory,
     tracing trace: Trace,
@@ -48,7 +48,9 @@ import Testing
     #expect(second.memory.isEmpty)
   }
 
-  @Test func `a sleep suspends until its end, and a wait for a completion without a date`()
+  @Test
+  func
+    `a sleep suspends a task until a date, a wait for a completion without a date`()
     async throws
   {
     let trace = Trace()

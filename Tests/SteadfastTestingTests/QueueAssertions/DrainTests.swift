@@ -45,7 +45,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `draining reaches a date that falls between two instants of the clock`() async throws {
+  @Test func `draining reaches each date, even if its distance from now is rounded`() async throws {
     let queue = await makeQueue()
     let dates = (1...200).map { time.clock.date + 1 / Double($0) }
     for date in dates { try await queue.enqueue(Letter("x"), availableDate: date) }
@@ -72,7 +72,7 @@ import Testing
     #expect(time.clock.now.offset == .seconds(60))
   }
 
-  @Test func `after the clock's date was set back, draining waits longer for a task`()
+  @Test func `if the clock's date was set back, draining moves the time further to perform a task`()
     async throws
   {
     let queue = await makeQueue()
@@ -139,7 +139,8 @@ import Testing
     #expect(try await time.drain(queue) == 1)
   }
 
-  /// Returns the text of the error of a drain that leaves a task with these options in the queue.
+  /// Drains a queue that can't perform a task with these options, and returns the description of
+  /// the error.
   private func drainError(
     for options: TaskOptions = TaskOptions(),
     after prepare: (TaskQueue, TaskID) async throws -> Void

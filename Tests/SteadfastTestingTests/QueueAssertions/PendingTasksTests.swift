@@ -57,7 +57,7 @@ import Testing
     #expect(texts == (0..<20).map(String.init))
   }
 
-  @Test func `the payload of a pending task lacks the values that a restart would lose`()
+  @Test func `the payload of a pending task lacks the properties that a restart would lose`()
     async throws
   {
     let queue = TaskQueue(clock: clock)

@@ -84,7 +84,7 @@ import Testing
     #expect(snoozed.nextDate == time.clock.date + 60)
   }
 
-  @Test func `a task that performs itself needs no handler`() async throws {
+  @Test func `performAttempt() needs no handler for a PerformableTask`() async throws {
     struct Sync: PerformableTask {
       func perform(in context: TaskContext) async throws { throw TaskAbandoned("no server") }
     }
@@ -128,7 +128,9 @@ import Testing
     #expect(error?.code == .invalidArgument)
   }
 
-  @Test func `performAttempt calls the hooks of the handler`() async throws {
+  @Test func `performAttempt() calls retryDate, shouldRestart and willEnd of the handler`()
+    async throws
+  {
     let trace = Trace()
     let handler = Clerk(trace: trace)
     let failed = try await performAttempt(Letter("hi"), configuration: exact, handler: handler)

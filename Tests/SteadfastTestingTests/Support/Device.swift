@@ -1,6 +1,8 @@
 import Dispatch
 
-/// A device outside of every virtual time, such as a disk; the duration of its work varies.
+/// A simulated device, such as a disk, that works outside of every virtual time.
+///
+/// The duration of the work varies.
 final class Device: Sendable {
   private let trace: Trace
 

@@ -1,8 +1,7 @@
 import Dispatch
 import SteadfastTesting
 
-/// Three workers that share a list of jobs, with retries, timeouts and a cancellation, built from
-/// plain task groups and one actor.
+/// Three workers that share a list of jobs, with retries, timeouts and a cancellation.
 enum ThreeWorkers {
   private struct Failed: Error {}
   private struct TimedOut: Error {}

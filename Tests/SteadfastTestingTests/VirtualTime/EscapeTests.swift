@@ -2,22 +2,22 @@ import Dispatch
 import SteadfastTesting
 import Testing
 
-/// Work that escapes a virtual time.
+/// Tests of a virtual time whose body waits for code that runs outside of it.
 @Suite(.timeLimit(.minutes(5))) struct EscapeTests {
   private let gate = Gate()
 
-  /// A way in which work escapes a virtual time.
+  /// A way to run code outside of the virtual time.
   enum WayOut: CaseIterable, Sendable {
     case detachedTask, unstructuredTask, foreignExecutor, callback
 
-    /// Escapes from the virtual time, waits until `gate` is open, and then returns the time.
-    func escapedTime(of clock: VirtualClock, after gate: Gate) async -> Duration {
+    /// Runs code outside of the virtual time that waits for `gate` and then reads the clock.
+    func readTimeOutside(of clock: VirtualClock, after gate: Gate) async -> Duration {
       let wait: @Sendable () async -> Duration = {
         await gate.pass()
         return clock.now.offset
       }
       switch self {
-      // Not a child task, which would stay in the virtual time.
+      // A child task would run in the virtual time.
       case .detachedTask: return await Task.detached { await wait() }.value
       case .unstructuredTask: return await Task { await wait() }.value
       case .foreignExecutor: return await ForeignActor().perform(wait)
@@ -31,7 +31,8 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `the time advances while outside work runs`(wayOut: WayOut) async throws {
+  func `the time advances while code outside of the virtual time runs`(wayOut: WayOut) async throws
+  {
     try await withVirtualTime { time in
       let back = Gate()
       async let openLater: Void = {
@@ -41,21 +42,23 @@ import Testing
           await back.pass()
         }
       }()
-      #expect(await wayOut.escapedTime(of: time.clock, after: gate) == .seconds(3_600))
+      #expect(await wayOut.readTimeOutside(of: time.clock, after: gate) == .seconds(3_600))
       back.open()
       try await openLater
     }
   }
 
   @Test(arguments: WayOut.allCases)
-  func `the time stands still while outside work runs in withRealWork`(wayOut: WayOut)
+  func `the time stands still while code outside of the virtual time runs in withRealWork`(
+    wayOut: WayOut
+  )
     async throws
   {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
       let instant = await time.withRealWork {
-        await wayOut.escapedTime(of: time.clock, after: gate)
+        await wayOut.readTimeOutside(of: time.clock, after: gate)
       }
       #expect(instant == .zero)
       try await later
@@ -67,20 +70,22 @@ import Testing
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()
-      let instant = await RealWork.perform { await wayOut.escapedTime(of: time.clock, after: gate) }
+      let instant = await RealWork.perform {
+        await wayOut.readTimeOutside(of: time.clock, after: gate)
+      }
       #expect(instant == .zero)
       try await later
     }
   }
 
   @Test(arguments: WayOut.allCases)
-  func `a body that waits only for outside work is stuck`(
+  func `a body that waits only for code outside of the virtual time fails`(
     wayOut: WayOut
   ) async throws {
     let gate = gate
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
-        _ = await wayOut.escapedTime(of: time.clock, after: gate)
+        _ = await wayOut.readTimeOutside(of: time.clock, after: gate)
       }
     }
     #expect(error?.code == .stuck)
@@ -95,13 +100,13 @@ import Testing
     }
   }
 
-  /// Keeps the main actor busy until the time has advanced, and returns the time.
+  /// Keeps the main actor busy until the clock has advanced, and returns the clock's time.
   @MainActor private static func spinOnMainActor(untilAdvanceOf clock: VirtualClock) -> Duration {
     while clock.now.offset == .zero {}
     return clock.now.offset
   }
 
-  @Test func `virtual time stands still while a body works on the main actor`() async throws {
+  @Test func `the time stands still while the body runs on the main actor`() async throws {
     let trace = Trace()
     try await withVirtualTime { @MainActor time in
       // An app starts work like this; the work stays on the main actor.
@@ -116,7 +121,7 @@ import Testing
     #expect(trace.entries == ["2.0 seconds", "3.0 seconds"])
   }
 
-  @Test func `a sleep on another clock is outside work`() async throws {
+  @Test func `a body that sleeps on another clock fails`() async throws {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { _ in try await ContinuousClock().sleep(for: .seconds(3_600)) }
     }

@@ -2,11 +2,11 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-/// The errors of a virtual time whose test waits for a queue forever.
+/// Tests of the error of a virtual time in which a test waits for a queue forever.
 @Suite(.timeLimit(.minutes(5))) struct KnownWaitsTests {
   private struct Work: TaskPayload { var number = 0 }
 
-  /// Returns the text of the error that a virtual time with this body throws.
+  /// Returns the description of the error that a virtual time with this body throws.
   private func errorText(
     from body: @escaping @Sendable (VirtualTime) async throws -> Void
   ) async -> String {

@@ -14,7 +14,7 @@ import Testing
   // MARK: Turns
 
   @Test(arguments: 0..<20)
-  func `units of work take turns, however long each unit takes`(round: Int) async throws {
+  func `operations run one at a time, however long each operation takes`(round: Int) async throws {
     try await withVirtualTime { time in
       await withTaskGroup { group in
         for work in 0..<4 {
@@ -30,7 +30,7 @@ import Testing
     #expect(trace.entries == (0..<4).flatMap { ["\($0) begins", "\($0) ends", "\($0) continues"] })
   }
 
-  @Test func `work starts when nothing else can run, and then the caller of the work runs first`()
+  @Test func `an operation starts, and its caller continues, when nothing else can run`()
     async throws
   {
     try await withVirtualTime { _ in
@@ -51,7 +51,7 @@ import Testing
     )
   }
 
-  @Test func `work that never suspends takes its turn too`() async throws {
+  @Test func `an operation that never suspends waits for the operation before it`() async throws {
     try await withVirtualTime { _ in
       async let first: Void = RealWork.performInTurn { await useDevice("first") }
       async let second: Void = RealWork.performInTurn { trace.note("second") }
@@ -62,7 +62,7 @@ import Testing
   }
 
   @Test(arguments: [VirtualTime.Mode.automatic, .manual])
-  func `the time stands still until all work has had its turn`(mode: VirtualTime.Mode) async throws
+  func `the time stands still until all operations have ended`(mode: VirtualTime.Mode) async throws
   {
     try await withVirtualTime(mode) { time in
       async let sleeper: Void = time.clock.sleep(for: .seconds(1))
@@ -77,7 +77,7 @@ import Testing
     }
   }
 
-  @Test func `an advance ends after the work that starts at its target`() async throws {
+  @Test func `advance() returns after the operations that start at the new time`() async throws {
     try await withVirtualTime(.manual) { time in
       async let worker: Void = {
         try await time.clock.sleep(for: .seconds(1))
@@ -92,7 +92,7 @@ import Testing
   // MARK: Results and cancellation
 
   @Test
-  func `inside and outside a virtual time, the caller of work gets the result or the typed error`()
+  func `performInTurn() passes on results and typed errors, inside and outside a virtual time`()
     async throws
   {
     @Sendable func checkResultAndError() async {
@@ -103,14 +103,16 @@ import Testing
       } catch {}
     }
     await checkResultAndError()
-    // In a virtual time, the next turn comes even after work that has thrown an error.
+    // The second time, an operation follows one that has thrown an error.
     try await withVirtualTime { _ in
       await checkResultAndError()
       await checkResultAndError()
     }
   }
 
-  @Test func `the work of a cancelled task still runs, in its turn`() async throws {
+  @Test func `the operation of a cancelled task still runs, after the earlier operations`()
+    async throws
+  {
     try await withVirtualTime { _ in
       await withTaskGroup { group in
         for work in 0..<3 {
@@ -130,7 +132,9 @@ import Testing
 
   // MARK: Nested work
 
-  @Test func `nested work, in a child task too, shares the outer work's turn`() async throws {
+  @Test func `an operation inside another operation starts at once, also in a child task`()
+    async throws
+  {
     try await withVirtualTime { _ in
       async let outer: Void = RealWork.performInTurn {
         await RealWork.performInTurn { await useDevice("inner") }
@@ -149,7 +153,7 @@ import Testing
     )
   }
 
-  @Test func `work has a turn even if other real work awaits it`() async throws {
+  @Test func `an operation runs even if other real work waits for the operation`() async throws {
     try await withVirtualTime { time in
       await time.withRealWork {
         await RealWork.performInTurn { await useDevice("work") }
@@ -158,7 +162,7 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a virtual time that runs within work has separate turns`() async throws {
+  @Test func `an operation can run a nested virtual time that has operations too`() async throws {
     try await withVirtualTime { outer in
       try await RealWork.performInTurn {
         try await withVirtualTime { inner in
@@ -182,7 +186,7 @@ import Testing
 
   // MARK: Beyond the virtual time's own tasks
 
-  @MainActor @Test func `work on the main actor takes turns too`() async throws {
+  @MainActor @Test func `operations on the main actor also run one at a time`() async throws {
     try await withVirtualTime { @MainActor time in
       async let later: Void = time.clock.sleep(for: .seconds(1))
       for work in 0..<3 { await RealWork.performInTurn { await useDevice("\(work)") } }
@@ -192,7 +196,8 @@ import Testing
     #expect(trace.entries == (0..<3).flatMap { ["\($0) begins", "\($0) ends"] })
   }
 
-  @Test(.virtualTime(order: .shuffled(seed: 3))) func `work takes turns in a test with the trait`()
+  @Test(.virtualTime(order: .shuffled(seed: 3)))
+  func `operations run one at a time in a test with the trait`()
     async throws
   {
     let time = try #require(VirtualTime.current)
@@ -207,7 +212,7 @@ import Testing
     try await later
   }
 
-  @Test func `a stuck body fails only after its work has ended`() async {
+  @Test func `a body that can't continue fails only after its operation has ended`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
         async let work: Void = RealWork.performInTurn { await useDevice("work", hops: 5) }
@@ -219,7 +224,9 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
-  @Test func `a stuck body that is cancelled can still perform work in turn`() async {
+  @Test func `a body that is cancelled because it can't continue can still perform an operation`()
+    async
+  {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime(.manual) { time in
         do {
@@ -234,7 +241,8 @@ import Testing
     #expect(trace.entries == ["clean-up begins", "clean-up ends"])
   }
 
-  @Test func `work that is unfinished when its virtual time ends still ends later`() async throws {
+  @Test func `an operation that is running when the virtual time ends can end later`() async throws
+  {
     let (begun, release) = (Gate(), Gate())
     let tasks = Mutex<[Task<Void, Never>]>([])
     try await withVirtualTime { time in
@@ -249,7 +257,7 @@ import Testing
         }
       }
       tasks.withLock { $0 = works }
-      // As real work, this wait lets the body continue while the first work runs.
+      // Wait in withRealWork, so that the body can continue while the first operation runs.
       await time.withRealWork { await Task.detached { await begun.pass() }.value }
     }
     #expect(trace.entries == [])
@@ -258,7 +266,9 @@ import Testing
     #expect(Set(trace.entries) == ["0", "1", "2"])
   }
 
-  @Test func `a body that was left behind can still perform work`() async {
+  @Test func `a body that withVirtualTime no longer waits for can still perform an operation`()
+    async
+  {
     let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
     let ended = Gate()
     await #expect(throws: VirtualTimeError.self) {

@@ -6,7 +6,7 @@ import Testing
   private struct Handle: ~Copyable { let number: Int }
 
   @Test
-  func `outside of a virtual time, the caller of real work gets the result or the typed error`()
+  func `outside of a virtual time, RealWork.perform() passes on results and typed errors`()
     async
   {
     let handle = await RealWork.perform { Handle(number: 7) }
@@ -17,7 +17,9 @@ import Testing
     } catch {}
   }
 
-  @Test func `the time advances after the last of several units of work has ended`() async throws {
+  @Test func `the time advances only after the last of several pieces of real work has ended`()
+    async throws
+  {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(60))
       await time.withRealWork {
@@ -30,14 +32,14 @@ import Testing
     }
   }
 
-  @Test func `the time advances after work that throws`() async throws {
+  @Test func `the time advances after real work that throws`() async throws {
     try await withVirtualTime { time in
       await #expect(throws: Offline.self) { try await time.withRealWork { throw Offline() } }
       try await time.clock.sleep(for: .seconds(60))
     }
   }
 
-  @Test func `an advance waits for real work at its target`() async throws {
+  @Test func `advance() waits for real work that starts at the new time`() async throws {
     try await withVirtualTime(.manual) { time in
       let trace = Trace()
       async let worker: Void = {

@@ -3,7 +3,7 @@ import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct StuckTests {
-  /// Returns the error of a virtual time with this body; `nil` if there is none.
+  /// Returns the error that a virtual time with this body throws; `nil` if it throws none.
   private func virtualTimeError(
     in mode: VirtualTime.Mode = .automatic,
     from body: @escaping @Sendable (VirtualTime) async throws -> Void
@@ -40,7 +40,8 @@ import Testing
     #expect(
       error?.description == """
         nothing can run at 0.0 seconds: 2 sleepers, due in 60.0 seconds, in 90.0 seconds (task \
-        "uploads"), and auto-advance is off. Call advance(by:), or make the virtual time automatic
+        "uploads"), and the virtual time is manual. Call advance(by:), or make the virtual time \
+        automatic
         """
     )
   }
@@ -54,12 +55,13 @@ import Testing
     }
     #expect(error?.code == .stuck)
     #expect(error?.description.contains("was left behind") == true)
-    // The body can still end: its jobs go to the global pool.
+    // The body can still end: its jobs now run on the global executor.
     late.withLock { $0.take() }?.resume()
     for await _ in ended.stream {}
   }
 
-  @Test func `tasks that still sleep when the body returns are reported and cancelled`()
+  @Test
+  func `tasks that still sleep when the body returns are reported, and their sleeps are cancelled`()
     async throws
   {
     let ended = AsyncStream<Bool>.makeStream()
@@ -82,7 +84,7 @@ import Testing
     for await wasCancelled in ended.stream { #expect(wasCancelled) }
   }
 
-  @Test func `an error of the body takes precedence over sleepers that the body left`() async {
+  @Test func `if the body throws while tasks sleep, the error of the body is thrown`() async {
     struct Boom: Error {}
     await #expect(throws: Boom.self) {
       try await withVirtualTime { time in

@@ -3,7 +3,8 @@ import Testing
 @testable import SteadfastTesting
 
 @Suite struct TurnsTests {
-  @Test func `turns are first in, first out, and the caller of a turn runs before the next turn`() {
+  @Test
+  func `operations start in order, and the caller of each continues before the next one starts`() {
     var turns = Turns<String>()
     #expect(!turns.hasNext)
     #expect(turns.popNext() == nil)
@@ -24,7 +25,7 @@ import Testing
     #expect(turns.popNext() == "c")
   }
 
-  @Test func `every waiting turn can be removed while another turn is under way`() {
+  @Test func `all waiting operations can be removed while another operation runs`() {
     var turns = Turns<String>()
     for work in ["a", "b", "c"] { turns.append(work) }
     #expect(turns.popNext() == "a")

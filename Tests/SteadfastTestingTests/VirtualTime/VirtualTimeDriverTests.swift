@@ -36,7 +36,8 @@ import Testing
   }
 
   @Test
-  func `of two sleepers with one deadline, the second wakes after the work that the first starts`()
+  func
+    `of two sleepers with one deadline, the second wakes after the tasks that the first starts`()
     async throws
   {
     let trace = Trace()
@@ -56,18 +57,18 @@ import Testing
     #expect(trace.entries == ["a", "a's child", "b", "b's child"])
   }
 
-  /// The real work begins and ends after the driver has decided to check the main actor.
-  ///
-  /// The task that performs the real work ends only after that check.
-  @Test func `the driver notices real work that starts and ends while it checks the main actor`()
+  /// The main actor runs the real work while the driver waits for the main actor's jobs.
+  @Test
+  func
+    `the driver notices real work that starts and ends while the driver waits for the main actor`()
     async throws
   {
-    let world = WorldAround()
-    try await RealWork.observed(by: world) {
+    let observer = DriverObserver()
+    try await RealWork.observed(by: observer) {
       try await withVirtualTime { time in
         // A child task would run on the virtual time's executor first.
         let work = Task { @MainActor in
-          world.waitForRealWork()
+          observer.waitForRealWork()
           await time.withRealWork {}
           for _ in 0..<12 { await Task.yield() }
         }
@@ -76,7 +77,8 @@ import Testing
     }
   }
 
-  @Test func `the driver waits for real work that starts on the main actor during its check`()
+  @Test
+  func `the driver waits for real work that starts while the driver waits for the main actor`()
     async throws
   {
     for _ in 0..<50 {
@@ -97,13 +99,13 @@ import Testing
   }
 }
 
-/// An observer of real work outside a virtual time.
+/// An observer of the real work of a virtual time's driver.
 ///
-/// A thread can wait for the moment at which the driver begins to wait for the main actor.
-private final class WorldAround: RealWorkObserver {
+/// In these tests, the driver's first real work is to wait for the main actor.
+private final class DriverObserver: RealWorkObserver {
   private let began = DispatchSemaphore(value: 0)
 
-  /// Blocks its thread until real work has begun.
+  /// Blocks the calling thread until the driver waits for the main actor.
   func waitForRealWork() { began.wait() }
 
   func realWorkBegan() { began.signal() }

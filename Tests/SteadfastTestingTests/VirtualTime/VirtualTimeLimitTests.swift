@@ -2,7 +2,7 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-/// The limit of a virtual time, and which tasks can sleep on its clock.
+/// Tests of the limit of a virtual time, and of tasks that use its clock from outside.
 @Suite(.timeLimit(.minutes(5))) struct VirtualTimeLimitTests {
   private struct Endless: TaskPayload {}
   private struct Offline: Error {}
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(arguments: [VirtualTime.Mode.manual, .automatic])
-  func `an explicit advance does not count towards the limit, in either mode`(
+  func `advance() does not count towards the limit, in either mode`(
     mode: VirtualTime.Mode
   ) async throws {
     try await withVirtualTime(mode, limit: .seconds(3_600)) { time in
@@ -79,10 +79,12 @@ import Testing
     #expect(error?.description.contains("was left behind") == true)
   }
 
-  @Test func `a task that the virtual time does not drive can't sleep on its clock`() async {
+  @Test func `a task that does not run in a virtual time can't sleep on the virtual time's clock`()
+    async
+  {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
-        // The mistake: the virtual time does not drive this task.
+        // The mistake: this task does not run in the virtual time.
         let sleep = Task { try await time.clock.sleep(for: .seconds(60)) }
         try await sleep.value
       }
@@ -105,7 +107,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a task that the virtual time does not drive can't run a queue`(
+  func `a task that does not run in a virtual time can't run a queue on the virtual time's clock`(
     isPass: Bool
   ) async {
     let error = await #expect(throws: VirtualTimeError.self) {
@@ -142,14 +144,14 @@ import Testing
   @Test func `a queue on another clock can run anywhere`() async throws {
     try await withVirtualTime { time in
       let queue = TaskQueue(clock: ContinuousClock())
-      // This task is outside of the virtual time, which must not affect a queue on another clock.
+      // This task does not run in the virtual time.
       let pass = Task { try await queue.runAvailable() }
       let count = try await time.withRealWork { try await pass.value }
       #expect(count == 0)
     }
   }
 
-  @Test func `outside of a virtual time, requiring the current virtual time throws`() {
+  @Test func `outside of a virtual time, VirtualTime.required throws`() {
     let error = #expect(throws: VirtualTimeError.self) { _ = try VirtualTime.required }
     #expect(error?.code == .missing)
     #expect(error?.description.contains("the trait .virtualTime") == true)

@@ -24,7 +24,11 @@ import Foundation
     await #expect(throws: Boom.self) { try await withVirtualTime { _ in throw Boom() } }
   }
 
-  @Test func `sleepers wake in the order of their deadlines, then of their arrival`() async throws {
+  @Test
+  func
+    `sleepers wake by their deadlines, and then in the order in which they fell asleep`()
+    async throws
+  {
     let order = try await withVirtualTime { time in
       try await withThrowingTaskGroup(of: String.self) { group in
         for (name, seconds) in [("c", 2), ("a", 1), ("d", 2), ("b", 1)] {
@@ -61,8 +65,9 @@ import Foundation
   }
 
   @Test(arguments: [VirtualTime.Mode.automatic, .manual])
-  func `an advance returns when all work at its target is done`(mode: VirtualTime.Mode) async throws
-  {
+  func `advance() returns when everything that is due at the new time has been done`(
+    mode: VirtualTime.Mode
+  ) async throws {
     let ticks = try await withVirtualTime(mode) { time in
       let trace = Trace()
       await withThrowingTaskGroup(of: Void.self) { group in
@@ -85,7 +90,7 @@ import Foundation
     #expect(ticks == 10)
   }
 
-  @Test func `an advance by zero lets other tasks run`() async throws {
+  @Test func `advance() by a duration of zero lets other tasks run`() async throws {
     try await withVirtualTime(.manual) { time in
       let trace = Trace()
       async let other: Void = {
@@ -98,7 +103,7 @@ import Foundation
     }
   }
 
-  @Test func `advances of several tasks end in the order of their targets`() async throws {
+  @Test func `concurrent calls of advance() return in the order of their new times`() async throws {
     let order = try await withVirtualTime(.manual) { time in
       await withTaskGroup(of: Int.self) { group in
         for seconds in [3, 1, 2] {
@@ -129,7 +134,8 @@ import Foundation
     await #expect(throws: CancellationError.self) { try await task.value }
   }
 
-  @Test func `a cancelled advance returns without advancing the time further`() async throws {
+  @Test func `a cancelled call of advance() returns without moving the time further`() async throws
+  {
     try await withVirtualTime { time in
       await withTaskGroup(of: Void.self) { group in
         group.addTask { await time.advance(by: .seconds(60)) }

@@ -2,7 +2,7 @@ import SteadfastQueue
 import SteadfastRetry
 import SystemFoundation
 
-/// Performs random steps on a store and on a reference, and compares the answers.
+/// Performs random steps on a store and on a reference, and compares their results.
 struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
@@ -11,7 +11,7 @@ struct ModelRun {
   private var leaseStarts: [TaskID: Duration] = [:]
   /// All insertions so far, whether they were stored or not.
   private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
-  /// The tasks that have ever remembered something.
+  /// The tasks that remember something, or did at any time.
   private var remembering: Set<TaskID> = []
   /// The date of the current step; each step has its own date.
   private var now = 0.0
@@ -20,9 +20,9 @@ struct ModelRun {
 
   init(_ store: StoreProbe) { self.store = store }
 
-  /// Performs steps; a step's number determines its date.
+  /// Performs steps, each at a date that depends only on the step's number.
   ///
-  /// So a step keeps its date when other steps are removed.
+  /// So a step has the same date after other steps have been left out.
   mutating func perform(_ steps: [(number: Int, step: ModelStep)]) async throws {
     var last = -1
     for (number, step) in steps {
@@ -71,7 +71,8 @@ struct ModelRun {
       )
     case .rebase(let seconds):
       guard store.store.hasOneClock else { return }
-      // Once the clock has gone back, the end dates no longer show which task ended last.
+      // Remove the ended tasks: once the clock has gone back, the dates no longer show which of
+      // them ended last.
       for queue in ["", "other"] {
         for state: TaskState in [.succeeded, .abandoned, .cancelled] {
           try await apply(
@@ -94,7 +95,7 @@ struct ModelRun {
       if outcome == .done { leaseStarts[lease.id] = start }
     case .reopen:
       guard store.trial.reopens else { return }
-      store = try await store.reopened()
+      store = try await store.reopen()
       try await compareValues()
       if !isShared { reference.interrupt() }
     }
@@ -146,7 +147,7 @@ struct ModelRun {
     let refusal = ReferenceTable.firstRefusal(of: batch.changes, expected)
     let found = try await store.apply(batch.changes, durability: .relaxed)
     for (index, (found, expected)) in zip(found, expected).enumerated() where found != expected {
-      // After the insertion that refuses the batch, any change may have the outcome `batchRefused`.
+      // A store need not examine the changes after the insertion that refuses the batch.
       let mayBeAny = expected != .valueDiffers && found == .batchRefused
       if let refusal, refusal < index, mayBeAny { continue }
       try store.expect("outcome \(index + 1)", found.step, expected.step)
@@ -156,31 +157,32 @@ struct ModelRun {
   /// Returns the lease at an index among all leases so far; negative indices count from the end.
   private func lease(ofClaim claim: Int) -> Lease? {
     guard !leases.isEmpty else { return nil }
-    let place = claim % leases.count
-    return leases[place < 0 ? place + leases.count : place]
+    let index = claim % leases.count
+    return leases[index < 0 ? index + leases.count : index]
   }
 
   // MARK: Claims
 
-  /// The duration of claims: a few steps, or practically forever if the clock can't be moved.
+  /// The duration of claims: a few steps, or so long that they never expire if the clock can't be
+  /// moved.
   private var leaseDuration: Duration {
     .seconds(store.trial.advanceClock == nil ? StoreProbe.longLeaseTime : 30)
   }
 
   /// Moves the store's clock forward to the date of the step, so that claims expire.
   ///
-  /// Shortly before and after a claim expires, the reference can't know whether the store has ended
-  /// the claim: the store may end it late, and the store's clock may run by itself. So this method
-  /// skips the time around each expiry.
+  /// The store may end an expired claim late, and its clock may run by itself. So the reference
+  /// can't know whether a claim that expires at about this date has ended. The method moves the
+  /// clock further, until no claim expires near the date.
   private mutating func advanceClock() async throws {
     guard isShared, store.trial.advanceClock != nil else { return }
     var date = max(reference.clock, .second(now))
     let uptime = store.trial.uptime()
     let ends = reference.entries.compactMap { entry in
       entry.leaseEnd.map { end in
-        // This claim itself may take up to three seconds.
+        // The call that claims tasks may itself take up to three seconds.
         let advance = 3 + (uptime - leaseStarts[entry.record.id, default: uptime]) / .seconds(1)
-        return end - advance...end + store.mostDelay + 3
+        return end - advance...end + store.maxExpiryDelay + 3
       }
     }
     for end in ends.sorted(by: { $0.upperBound < $1.upperBound }) where end.contains(date) {
@@ -191,7 +193,7 @@ struct ModelRun {
     if seconds > 0 { try await store.advanceClock(bySeconds: seconds) }
   }
 
-  /// Claims tasks from the store, and compares them with those that the reference would claim.
+  /// Claims tasks from the store, and compares them with those that the reference would return.
   private mutating func claim(
     limit: Int,
     queue: String,
@@ -233,7 +235,7 @@ struct ModelRun {
     try expectNextDate(of: claim, request, hasMore: available.count > limit)
   }
 
-  /// Expects a next date that the reference allows; `hasMore` if available tasks were not claimed.
+  /// Expects that the claim's next date is correct; `hasMore` says that available tasks remain.
   private func expectNextDate(
     of claim: Claim,
     _ request: ClaimRequest,
@@ -243,14 +245,14 @@ struct ModelRun {
     if hasMore { return try store.expect("whether the next date has come", isDue, true) }
     // A claim that has reached its limit, even a limit of zero, need not look for more tasks.
     if isDue, request.limit <= 0 { return }
-    // A store may or may not consider the dates of tasks that this claim does not accept.
+    // A store may ignore the dates of tasks that this claim does not accept.
     let dates = reference.waiting.map(\.record).filter { record in
       record.availableDate > request.now && record.queue == request.queue
         && (request.names[record.name] ?? request.otherNames) > 0
         && record.conditions.isSubset(of: request.conditions)
     }.map(\.availableDate)
     let ends = reference.entries.compactMap(\.leaseEnd).map { end in
-      request.now + end.timeIntervalSince(reference.clock) + store.mostDelay
+      request.now + end.timeIntervalSince(reference.clock) + store.maxExpiryDelay
     }
     try store.expectNextDate(claim, by: (dates + ends).min()?.second, at: request.now.second)
   }
@@ -265,7 +267,7 @@ struct ModelRun {
     try await compareMemories()
   }
 
-  /// Compares the memories of all tasks that have ever remembered something.
+  /// Compares what the tasks remember.
   private mutating func compareMemories() async throws {
     for entry in reference.entries where !entry.memory.isEmpty {
       remembering.insert(entry.record.id)
@@ -273,7 +275,7 @@ struct ModelRun {
     for id in remembering.sorted() {
       var expected = TaskMemory()
       for (name, value) in reference.memory(of: id) { expected[name.text] = value }
-      // Look up directly, so that the report shows only the look-up that finds a difference.
+      // Read without recording a step; record one only for a difference.
       guard try await store.store.memory(of: id) != expected else { continue }
       try await store.expectMemory(id.number, expected)
     }
@@ -286,9 +288,13 @@ struct ModelRun {
   }
 }
 
-/// Removes elements from a failing list, as long as the rest still fails.
+/// Removes elements from a list for which a check fails, as long as the check still fails.
 ///
-/// - Returns: the smallest failing list that was found, with its failure.
+/// - Parameters:
+///   - elements: the list.
+///   - failure: the failure of the check for the list.
+///   - failureOf: runs the check for a shorter list, and returns the failure, if there is one.
+/// - Returns: the shortest list that was found for which the check fails, with its failure.
 package func shrunk<Element, Failure>(
   _ elements: [Element],
   failing failure: Failure,
@@ -312,12 +318,12 @@ package func shrunk<Element, Failure>(
   }
 }
 
-/// The requirement that a store answers random calls as a simple reference does.
+/// The requirement that random calls have the same results as with a simple reference store.
 extension PersistenceConformance.Requirement {
   static let model: [Self] = [
     Self(
       "model.random",
-      "Random calls have the same answers and leave the same tasks as with a simple reference.",
+      "Random calls have the same results and leave the same tasks as with a simple reference.",
       check: checkAnswersAgainstReference
     )
   ]
@@ -335,7 +341,7 @@ extension PersistenceConformance.Requirement {
         runs += 1
         return await self.failure(of: steps, in: store, suffix: "\(number)-\(runs)")
       }
-      // The report shows the steps of the last run.
+      // Run the reduced case again, because the report shows the steps of the last run.
       let last = await self.failure(of: smallest, in: store, suffix: "\(number)-last")
       store.trial.recordStep(
         "(the random case of seed \(seed), reduced to the fewest steps that fail)"

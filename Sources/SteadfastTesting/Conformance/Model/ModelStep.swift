@@ -2,10 +2,10 @@ import SteadfastQueue
 import SteadfastRetry
 import SystemFoundation
 
-/// A random step in the check of a store against a reference.
+/// A random step in the comparison of a store with a reference.
 ///
-/// Steps refer to tasks and claims by number, so that a step stays meaningful when earlier steps
-/// are removed.
+/// Steps refer to tasks and claims by number. So a step can still be performed after earlier steps
+/// have been left out.
 enum ModelStep: Sendable {
   struct NewTask: Sendable {
     var number: Int
@@ -36,17 +36,16 @@ enum ModelStep: Sendable {
     case cancel, pause, resume, restart, restartForgetting, reschedule, update, remove
   }
 
-  /// One change.
   enum Change: Sendable {
     case insert(NewTask)
     /// Repeats one of the latest insertions.
     case insertAgain(back: Int)
     case end(claim: Int, End, retains: Bool, delay: Double, awaiting: [String])
     case remember(claim: Int, [String: [UInt8]])
-    /// Completes a value, which may or may not be open.
+    /// Completes a value; the store refuses this unless the task waits for the value.
     case complete(task: Int, String, [UInt8])
     case control(task: Int, Control, retains: Bool)
-    /// Sets a value, expecting either its present bytes or bytes that it seldom has.
+    /// Sets a value, expecting either its current bytes or bytes that are probably wrong.
     case value(String, isPresent: Bool, to: [UInt8]?)
   }
 
@@ -68,7 +67,7 @@ enum ModelStep: Sendable {
   case reopen
 }
 
-/// Draws random steps from a seed.
+/// A generator of random steps; the same seed gives the same steps.
 struct ModelDrawing {
   private var random: SplitMix64
   private var lastNumber = 0
@@ -123,7 +122,7 @@ struct ModelDrawing {
       return drawNumber(below: 8) == 0
         ? .insertAgain(back: drawNumber(below: 4)) : .insert(drawNewTask())
     case 4..<7:
-      // Choose one of the latest claims, because earlier ones are mostly stale.
+      // Choose one of the latest claims, because most earlier claims have ended.
       return .end(
         claim: -1 - drawNumber(below: 6),
         draw(ModelStep.End.allCases + [.suspend, .suspendEndlessly]),
@@ -156,7 +155,7 @@ struct ModelDrawing {
     }
   }
 
-  /// Returns the number of a task, usually of a recent one, which likely has dependencies.
+  /// Returns the number of a task: usually a recent one, because most of those are still stored.
   private mutating func drawNumberOfRecentTask() -> Int {
     drawNumber(below: 3) > 0
       ? max(1, lastNumber - drawNumber(below: 8)) : drawNumber(below: lastNumber + 2)
@@ -204,7 +203,7 @@ struct ModelDrawing {
     return numbers.filter { $0 > 0 && $0 != number }
   }
 
-  /// Returns the number of a recent task, or of the next new task; mostly `nil` for no follower.
+  /// Returns the number of a recent task or of the next new task; usually `nil`, for no follower.
   private mutating func drawFollower(of number: Int) -> Int? {
     guard drawNumber(below: 4) == 0 else { return nil }
     let follower =
@@ -213,7 +212,9 @@ struct ModelDrawing {
   }
 }
 
-/// The descriptions of a check's steps, with tasks as numbers and dates as seconds.
+// Each `step` property describes a value in the steps of a report, with tasks as numbers and dates
+// as seconds.
+
 extension TaskChange {
   var step: String {
     switch self {
@@ -351,13 +352,14 @@ extension TaskRecord {
 }
 
 extension TaskDependencies {
-  /// The text of `step` without its leading comma or space, or `none` if that text is empty.
+  /// The string ``step`` without its leading comma or space, or `none` if it is empty.
   var summary: String {
     let step = step
     return step.isEmpty ? "none" : String(step.drop { $0 == "," || $0 == " " })
   }
 
-  /// The chosen dependencies and their progress; each part starts with a space or a comma.
+  /// A description of the dependencies and their progress, which starts with a space or a comma;
+  /// empty if the task has none.
   var step: String {
     var text = ""
     if !tasks.isEmpty || rule != .allSucceeded {
@@ -411,49 +413,48 @@ extension TaskFilter {
   }
 }
 
-/// Collects changes into a batch, as a queue does.
+/// Collects changes into a batch like one that a queue makes.
 ///
-/// A batch has at most one change for each task and each value, and no change that depends on the
-/// outcome of another change. This collector skips changes that would break that rule, and changes
-/// that no queue would make.
+/// A queue's batch has at most one change for each task and each value, and no change that depends
+/// on the outcome of another change. This collector skips a change that would break that rule.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
   private let reference: ReferenceTable
   /// The tasks that the batch changes directly, including new ones.
   private var touched: Set<TaskID> = []
   /// The tasks that the changes may affect: the changed tasks, those that wait for them, and so on.
-  private var concerned: Set<TaskID> = []
+  private var affected: Set<TaskID> = []
   private var added: Set<TaskID> = []
   /// The dependencies of new tasks.
-  private var named: Set<TaskID> = []
+  private var newDependencies: Set<TaskID> = []
   /// The new members of each follower's batch.
   private var members: [TaskID: Set<TaskID>] = [:]
   /// The unique keys of the changed tasks, with their queues and names.
   private var keys: Set<[String]> = []
   /// The unique keys of all tasks that the changes may affect.
-  private var concernedKeys: Set<[String]> = []
+  private var affectedKeys: Set<[String]> = []
   /// The names of the batch's values.
   private var names: Set<ExactText> = []
 
   init(_ reference: ReferenceTable) { self.reference = reference }
 
   /// The dependencies and followers of new tasks.
-  private var awaited: Set<TaskID> { named.union(members.keys) }
+  private var awaited: Set<TaskID> { newDependencies.union(members.keys) }
 
   /// Adds a change of the task with this ID, unless an earlier change of the batch conflicts.
   mutating func add(_ change: TaskChange, of id: TaskID) {
-    let along = reference.concerned(by: id)
-    guard !concerned.contains(id), along.isDisjoint(with: touched),
+    let along = reference.tasksAffected(byChangeTo: id)
+    guard !affected.contains(id), along.isDisjoint(with: touched),
       along.isDisjoint(with: awaited)
     else { return }
     let keysAlong = keys(of: along)
-    guard keys.isDisjoint(with: keysAlong), concernedKeys.isDisjoint(with: keys(of: [id])) else {
+    guard keys.isDisjoint(with: keysAlong), affectedKeys.isDisjoint(with: keys(of: [id])) else {
       return
     }
     touched.insert(id)
-    concerned.formUnion(along)
+    affected.formUnion(along)
     keys.formUnion(keys(of: [id]))
-    concernedKeys.formUnion(keysAlong)
+    affectedKeys.formUnion(keysAlong)
     changes.append(change)
   }
 
@@ -464,40 +465,41 @@ struct ModelBatch {
   /// Adds an insertion, unless an earlier change of the batch conflicts.
   mutating func insert(_ record: TaskRecord, onDuplicate policy: UniquePolicy) {
     let id = record.id
-    guard !touched.contains(id), !named.contains(id), !reference.isAwaited(id),
+    guard !touched.contains(id), !newDependencies.contains(id), !reference.isAwaited(id),
       allowsDependencies(of: record)
     else { return }
     if let key = record.nameAndKey {
-      guard !keys.contains(key), !concernedKeys.contains(key) else { return }
+      guard !keys.contains(key), !affectedKeys.contains(key) else { return }
       let twins = reference.records.filter { $0.isTwin(of: record) }.map(\.id)
       guard awaited.isDisjoint(with: twins) else { return }
       keys.insert(key)
-      concerned.formUnion(twins.flatMap(reference.concerned))
+      affected.formUnion(twins.flatMap(reference.tasksAffected))
     }
     touched.insert(id)
     added.insert(id)
-    named.formUnion(record.dependencies.tasks)
+    newDependencies.formUnion(record.dependencies.tasks)
     if let follower = record.dependencies.follower {
       members[follower, default: []].insert(id)
     }
     changes.append(.insert(record, onDuplicate: policy))
   }
 
-  /// Returns whether the batch may insert a task with the task's dependencies and follower.
+  /// Returns whether the batch may insert a task that has these dependencies and this follower.
   ///
-  /// No other change in the batch may affect those tasks, and the new task must not create a cycle.
+  /// No other change in the batch may affect the dependencies and the follower, and the new task
+  /// must not create a cycle.
   private func allowsDependencies(of record: TaskRecord) -> Bool {
     let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
     let others = tasks.union(follower.map { [$0] } ?? [])
-    guard others.subtracting(added).isDisjoint(with: concerned) else { return false }
+    guard others.subtracting(added).isDisjoint(with: affected) else { return false }
     guard let follower else { return true }
     var table = reference
     _ = table.apply(changes)
-    return table.concerned(by: follower)
+    return table.tasksAffected(byChangeTo: follower)
       .isDisjoint(with: tasks.union(members[record.id] ?? []))
   }
 
-  /// Lets a task remember values, in the order of their names, so that runs are reproducible.
+  /// Lets a task remember values, in the order of their names, which is the same in each run.
   mutating func remember(_ values: [String: [UInt8]], by lease: Lease) {
     let changes = values.sorted { $0.key < $1.key }.map { name, value in
       TaskChange.remember(lease, named: name, value: value)
@@ -508,7 +510,8 @@ struct ModelBatch {
     if self.changes.count > count { self.changes += changes.dropFirst() }
   }
 
-  /// Adds a change to a value that expects the present value, or one that is seldom present.
+  /// Adds a change that sets a value, and expects the current bytes or bytes that are probably
+  /// wrong.
   mutating func setValue(named name: String, expectsPresent: Bool, to bytes: [UInt8]?) {
     guard names.insert(ExactText(name)).inserted else { return }
     let present = reference.values[ExactText(name)]
@@ -528,7 +531,7 @@ extension Date {
 }
 
 extension TaskRecord {
-  /// Makes the record of a randomly generated task that is enqueued at this date.
+  /// Makes the record of a randomly drawn task that is enqueued at this date.
   static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
     TaskRecord(
       id: .numbered(task.number),
@@ -573,7 +576,7 @@ extension TaskUpdate {
 }
 
 extension TaskChange {
-  /// Makes the change by which an attempt ends.
+  /// Makes a change that ends the claim of a task.
   static func ending(
     _ lease: Lease,
     _ end: ModelStep.End,

@@ -16,8 +16,8 @@ extension ReferenceTable {
     entries.map(\.record).filter(isWanted).sorted { $0.id < $1.id }
   }
 
-  /// Returns whether the outcome of the task's end includes consequences.
-  func concernsOthers(_ record: TaskRecord) -> Bool {
+  /// Returns whether the end of the task may affect other tasks.
+  func affectsOthers(_ record: TaskRecord) -> Bool {
     record.dependencies.follower != nil
       || entries.contains { $0.record.dependencies.tasks.contains(record.id) }
   }
@@ -41,7 +41,7 @@ extension ReferenceTable {
   /// Returns the tasks that a change to a task may affect.
   ///
   /// They are the task, its dependents, the dependents of those, and so on.
-  package func concerned(by id: TaskID) -> Set<TaskID> {
+  package func tasksAffected(byChangeTo id: TaskID) -> Set<TaskID> {
     var (found, next): (Set<TaskID>, [TaskID]) = ([id], [id])
     while let id = next.popLast() {
       guard let record = record(of: id) else { continue }
@@ -52,7 +52,7 @@ extension ReferenceTable {
 
   // MARK: Insertions
 
-  /// Returns the dependency with the lowest ID because of which a new task could never start.
+  /// Returns the first dependency, by ID, because of which a new task could never start.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
     guard !record.state.isFinished else { return nil }
     return record.dependencies.tasks.filter { id in
@@ -62,7 +62,8 @@ extension ReferenceTable {
     }.min()
   }
 
-  /// Counts a new task in its batch, and returns the task with the failures of its dependencies.
+  /// Counts a new task in its batch, and returns the task with the recorded failures of the tasks
+  /// that it depends on.
   mutating func addToBatch(_ record: TaskRecord) -> TaskRecord {
     var record = record
     record.dependencies = record.dependencies.asChosen
@@ -115,11 +116,11 @@ extension ReferenceTable {
 
   // MARK: Changes
 
-  /// Applies the consequences of a change for the tasks that wait for the changed task.
+  /// Applies the consequences of a change to the tasks that wait for the changed task.
   ///
-  /// The change itself has already been applied; `before` is the task as it was before.
+  /// The change itself has already been applied; `before` is the task before the change.
   /// - Returns: The consequences; `nil` if a change of this kind never affects other tasks.
-  mutating func consequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
+  mutating func applyConsequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
     switch change {
     case .succeed: cascadeEnd(of: before, as: .succeeded, at: .distantPast, retains: true)
     case .abandon(_, let failure, let retains):
@@ -202,7 +203,7 @@ extension ReferenceTable {
     }
   }
 
-  /// Returns whether a cascade of restarts leaves a task cancelled.
+  /// Returns whether a task stays cancelled when the task that caused its cancellation restarts.
   private func staysCancelled(_ record: TaskRecord) -> Bool {
     let dependencies = record.dependencies
     return !dependencies.failed.isEmpty
@@ -210,7 +211,7 @@ extension ReferenceTable {
       || holder(insteadOf: record) != nil
   }
 
-  /// Removes the tasks whose cancellation a task caused, directly or indirectly.
+  /// Removes the tasks that were cancelled because of a task, directly or indirectly.
   ///
   /// - Returns: The IDs of the removed tasks, in order.
   @discardableResult

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Unique keys in the reference.
+/// Unique keys in the reference. The twins of a task are the tasks with its name and unique key.
 extension ReferenceTable {
   enum KeyDecision {
     case role(UniqueKeyRole)
@@ -21,9 +21,9 @@ extension ReferenceTable {
     twins(of: record).first { entries[$0].record.keyRole == role }
   }
 
-  /// Returns the index of the twin that has this role, unless the twin has expired by the creation
-  /// of the new task.
-  private func lastingTwin(of record: TaskRecord, inRole role: UniqueKeyRole) -> Int? {
+  /// Returns the index of the twin that has this role, unless the twin has expired before the new
+  /// task was created.
+  private func unexpiredTwin(of record: TaskRecord, inRole role: UniqueKeyRole) -> Int? {
     twin(of: record, inRole: role).flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
   }
 
@@ -41,10 +41,10 @@ extension ReferenceTable {
     return .role(role)
   }
 
-  /// Decides on the role of a new task with a unique key, or on the outcome if it is not added.
+  /// Decides on the role of a new task with a unique key, or on the outcome if it can't be added.
   mutating func decideRole(of record: TaskRecord, policy: UniquePolicy) -> KeyDecision {
-    let holder = lastingTwin(of: record, inRole: .holder)
-    let successor = lastingTwin(of: record, inRole: .successor)
+    let holder = unexpiredTwin(of: record, inRole: .holder)
+    let successor = unexpiredTwin(of: record, inRole: .successor)
     func isSame(_ index: Int) -> Bool {
       policy != .replace
         && entries[index].record.uniqueUntil.map { $0 > record.createdDate } ?? false
@@ -72,7 +72,8 @@ extension ReferenceTable {
     return .outcome(.replaced(id))
   }
 
-  /// Returns the available date of a replaced task, and the date from which that date is counted.
+  /// Returns the available date of a task after its replacement, and the date from which that
+  /// available date is counted.
   private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> (Date, from: Date?) {
     let (kept, taken) = (
       (old.availableDate, from: old.countedFrom), (new.availableDate, from: new.countedFrom)
@@ -87,7 +88,7 @@ extension ReferenceTable {
     return (latest, from: old.createdDate)
   }
 
-  /// Replaces the task at an index, which keeps its ID, by a new task.
+  /// Gives the task at an index the payload and the options of a new task.
   private mutating func replace(_ index: Int, by new: TaskRecord) {
     let old = entries[index].record
     let latest = old.latestDate ?? new.latestDate
@@ -128,10 +129,10 @@ extension ReferenceTable {
     }
   }
 
-  /// Puts the successor of a task whose attempt failed in place of the task.
+  /// Removes a task whose attempt failed if it has a successor, which gets the task's retries.
   ///
-  /// - Returns: The successor; `nil` if the task stays, because it has no successor, or because its
-  ///   successor has expired by the date of the retry.
+  /// - Returns: The successor's ID; `nil` if the task stays, because there is no successor, or
+  ///   because the successor expires before the date of the retry.
   mutating func supersede(_ id: TaskID) -> TaskID? {
     guard let index = index(of: id) else { return nil }
     let holder = entries[index].record
@@ -183,12 +184,14 @@ extension ReferenceTable {
     }
   }
 
+  /// Makes a task the holder of its unique key.
   mutating func makeHolder(_ id: TaskID) {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
     entries[index].record.keyRole = .holder
   }
 
-  /// Returns the holder that prevents a task without a role from being restarted, if there is one.
+  /// Returns the task that holds the unique key of a task without a role, which therefore can't be
+  /// restarted.
   func holder(insteadOf record: TaskRecord) -> TaskID? {
     guard record.uniqueKey != nil, record.keyRole == nil else { return nil }
     return twin(of: record, inRole: .holder).map { entries[$0].record.id }

@@ -5,18 +5,18 @@ package import SystemFoundation
 package struct ReferenceTable: Sendable {
   package struct Entry: Sendable {
     package var record: TaskRecord
-    /// The task's position among tasks of the same priority and date.
+    /// A number that orders tasks with the same priority and date; lower numbers come first.
     ///
-    /// Tasks that were unparked together share a position.
+    /// Tasks that were unparked together have the same number.
     package var place: Int
     package var lease: Lease?
     /// The date, by the store's clock, at which the claim ends; `nil` in a store with one queue.
     package var leaseEnd: Date?
     /// The date, by the store's clock, at which the claim started or was last extended.
     package var leaseStart: Date?
-    /// The task's position in the order in which tasks ended.
+    /// A number that orders tasks by when they ended; lower numbers ended first.
     package var end = 0
-    /// The task's position in the order of its key, which a restart does not change.
+    /// A number that orders tasks with the same order key; a restart does not change it.
     package var number: Int
     /// The values that the task remembers, by the bytes of their names.
     package var memory: [ExactText: [UInt8]] = [:]
@@ -25,9 +25,9 @@ package struct ReferenceTable: Sendable {
   package var entries: [Entry] = []
   /// The store's own clock, which advances only when it is moved.
   package var clock = Date.second(0)
-  /// The progress of batches whose followers are not stored yet.
+  /// The progress of batches whose followers are not stored yet, by the IDs of the followers.
   ///
-  /// The followers may come later in the same batch of changes.
+  /// A follower may be inserted later in the same call of ``apply(_:)``.
   var earlyBatches: [TaskID: BatchProgress] = [:]
   /// The values, by the bytes of their names.
   package var values: [ExactText: [UInt8]] = [:]
@@ -217,7 +217,9 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable.Entry {
-  /// Determines the order of available tasks: a lower rank comes first.
+  /// The position of a task in the order in which available tasks are claimed.
+  ///
+  /// The task with the lower rank is claimed first.
   package struct Rank: Comparable, Sendable {
     package let priority: Int
     package let availableDate: Date
@@ -250,7 +252,6 @@ extension ReferenceTable {
   }
 }
 
-/// Applies changes to the reference, as to a store.
 extension ReferenceTable {
   /// Applies all changes, or none of them if a value differs or an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
@@ -274,7 +275,7 @@ extension ReferenceTable {
     }
   }
 
-  /// The index of the first insertion that refuses its batch.
+  /// Returns the index of the first insertion because of which the batch is refused.
   static func firstRefusal(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> Int? {
     zip(batch, outcomes).enumerated().first { _, pair in
       switch pair {
@@ -285,11 +286,11 @@ extension ReferenceTable {
   }
 
   private mutating func applyWithConsequences(_ change: TaskChange) -> ChangeOutcome {
-    guard let before = change.taskID.flatMap(record), concernsOthers(before) else {
+    guard let before = change.taskID.flatMap(record), affectsOthers(before) else {
       return apply(change)
     }
     let outcome = apply(change)
-    guard outcome == .done, let consequences = consequences(of: change, before: before) else {
+    guard outcome == .done, let consequences = applyConsequences(of: change, before: before) else {
       return outcome
     }
     return .doneWithConsequences(consequences)
@@ -309,20 +310,20 @@ extension ReferenceTable {
         record.retryCount = retryCount
         record.interruptionCount = 0
         record.isPostponed = true
-        record.note(failure)
+        record.addFailure(failure)
       }
-      guard outcome == .done, record(of: lease.id).map(concernsOthers) == false,
+      guard outcome == .done, record(of: lease.id).map(affectsOthers) == false,
         memory(of: lease.id).isEmpty,
         let successor = supersede(lease.id)
       else { return outcome }
       return .superseded(by: successor)
     case .abandon(let lease, let failure, let retains):
       return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
-        $0.note(failure)
+        $0.addFailure(failure)
       }
     case .release(let lease): return self.change(lease, to: .waiting, keepsPlace: true)
     case .park(let lease, let failure):
-      return self.change(lease, to: .parked) { $0.note(failure) }
+      return self.change(lease, to: .parked) { $0.addFailure(failure) }
     case .cancel(let target, let date, let retains):
       return changeState(
         of: target,
@@ -332,7 +333,7 @@ extension ReferenceTable {
         at: date
       )
     case .pause(let target):
-      // Only an unclaimed task can be suspended. A stale lease must not wake it.
+      // A stale lease must not wake the task.
       if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
       return changeState(of: target, in: [.waiting, .parked], to: .paused)
     case .resume(let id): return changeState(of: .unclaimed(id), in: [.paused], to: .waiting)
@@ -379,7 +380,9 @@ extension ReferenceTable {
     return values[ExactText(name)] == bytes
   }
 
-  /// Returns whether a target is current: its lease is valid, or its task exists and does not run.
+  /// Returns whether a change with this target is not stale.
+  ///
+  /// Either the target's lease is valid, or its unclaimed task exists and does not run.
   private func isCurrent(_ target: TaskTarget) -> Bool {
     switch target {
     case .claimed(let lease): entries.contains { $0.lease == lease }
@@ -458,9 +461,9 @@ extension TaskRecord {
     )
   }
 
-  fileprivate mutating func note(_ failure: TaskFailure?) {
+  fileprivate mutating func addFailure(_ failure: TaskFailure?) {
     guard let failure else { return }
-    // Truncate by Unicode scalars, because other systems count them as characters.
+    // Truncate by Unicode scalars, as a database does: it counts each scalar as a character.
     earlierFailures = failures.suffix(4).map { earlier in
       let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
       var reason = String.UnicodeScalarView()
@@ -478,7 +481,7 @@ extension ReferenceTable {
   package var waiting: [Entry] {
     let waitingForOthers = waitingForOthers
     return entries.filter { entry in
-      isDueOnDate(entry.record) && entry.record.keyRole != .successor && isHead(entry)
+      isDueOnDate(entry.record) && entry.record.keyRole != .successor && isFirstInOrder(entry)
         && !waitingForOthers.contains(entry.record.id)
     }
   }
@@ -490,7 +493,7 @@ extension ReferenceTable {
   }
 
   /// Returns whether no other task with the task's order key runs or comes before the task.
-  private func isHead(_ entry: Entry) -> Bool {
+  private func isFirstInOrder(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.contains { other in
       guard other.record.orderKey?.isExactly(key) == true, other.record.id != entry.record.id,
@@ -576,7 +579,7 @@ extension ReferenceTable {
     wake(&entries[index].record)
   }
 
-  /// Makes a suspended task wait, available since the date on which it was enqueued.
+  /// Makes a suspended task wait, with its creation date as the available date.
   func wake(_ record: inout TaskRecord) {
     record.state = .waiting
     record.availableDate = record.createdDate
@@ -586,7 +589,7 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable {
-  /// Moves dates that were counted from a date after `now`, so that they are counted from `now`.
+  /// Moves each date that was counted from a date after `now`, as if it were counted from `now`.
   package mutating func rebase(to now: Date) {
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place }) {
       let old = entries[index].record
@@ -609,7 +612,7 @@ extension ReferenceTable {
 
 extension Date {
   fileprivate func moved(by seconds: TimeInterval) -> Date {
-    // Rounds as if the date had been stored in seconds since 1970.
+    // Rounds like a store that stores seconds since 1970.
     Date(timeIntervalSince1970: (self + seconds).timeIntervalSince1970)
   }
 }

@@ -18,7 +18,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.names",
-      "A claim returns at most as many tasks of a name as the name's limit.",
+      "A claim returns at most as many tasks with a name as the claim's limit for that name.",
       check: checkLimitsOfNames
     ),
     Self(
@@ -33,8 +33,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.texts",
-      "A name or a condition of a claim may contain a NUL. It matches no task, and the claim "
-        + "returns the other tasks.",
+      "A claim may list a name or a condition that contains a NUL. No task has it, and the claim "
+        + "returns the tasks with the other names and conditions.",
       check: checkNULInClaims
     ),
     Self(
@@ -45,13 +45,13 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.next-date",
-      "A claim's next date is not later than the date on which the next task becomes available. "
-        + "It is after now if the claim finds nothing.",
+      "A claim's next date is not later than the date at which the next task becomes available. "
+        + "If the claim finds nothing, its next date is after now.",
       check: checkNextDate
     ),
     Self(
       "claim.next-date-now",
-      "A claim's next date is not later than now if its limit left available tasks unclaimed.",
+      "If a claim's limit left available tasks unclaimed, its next date is not later than now.",
       check: checkNextDateIsNow
     ),
     Self(
@@ -81,7 +81,7 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim(at: 50)
     try store.expect(claim, [1])
     try store.expect(try await store.claim(1, at: 60), [2])
-    // A suspended task waits for its date, even if an earlier claim already had a later date.
+    // A suspended task waits for its date, even if an earlier claim had a later date.
     try await store.apply(.suspend(claim.tasks[0].lease, until: .second(80), awaiting: []))
     try store.expect(try await store.claim(at: 70), [])
     try store.expect(try await store.claim(at: 92), [1, 4])
@@ -151,7 +151,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 50), [])
     try await store.apply(.release(claim.tasks[0].lease))
     let lease = try await store.claimOne()
-    try store.expect("whether the lease is another one", lease != claim.tasks[0].lease, true)
+    try store.expect("whether the lease is new", lease != claim.tasks[0].lease, true)
   }
 
   private static func checkNextDate(in store: StoreProbe) async throws {

@@ -28,7 +28,7 @@ extension PersistenceConformance.Requirement {
   /// The number of concurrent callers.
   static let callers = 8
 
-  /// Runs `body` at the same time for each caller, from 0 on, and returns the results in any order.
+  /// Runs `body` concurrently for each caller, 0 to 7, and returns the results in any order.
   static func runConcurrently<Result: Sendable>(
     _ body: @escaping @Sendable (Int) async throws -> Result
   ) async throws -> [Result] {
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
     )
     var claimed = try await runConcurrently { _ in
       var claimed: [ClaimedTask] = []
-      // Make at most as many claims as there are tasks: a faulty store may return tasks for ever.
+      // Limit the claims to the number of tasks: a faulty store may return tasks forever.
       for _ in 1...200 {
         let claim = try await store.store.claim(request)
         guard !claim.tasks.isEmpty else { break }
@@ -63,7 +63,7 @@ extension PersistenceConformance.Requirement {
       }
       return claimed
     }.flatMap(\.self)
-    // A claim may have skipped tasks because a concurrent claim considered them.
+    // A store may skip tasks that a concurrent claim is examining. Claim those now.
     for _ in 1...200 {
       let claim = try await store.store.claim(request)
       guard !claim.tasks.isEmpty else { break }

@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
       [1, 2, 3, 5]
     )
     try store.expect(try await store.claim(1, names: ["A": 3], holding: []), [6])
-    // Unmet conditions don't end claims. A task is unparked whether or not its conditions are met.
+    // A task is unparked even if its conditions are not met.
     try await store.expectTasks([4], TaskFilter(states: [.waiting]))
     let four = try await store.claim(holding: ["a"]).tasks.first.required().lease
     try await store.apply(.park(four, failure: .at(1)))

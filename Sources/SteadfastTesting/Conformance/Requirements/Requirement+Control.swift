@@ -40,8 +40,9 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "control.update-place",
-      "An updated task keeps its place. If its priority changes, it goes behind its equals.",
-      check: checkPlaceAfterUpdate
+      "An updated task keeps its position. If its priority changes, it goes behind the waiting tasks "
+        + "with the new priority and the same date.",
+      check: checkOrderAfterUpdate
     ),
     Self(
       "control.remove",
@@ -203,7 +204,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(claim.tasks[0].record, is: try await store.task(1))
   }
 
-  private static func checkPlaceAfterUpdate(in store: StoreProbe) async throws {
+  private static func checkOrderAfterUpdate(in store: StoreProbe) async throws {
     for number in 1...4 { try await store.insert(.numbered(number, priority: 1)) }
     try await store.insert(.numbered(5))
     let unchanged = TaskUpdate(priority: TaskQueue.Priority(rawValue: 1), maxRetries: .atMost(3))

@@ -36,15 +36,15 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "rebase.order",
-      "Tasks that were moved when the clock went back wait behind their equals, in the same "
-        + "order.",
+      "Tasks whose dates were moved when the clock went back go behind the waiting tasks with the "
+        + "same priority and date. Their order stays the same.",
       .oneClock,
       check: checkOrderAfterRebase
     ),
   ]
 
   /// Inserts tasks, and lets them succeed one by one, a second apart.
-  private static func performTasks(_ numbers: [Int], in store: StoreProbe) async throws {
+  private static func insertAndPerformTasks(_ numbers: [Int], in store: StoreProbe) async throws {
     for number in numbers { try await store.insert(.numbered(number)) }
     for (index, task) in try await store.claim().tasks.enumerated() {
       try await store.apply(.succeed(task.lease, at: .second(Double(index + 1)), retains: true))
@@ -52,7 +52,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkPruningByCount(in store: StoreProbe) async throws {
-    try await performTasks([5, 1, 4, 2], in: store)
+    try await insertAndPerformTasks([5, 1, 4, 2], in: store)
     try await store.insert(.numbered(6), .numbered(7), .numbered(8))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(.pause(.unclaimed(.numbered(7))))
@@ -68,7 +68,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkPruningByDate(in store: StoreProbe) async throws {
-    try await performTasks([5, 1, 4, 2], in: store)
+    try await insertAndPerformTasks([5, 1, 4, 2], in: store)
     try await store.insert(.numbered(6))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(
@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkDatesOfChangedTasksAfterRebase(in store: StoreProbe) async throws {
-    // A different change sets the date of each task: a retry, a snooze, and so on.
+    // A different change sets the date of each task, for example a retry or a snooze.
     for number in 1...9 { try await store.insert(.numbered(number, at: -70, created: -70)) }
     let leases = try await store.claimExactly(1, 2, 3, 4, 5, 6, 7, 8, 9)
     let failure = TaskFailure.at(100)
@@ -159,7 +159,7 @@ extension PersistenceConformance.Requirement {
     func task(_ number: Int, key: String, created: Double) -> TaskRecord {
       .numbered(number, at: created, key: key, uniqueUntil: created + 60, created: created)
     }
-    // The clock was right when task 3 was created, and ahead when tasks 1 and 2 were.
+    // The clock was right when task 3 was created, and ahead when tasks 1 and 2 were created.
     try await store.insert(task(1, key: "a", created: 0), task(2, key: "b", created: 1_000))
     try await store.insert(task(3, key: "c", created: -60))
     for task in try await store.claim(at: 1_000).tasks {

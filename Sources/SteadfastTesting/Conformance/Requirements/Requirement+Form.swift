@@ -11,7 +11,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "form.texts",
-      "A NUL in a name, a unique key, a tag or the text of a failure is refused.",
+      "A NUL in a name, a unique key, a tag or the reason of a failure is refused.",
       check: checkTextsWithNULAreRefused
     ),
     Self(
@@ -34,7 +34,7 @@ extension PersistenceConformance.Requirement {
     try await expectRefusal(of: changesWithExtremeDates, in: store)
   }
 
-  /// Expects that each change is refused, together with the insertion before it in its batch.
+  /// Applies each change in a batch after an insertion, and expects that the batch is refused.
   private static func expectRefusal(
     of changes: (Lease) -> [TaskChange],
     in store: StoreProbe

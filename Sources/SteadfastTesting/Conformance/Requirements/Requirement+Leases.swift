@@ -1,11 +1,11 @@
 import SteadfastQueue
 
-/// Requirements about leases: a claimed task changes only with its current lease.
+/// Requirements that a claimed task changes only with its current lease.
 extension PersistenceConformance.Requirement {
   static let leases: [Self] = [
     Self(
       "lease.twice",
-      "An attempt ends only once: afterwards its lease is stale, and nothing changes.",
+      "An attempt ends only once: after that, changes with its lease are stale.",
       check: checkAttemptEndsOnce
     ),
     Self(

@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkPagesOfLookUps(in store: StoreProbe) async throws {
-    // IDs are ordered by both halves, as unsigned numbers.
+    // IDs are compared by their high halves, then by their low halves, as unsigned numbers.
     let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
     let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
     for (number, id) in ids.shuffledForCheck().enumerated() {

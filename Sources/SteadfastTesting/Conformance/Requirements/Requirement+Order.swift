@@ -20,27 +20,27 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "order.retry",
-      "A task that is retried waits behind its equals.",
+      "A task that is retried goes behind the waiting tasks with the same priority and date.",
       check: checkOrderAfterRetry
     ),
     Self(
       "order.resume",
-      "A task that is resumed waits behind its equals.",
+      "A task that is resumed goes behind the waiting tasks with the same priority and date.",
       check: checkOrderAfterResuming
     ),
     Self(
       "order.restart",
-      "A task that is restarted waits behind its equals.",
+      "A task that is restarted goes behind the waiting tasks with the same priority and date.",
       check: checkOrderAfterRestart
     ),
     Self(
       "order.reschedule",
-      "A task that is rescheduled waits behind its equals.",
+      "A task that is rescheduled goes behind the waiting tasks with the same priority and date.",
       check: checkOrderAfterRescheduling
     ),
     Self(
       "order.release",
-      "A task that is released returns to its place in line.",
+      "A task that is released returns to its previous position among the waiting tasks.",
       check: checkOrderAfterRelease
     ),
   ]
@@ -114,7 +114,8 @@ extension PersistenceConformance.Requirement {
 }
 
 extension Optional {
-  /// Returns the value, or throws a mismatch because a claim returned too few tasks.
+  /// Returns the value; throws a ``ConformanceMismatch`` if there is none, because a claim returned
+  /// too few tasks.
   func required() throws -> Wrapped {
     guard let self else {
       throw ConformanceMismatch(expected: "a task is claimed", found: "none")

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about records: look-ups and claims return tasks as they were enqueued.
+/// Requirements that look-ups and claims return tasks as they were enqueued.
 extension PersistenceConformance.Requirement {
   static let records: [Self] = [
     Self(
@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkTextsAreComparedByBytes(in store: StoreProbe) async throws {
-    // Swift treats these two as equal, and they look alike.
+    // Two encodings of é, which Swift treats as equal.
     let (one, two) = ("\u{e9}", "e\u{301}")
     let records = [
       TaskRecord.numbered(1, name: one, key: one, tags: [one]),
@@ -148,7 +148,7 @@ extension PersistenceConformance.Requirement {
 
   /// Makes a task with a payload of at least a megabyte.
   static func taskWithLargePayload(_ number: Int) -> TaskRecord {
-    // The block size is not a power of two, so that a store that confuses its pages fails.
+    // The block size is not a power of two, so that a store that mixes up its pages fails.
     let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     var bytes: [UInt8] = []
     while bytes.count < 1 << 20 { bytes += block }

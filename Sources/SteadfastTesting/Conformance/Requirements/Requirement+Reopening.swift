@@ -31,8 +31,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "reopen.interrupted",
-      "When the store is reopened, a running task becomes available in its place, with one more "
-        + "interruption. A retry resets its interruptions.",
+      "When the store is reopened, a running task becomes available at its previous position, with "
+        + "one more interruption. A retry resets the task's interruptions.",
       .reopenedByOneQueue,
       check: checkInterruptionsAfterReopening
     ),
@@ -56,8 +56,8 @@ extension PersistenceConformance.Requirement {
     try await store.apply([.insert(.numbered(12), onDuplicate: .keep)], durability: .relaxed)
     var records = try await store.tasks()
     try store.expect("the tasks", records.map(\.id.number), Array(1...12))
-    // A store may still have these records in memory, although it stored them wrongly. So compare
-    // the records that a reopened store returns with the original ones.
+    // The records above may come from the store's memory, although the store wrote them wrongly. So
+    // expect the original records from the reopened store.
     let originals = [
       (7, TaskRecord.withAllFields(7)), (8, .withAllFields(8)), (11, taskWithLargePayload(11)),
     ]
@@ -66,7 +66,7 @@ extension PersistenceConformance.Requirement {
     }
     var next = store
     for _ in 1...2 {
-      next = try await next.reopened()
+      next = try await next.reopen()
       for record in records { try await next.expect(record.id.number, is: record) }
       try await next.expectTasks(Array(1...12))
     }
@@ -84,12 +84,12 @@ extension PersistenceConformance.Requirement {
     )
     try await store.apply(.pause(.unclaimed(.numbered(3))))
     try await store.apply(.resume(.numbered(3)))
-    var next = try await store.reopened()
+    var next = try await store.reopen()
     try next.expect(try await next.claim(2), [9, 6])
     for task in try await next.claim(1).tasks { try await next.apply(.release(task.lease)) }
     try await next.insert(.numbered(7))
     try await next.apply(.cancel(.unclaimed(.numbered(2)), at: .second(1), retains: false))
-    next = try await next.reopened()
+    next = try await next.reopen()
     let rest = try await next.claim().tasks.map(\.record.id.number).filter { $0 != 9 && $0 != 6 }
     try next.expect("the claimed tasks", rest, [4, 1, 5, 3, 7])
   }
@@ -103,7 +103,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(9, key: "same", uniqueUntil: 60))
     let other = try await store.claim(1).tasks.first.required().lease
     try await store.apply(.succeed(other, at: .second(1), retains: true))
-    let next = try await store.reopened()
+    let next = try await store.reopen()
     for number in 1...6 {
       let twin = TaskRecord.numbered(20 + number, key: "key \(number)")
       try await next.apply(
@@ -144,7 +144,7 @@ extension PersistenceConformance.Requirement {
       .retry(holder, availableDate: .second(20), retryCount: 1, failure: nil),
       .superseded(by: .numbered(8))
     )
-    let next = try await store.reopened()
+    let next = try await store.reopen()
     try await next.expectTasks([6, 8])
     try await next.expect(6, is: .numbered(6, at: 9, key: "key 6", from: 9))
     for number in 1...4 {
@@ -156,11 +156,11 @@ extension PersistenceConformance.Requirement {
   private static func checkInterruptionsAfterReopening(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2), .numbered(3))
     try store.expect(try await store.claim(2), [1, 2])
-    let second = try await store.reopened()
+    let second = try await store.reopen()
     try await second.expect(1, is: .numbered(1, key: "k").with { $0.interruptionCount = 1 })
     let claim = try await second.claim(1)
     try second.expect(claim, [1])
-    let third = try await second.reopened()
+    let third = try await second.reopen()
     try await third.expect(1, is: .numbered(1, key: "k").with { $0.interruptionCount = 2 })
     let claims = try await third.claim()
     try third.expect(claims, [1, 2, 3])
@@ -176,7 +176,7 @@ extension PersistenceConformance.Requirement {
   private static func checkLeasesAfterReopening(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let old = try await store.claimOne()
-    let next = try await store.reopened()
+    let next = try await store.reopen()
     for change in changes(with: old) { try await next.apply(change, .stale) }
     let present = try await next.claimOne()
     for change in changes(with: old) { try await next.apply(change, .stale) }

@@ -11,13 +11,13 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "sharing.clocks",
-      "A store decides by its own clock when a claim expires, whatever the date of a request.",
+      "A store decides by its own clock when a claim expires, not by the dates of requests.",
       .shared,
       check: checkClaimsExpireByOwnClock
     ),
     Self(
       "sharing.runs-out",
-      "After a claim expires, the task is claimed again, in its place and with one more "
+      "After a claim expires, the task is claimed again, at its previous position and with one more "
         + "interruption, and the old lease is stale.",
       .sharedWithClock,
       check: checkExpiredClaim
@@ -91,7 +91,7 @@ extension PersistenceConformance.Requirement {
       try await fresh.advanceClock(bySeconds: -1e6)
       try await fresh.apply(.rebase(.second(0)))
       try fresh.expect(try await fresh.claim(), [])
-      try await fresh.advanceClock(bySeconds: StoreProbe.leaseTime + fresh.mostDelay + 1)
+      try await fresh.advanceClock(bySeconds: StoreProbe.leaseTime + fresh.maxExpiryDelay + 1)
       try fresh.expect(try await fresh.claim(), [1])
     }
   }
@@ -103,7 +103,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(1), [2])
     try store.expect(try await store.claim(), [])
     try await store.insert(.numbered(3))
-    try await store.advanceClock(bySeconds: StoreProbe.leaseTime / 2 + store.mostDelay)
+    try await store.advanceClock(bySeconds: StoreProbe.leaseTime / 2 + store.maxExpiryDelay)
     let claim = try await store.claim()
     try store.expect(claim, [1, 3])
     let expected = TaskRecord.numbered(1).with { record in
@@ -148,13 +148,13 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.extend(lease, for: .seconds(time)))
     try await store.advanceClock(bySeconds: time * 3 / 4)
     try store.expect(try await store.claim(), [])
-    try await store.advanceClock(bySeconds: time / 4 + store.mostDelay)
+    try await store.advanceClock(bySeconds: time / 4 + store.maxExpiryDelay)
     try store.expect(try await store.claim(), [1])
   }
 
   private static func checkNextDateBeforeClaimExpires(in store: StoreProbe) async throws {
     let (now, time) = (86_400.0, StoreProbe.leaseTime)
-    let end = now + time + store.mostDelay
+    let end = now + time + store.maxExpiryDelay
     try await store.insert(.numbered(1), .numbered(2, at: end + 900))
     let lease = try await store.claimOne(at: now, leaseTime: time)
     try store.expectNextDate(try await store.claim(at: now), by: end, at: now)

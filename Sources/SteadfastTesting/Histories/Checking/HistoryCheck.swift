@@ -1,11 +1,11 @@
 import SteadfastQueue
 
 extension History {
-  /// Checks the history for answers that break a promise.
+  /// Checks whether the store has kept its promises.
   ///
   /// The cost grows with the number of lines, and with the square of the number of tasks that share
   /// an order key.
-  /// - Parameter expectations: the conditions of the run that the check considers.
+  /// - Parameter expectations: what to expect besides the promises that hold for every run.
   /// - Returns: The report.
   public func check(_ expectations: Expectations = Expectations()) -> Report {
     var check = HistoryCheck(self, expectations)
@@ -23,16 +23,16 @@ extension History {
   }
 }
 
-/// The check of one history, in parts for different promises.
+/// The check of one history; each `check…` method checks one promise or a few related ones.
 struct HistoryCheck {
   let history: History
   let expectations: History.Expectations
   let index: HistoryIndex
-  /// The lives of all tasks, in the order of their IDs.
+  /// The events of each task, in the order of the tasks' IDs.
   let tasks: [TaskLife]
   /// The members of each batch, by the batch's follower.
   let members: [TaskID: [TaskLife]]
-  /// The clock tolerance in microseconds.
+  /// The maximum difference between two clocks, in microseconds.
   let tolerance: Int64
   var report = History.Report()
 
@@ -54,14 +54,15 @@ struct HistoryCheck {
     return named + (members[life.id] ?? [])
   }
 
-  /// Adds a violation of a promise to the report: its text, its tasks, and the lines that show it.
+  /// Adds a violation of a promise to the report: its description, its tasks, and the positions of
+  /// the lines that show it.
   mutating func addViolation(
     of promise: History.Promise,
     _ found: String,
     _ tasks: [TaskID],
-    _ places: [HistoryPlace?]
+    _ positions: [HistoryPosition?]
   ) {
-    let lines = places.compactMap { $0 }.map(history.text)
+    let lines = positions.compactMap { $0 }.map(history.text)
     report.violations.append(
       History.Violation(promise: promise, found: found, tasks: tasks, lines: lines)
     )
@@ -72,14 +73,14 @@ struct HistoryCheck {
   }
 }
 
-/// The checks of each task's life: the promises H1, H2 and H3.
+/// The checks that each task exists and ends as promised: H1, H2 and H3.
 extension HistoryCheck {
-  /// H1: no acknowledged task is missing.
+  /// Checks H1: no acknowledged task is missing.
   mutating func checkPresence() {
     guard let end = index.remainingTasks else {
       return skip(.nothingIsLost, because: "no process has recorded which tasks remain")
     }
-    for life in tasks where life.remaining == nil && !mayHaveLeft(life) {
+    for life in tasks where life.remaining == nil && !mayHaveEndedOrBeenRemoved(life) {
       let insertion = life.insertions.first { $0.isDone && $0.isCertainlyBefore(end) }
       guard let insertion else { continue }
       addViolation(
@@ -92,7 +93,7 @@ extension HistoryCheck {
   }
 
   /// Returns whether a missing task may have ended or been removed.
-  private func mayHaveLeft(_ life: TaskLife) -> Bool {
+  private func mayHaveEndedOrBeenRemoved(_ life: TaskLife) -> Bool {
     let left = life.steps.contains { step in
       step.mayBeDone && (step.endsTask || step.kind == .remove)
     }
@@ -101,7 +102,7 @@ extension HistoryCheck {
 
   /// Returns whether a task may have ended or been removed because of another task.
   ///
-  /// That is so if an unanswered call may have ended or removed a task that the task waits for.
+  /// It may if a call without a response tried to end or remove a task that this task waits for.
   func mayHaveEndedBecauseOfOthers(_ life: TaskLife) -> Bool {
     awaited(by: life).contains { other in
       other.steps.contains { step in
@@ -116,10 +117,10 @@ extension HistoryCheck {
     }
   }
 
-  /// H2: only enqueued tasks exist.
+  /// Checks H2: only enqueued tasks exist.
   mutating func checkOrigins() {
     for life in tasks where !life.insertions.contains(where: \.mayBeDone) {
-      let places = [life.claims.first?.answered, life.attempts.first?.began]
+      let positions = [life.claims.first?.answered, life.attempts.first?.began]
       if life.claims.isEmpty, life.attempts.isEmpty, life.ends.isEmpty, life.remaining == nil {
         continue
       }
@@ -130,14 +131,15 @@ extension HistoryCheck {
           : "a task exists although its insertion was refused",
         [life.id],
         life.insertions.map(\.answered)
-          + (life.remaining == nil ? places : places + [index.remainingTasks])
+          + (life.remaining == nil ? positions : positions + [index.remainingTasks])
       )
     }
   }
 
-  /// H3: a task ends once.
+  /// Checks H3: a task ends once.
   ///
-  /// For a task whose insertion was sent twice, this is part of H2; for a follower, of H8.
+  /// If the insertion of the task was sent twice, a second end breaks H2. If the task is the
+  /// follower of a batch, a second end breaks H8.
   mutating func checkEnds() {
     for life in tasks {
       checkNumberOfEnds(of: life)
@@ -183,7 +185,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Checks that each accepted change names the latest lease of its task at that time.
+  /// Checks that each accepted change has the latest lease that its task had at that time.
   private mutating func checkLeasesOfSteps(of life: TaskLife) {
     var ended: [UInt64: HistoryStep] = [:]
     for step in life.steps where step.isDone {
@@ -195,7 +197,8 @@ extension HistoryCheck {
       if let newer {
         addViolation(
           of: .oneEnd,
-          "the change \(step.kind) was accepted, though a later lease had been handed out",
+          "the change \(step.kind) was accepted with the lease \(lease), although the task had a "
+            + "later lease",
           [life.id],
           [own?.answered, newer.answered, step.asked, step.answered]
         )
@@ -226,7 +229,7 @@ extension HistoryCheck {
   private struct Counts: Equatable, CustomStringConvertible {
     var retries: Int
     var interruptions: Int
-    /// The maximum number of further claims that expired without any process knowing of them.
+    /// The maximum number of further claims that expired, and of which no process knows.
     var lost = 0
 
     var description: String {
@@ -234,25 +237,26 @@ extension HistoryCheck {
       return "\(retries) retries and \(interruptions)\(range) interruptions"
     }
 
-    func allows(_ grant: HistoryGrant) -> Bool {
+    func match(_ grant: HistoryGrant) -> Bool {
       grant.retryCount == retries && grant.interruptionCount >= interruptions
         && grant.interruptionCount <= interruptions + lost
     }
   }
 
-  /// H5: attempts and interruptions are counted exactly.
+  /// Checks H5: attempts and interruptions are counted exactly.
   mutating func checkCounts() {
     for life in tasks where !life.insertions.isEmpty {
       for (number, claim) in life.claims.enumerated() {
         let last = lastClaims(before: number, of: life)
-        // Either another promise is broken, or the order of the claims is unknown.
+        // If the lease was issued twice, another promise is broken. If claims overlap, their order
+        // is unknown.
         if last.contains(where: { $0.grant.lease == claim.grant.lease }) { continue }
         if mayOverlapOtherClaims(number, of: life) { continue }
         let begin = last.map(\.asked).min() ?? life.insertions[0].asked
-        // Skip the claim if the counts may come from a task with the same key, whose counts this
-        // check does not track.
-        let isTakenOver = life.takenOver.contains { place in
-          !claim.answered.isCertainlyBefore(place) && !place.isCertainlyBefore(begin)
+        // Skip the claim if the task may have taken its counts from another task with its unique
+        // key. This check does not track these counts.
+        let isTakenOver = life.takenOver.contains { position in
+          !claim.answered.isCertainlyBefore(position) && !position.isCertainlyBefore(begin)
         }
         if isTakenOver { continue }
         var expected = last.flatMap { counts(after: $0, before: claim, of: life) }
@@ -261,7 +265,7 @@ extension HistoryCheck {
             Counts(retries: 0, interruptions: 0, lost: maxLostClaims(from: begin, to: claim))
           ]
         }
-        guard !expected.contains(where: { $0.allows(claim.grant) }) else { continue }
+        guard !expected.contains(where: { $0.match(claim.grant) }) else { continue }
         let leases = Set(last.map(\.grant.lease))
         let steps = life.steps.filter { $0.lease.map(leases.contains) ?? false }
         addViolation(
@@ -276,24 +280,24 @@ extension HistoryCheck {
     }
   }
 
-  /// Returns the claims that may be the last one before a claim.
+  /// Returns the earlier claims, any of which may be the last before the claim with this index.
   ///
-  /// There are several if the claims overlap, because the store may have made the claim first whose
-  /// answer came last.
+  /// There are several if the claims overlap, because the responses may have come in another order
+  /// than the claims were made.
   private func lastClaims(before number: Int, of life: TaskLife) -> [HistoryClaim] {
     let earlier = life.claims[..<number]
     return earlier.filter { claim in !earlier.contains { claim.isCertainlyBefore($0) } }
   }
 
-  /// Returns whether other claims may have been made at the same time as a claim.
+  /// Returns whether other claims of the task overlap the claim with this index.
   private func mayOverlapOtherClaims(_ number: Int, of life: TaskLife) -> Bool {
     let claim = life.claims[number]
     return life.claims[..<number].contains { !$0.isCertainlyBefore(claim) }
-      // A claim that is answered later may have been made earlier.
+      // A claim whose response came later may have been made earlier.
       || life.claims[(number + 1)...].contains { !claim.isCertainlyBefore($0) }
   }
 
-  /// Returns the counts that the next claim may show.
+  /// Returns the counts that the claim after `claim` may show.
   private func counts(
     after claim: HistoryClaim,
     before next: HistoryClaim,
@@ -341,12 +345,13 @@ extension HistoryCheck {
     }
   }
 
-  /// Returns the maximum number of claims that expired without any process knowing of them.
+  /// Returns the maximum number of claims of which no process knows, and that expired before
+  /// `claim`.
   ///
-  /// Each of them belongs to a different call without an answer. Each of them, and each of the
-  /// `others` claims that are known to have expired, takes at least the shortest lease duration.
+  /// Each was made by a different call without a response. Each lasted at least the shortest
+  /// requested duration, and so did each of the `others`: claims that are known to have expired.
   private func maxLostClaims(
-    from begin: HistoryPlace,
+    from begin: HistoryPosition,
     to claim: HistoryClaim,
     besides others: Int = 0
   ) -> Int {
@@ -358,35 +363,35 @@ extension HistoryCheck {
   }
 }
 
-/// The period in which a claim was certainly held.
+/// The period in which a claim certainly lasted.
 struct Holding {
   let task: TaskID
   let claim: HistoryClaim
   /// The earliest date at which the claim may have expired; `nil` if it never expires.
   let earliestExpiry: Int64?
-  /// The earliest place at which a change may have ended the claim.
-  let released: HistoryPlace?
+  /// The earliest position at which a change may have ended the claim.
+  let released: HistoryPosition?
 
   /// Returns whether the claim may have expired.
-  func mayHaveExpired(at place: HistoryPlace, tolerance: Int64) -> Bool {
-    earliestExpiry.map { place.date + tolerance >= $0 } ?? false
+  func mayHaveExpired(at position: HistoryPosition, tolerance: Int64) -> Bool {
+    earliestExpiry.map { position.date + tolerance >= $0 } ?? false
   }
 
-  /// Returns whether the claim was certainly still held at a place.
-  func isHeld(at place: HistoryPlace, tolerance: Int64 = 0) -> Bool {
-    if mayHaveExpired(at: place, tolerance: tolerance) { return false }
-    return released.map { place.isCertainlyBefore($0) } ?? true
+  /// Returns whether the claim certainly still lasted at a position.
+  func isHeld(at position: HistoryPosition, tolerance: Int64 = 0) -> Bool {
+    if mayHaveExpired(at: position, tolerance: tolerance) { return false }
+    return released.map { position.isCertainlyBefore($0) } ?? true
   }
 }
 
-/// The checks of a task's holders: the promises H4 and H7.
+/// The checks that claims and attempts don't overlap: the promises H4 and H7.
 extension HistoryCheck {
-  /// Returns the period in which a claim was certainly held.
+  /// Returns the period in which a claim certainly lasted.
   func holding(_ claim: HistoryClaim, of life: TaskLife) -> Holding {
     let own = life.steps.filter { $0.lease == claim.grant.lease && $0.mayBeDone }
     var released = own.filter(\.endsClaim).map(\.asked).min()
     if claim.seconds == nil {
-      // In a store with one queue, opening ends all claims.
+      // In a store with one queue, opening the store ends all claims.
       let opened = index.openings.filter { !$0.isCertainlyBefore(claim.asked) }.min()
       released = [released, opened].compactMap { $0 }.min()
     }
@@ -398,28 +403,28 @@ extension HistoryCheck {
     )
   }
 
-  /// Returns the earliest date at which a claim can have expired, in microseconds.
+  /// Returns the earliest date at which a claim may have expired, in microseconds.
   ///
-  /// The last grant or extension determines the date. Its duration is counted from the request,
-  /// which is the earliest possible start.
+  /// The last extension determines the date or, if there is none, the claim itself. The duration is
+  /// counted from the request, which is the earliest possible start.
   private func earliestExpiry(
     of claim: HistoryClaim,
     extendedBy steps: [HistoryStep]
   ) -> Int64? {
     guard let seconds = claim.seconds else { return nil }
-    func end(_ asked: HistoryPlace, _ seconds: Double) -> Int64 {
+    func end(_ asked: HistoryPosition, _ seconds: Double) -> Int64 {
       asked.date + Duration.seconds(seconds).microseconds
     }
-    func isOverruled(by place: HistoryPlace?) -> Bool {
-      guard let place else { return false }
-      return steps.contains { $0.isDone && place.isCertainlyBefore($0.asked) }
+    func isOverruled(by position: HistoryPosition?) -> Bool {
+      guard let position else { return false }
+      return steps.contains { $0.isDone && position.isCertainlyBefore($0.asked) }
     }
     var ends = steps.filter { !isOverruled(by: $0.answered) }.map { end($0.asked, $0.seconds ?? 0) }
     if !steps.contains(where: \.isDone) { ends.append(end(claim.asked, seconds)) }
     return ends.min()
   }
 
-  /// H4: a task has one holder at a time.
+  /// Checks H4: a task is claimed by one process at a time.
   mutating func checkHolders() {
     for life in tasks {
       checkClaims(of: life)
@@ -453,15 +458,15 @@ extension HistoryCheck {
     }
   }
 
-  /// Returns whether a claim was certainly still held when the store answered the next claim.
+  /// Returns whether a claim certainly still lasted when the response to the next claim came.
   private func isHeld(_ claim: HistoryClaim, of life: TaskLife, at next: HistoryClaim) -> Bool {
     holding(claim, of: life).isHeld(at: next.answered, tolerance: tolerance)
   }
 
-  /// Checks that two attempts overlap only if one of their claims had expired.
+  /// Checks that two attempts overlap only if the claim of one of them had expired.
   ///
-  /// The expired claim may be that of the later attempt: a process that was suspended right before
-  /// it starts an attempt starts the attempt anyway, even if the claim has expired.
+  /// It may be the claim of the later attempt: a process that was suspended right before it starts
+  /// an attempt does not notice that the claim has expired.
   private mutating func checkAttempts(of life: TaskLife) {
     for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
       guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
@@ -479,7 +484,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H7: only one of the tasks with the same order key is held at a time.
+  /// Checks H7: only one of these tasks, which have the same order key, is claimed at a time.
   mutating func checkOneRunner(of lives: [TaskLife]) {
     let holdings = lives.flatMap { life in life.claims.map { holding($0, of: life) } }
       .sorted { $0.claim.asked < $1.claim.asked }
@@ -502,7 +507,7 @@ extension HistoryCheck {
   }
 }
 
-/// The checks of order: the promises H6, H7 and H8.
+/// The checks of the order in which tasks are claimed: the promises H6, H7 and H8.
 extension HistoryCheck {
   private struct OrderKey: Hashable {
     let queue: [UInt8]
@@ -515,7 +520,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H6 and H7: tasks with the same order key are performed one at a time, in their order.
+  /// Checks H6 and H7: tasks with the same order key are performed one at a time, in order.
   mutating func checkKeys() {
     var keys: [OrderKey: [TaskLife]] = [:]
     for life in tasks {
@@ -546,7 +551,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Returns whether a task was certainly stored before another one.
+  /// Returns whether a task was certainly stored before another task.
   private func isCertainlyInserted(_ life: TaskLife, before other: TaskLife) -> Bool {
     // If an insertion was sent twice, either call may have stored the task.
     guard life.id != other.id, life.insertions.count == 1, let insertion = life.insertions.first,
@@ -562,7 +567,7 @@ extension HistoryCheck {
     step.asked.source == other.asked.source && step.asked.line == other.asked.line
   }
 
-  /// H8: a task is claimed after the tasks that it waits for.
+  /// Checks H8: a task is claimed after the tasks that it waits for.
   mutating func checkWaitingTasks() {
     for life in tasks where !life.claims.isEmpty {
       let awaited = awaited(by: life)
@@ -583,18 +588,19 @@ extension HistoryCheck {
   }
 }
 
-/// The checks of times: the promises H9 and H10, and the rare paths.
+/// The checks of rate limits and time limits, H9 and H10, and the counts of rare events.
 extension HistoryCheck {
-  /// An attempt, and the period in which its start was counted.
+  /// An attempt, and the period in which its queue counted the start.
   private struct Start {
     let task: TaskID
-    let earliest: HistoryPlace
-    let latest: HistoryPlace
+    let earliest: HistoryPosition
+    let latest: HistoryPosition
   }
 
-  /// H9: at most as many attempts start within an interval as a limit allows.
+  /// Checks H9: at most as many attempts start within an interval as a limit allows.
   ///
-  /// A start is counted between the request for its task and the start of its handler.
+  /// A queue counts a start at some time between the request that claimed the task and the start of
+  /// the handler.
   mutating func checkLimits() {
     guard !expectations.limits.isEmpty else {
       return skip(.limitsHold, because: "no limit is expected")
@@ -631,7 +637,7 @@ extension HistoryCheck {
     }
   }
 
-  /// H10: after the faults have ended, every task ends within a time limit.
+  /// Checks H10: after the faults have ended, every task ends within a time limit.
   mutating func checkEveryTaskEnds() {
     guard let bound = expectations.endsWithin else {
       return skip(.everythingEnds, because: "no time limit is expected")
@@ -643,7 +649,7 @@ extension HistoryCheck {
     for life in tasks {
       let inserted = life.insertions.first(where: \.isDone)?.answered?.date ?? calm.date
       let latest = max(calm.date, inserted) + bound.microseconds
-      if let place = index.remainingTasks, let state = life.remaining.flatMap(TaskState.init),
+      if let position = index.remainingTasks, let state = life.remaining.flatMap(TaskState.init),
         unfinished.contains(state)
       {
         // Report the task even if the run was shorter than the limit, because the run is over.
@@ -651,7 +657,7 @@ extension HistoryCheck {
           of: .everythingEnds,
           "a task is still in the state \(state) at the end of the run",
           [life.id],
-          [calm, life.claims.last?.answered, place]
+          [calm, life.claims.last?.answered, position]
         )
       } else if let end = life.ends.last, end.asked.date > latest {
         addViolation(
@@ -666,7 +672,7 @@ extension HistoryCheck {
 
   // MARK: Rare paths
 
-  /// Two ends are close together if they are requested within this time, in microseconds.
+  /// The maximum time between two ends that count as close together, in microseconds.
   private static let closeTime: Int64 = 1000
 
   /// Counts the rare events that make a run worth checking.
@@ -683,7 +689,7 @@ extension HistoryCheck {
         report.rarePaths.lostLeases += 1
       }
       countUnansweredChanges(of: life)
-      report.rarePaths.lateBegins += numberOfLateBegins(of: life)
+      report.rarePaths.lateBegins += lateStartCount(of: life)
     }
     for members in members.values {
       let ends = members.compactMap { $0.ends.last?.asked.date }.sorted()
@@ -695,7 +701,7 @@ extension HistoryCheck {
   }
 
   /// Returns the number of attempts that started after their task had been claimed again.
-  private func numberOfLateBegins(of life: TaskLife) -> Int {
+  private func lateStartCount(of life: TaskLife) -> Int {
     guard life.claims.count > 1 else { return 0 }
     return life.attempts.count { attempt in
       guard let claim = life.claim(with: attempt.lease) else { return false }
@@ -705,7 +711,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Counts an unanswered change that was not sent again because its process was killed.
+  /// Counts a change without a response that was not sent again, because its process was killed.
   private mutating func countLastChange(_ step: HistoryStep, of life: TaskLife, isTaken: Bool) {
     guard step.endsTask else { return }
     if isTaken {
@@ -715,7 +721,7 @@ extension HistoryCheck {
     }
   }
 
-  /// Counts the unanswered changes for which a later line shows whether they were made.
+  /// Counts the changes without a response for which a later line shows whether they were made.
   private mutating func countUnansweredChanges(of life: TaskLife) {
     for (number, step) in life.steps.enumerated() where step.endsClaim && step.result == .unknown {
       let later = life.steps[(number + 1)...].first {
@@ -726,7 +732,8 @@ extension HistoryCheck {
       }
       switch later?.result {
       case .done: report.rarePaths.unansweredAndNotDone += 1
-      // Stale, but no other process received the task, so the first call ended the claim.
+      // The change was stale when it was sent again, but no other process has claimed the task. So
+      // the first call made the change.
       case .skipped where !isTaken: report.rarePaths.unansweredButDone += 1
       case nil: countLastChange(step, of: life, isTaken: isTaken)
       case .skipped, .unknown: break

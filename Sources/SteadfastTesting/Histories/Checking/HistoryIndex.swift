@@ -1,18 +1,18 @@
 import SteadfastQueue
 
-/// An index of a history by task.
+/// The events of a history, sorted by task.
 struct HistoryIndex: Sendable {
-  /// A call that has been announced and not answered yet.
+  /// A call whose result has not been found in the history yet.
   private struct Call {
-    let asked: HistoryPlace
+    let asked: HistoryPosition
     var changes: [HistoryChange] = []
     var isClaim = false
     var seconds: Double?
   }
 
-  /// The identity of a call.
+  /// Identifies a call by its file, its process and its number.
   ///
-  /// It includes the file, because processes on two machines may have the same name.
+  /// The file is needed because processes on two machines may have the same name.
   private struct CallName: Hashable {
     let source: Int
     let process: String
@@ -20,18 +20,18 @@ struct HistoryIndex: Sendable {
   }
 
   private(set) var lives: [TaskID: TaskLife] = [:]
-  /// Unanswered calls that may have claimed tasks without any process receiving them.
-  private(set) var lostClaims: [(asked: HistoryPlace, seconds: Double?)] = []
-  private(set) var openings: [HistoryPlace] = []
-  private(set) var faultsEnd: HistoryPlace?
-  private(set) var remainingTasks: HistoryPlace?
+  /// Claims without a result: the store may have claimed tasks that no process received.
+  private(set) var lostClaims: [(asked: HistoryPosition, seconds: Double?)] = []
+  private(set) var openings: [HistoryPosition] = []
+  private(set) var faultsEnd: HistoryPosition?
+  private(set) var remainingTasks: HistoryPosition?
   private var pending: [CallName: Call] = [:]
   private var attempts: [CallName: (task: TaskID, index: Int)] = [:]
 
   init(_ history: History) {
     for (source, lines) in history.sources.map(\.lines).enumerated() {
       for (line, value) in lines.enumerated() {
-        add(value, at: HistoryPlace(date: value.date, source: source, line: line))
+        add(value, at: HistoryPosition(date: value.date, source: source, line: line))
       }
     }
     for call in pending.values { recordEnd(of: call, at: nil, outcomes: nil, isRefused: false) }
@@ -42,31 +42,32 @@ struct HistoryIndex: Sendable {
     }
   }
 
-  /// The lives of all tasks, in the order of their IDs.
+  /// The events of each task, in the order of the tasks' IDs.
   var tasks: [TaskLife] { lives.values.sorted { $0.id < $1.id } }
 
-  private mutating func add(_ line: HistoryLine, at place: HistoryPlace) {
+  private mutating func add(_ line: HistoryLine, at position: HistoryPosition) {
     func name(_ number: Int) -> CallName {
-      CallName(source: place.source, process: line.process, number: number)
+      CallName(source: position.source, process: line.process, number: number)
     }
     switch line.event {
-    case .opening: openings.append(place)
-    case .asked(let call, let changes): pending[name(call)] = Call(asked: place, changes: changes)
+    case .opening: openings.append(position)
+    case .asked(let call, let changes):
+      pending[name(call)] = Call(asked: position, changes: changes)
     case .claiming(let call, let seconds):
-      pending[name(call)] = Call(asked: place, isClaim: true, seconds: seconds)
+      pending[name(call)] = Call(asked: position, isClaim: true, seconds: seconds)
     case .answered(let call, let outcomes):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
-      recordEnd(of: asked, at: place, outcomes: outcomes, isRefused: false)
+      recordEnd(of: asked, at: position, outcomes: outcomes, isRefused: false)
     case .granted(let call, let tasks):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
       for task in tasks {
         lives[task.task, default: TaskLife(task.task)].claims.append(
-          HistoryClaim(grant: task, asked: asked.asked, answered: place, seconds: asked.seconds)
+          HistoryClaim(grant: task, asked: asked.asked, answered: position, seconds: asked.seconds)
         )
       }
     case .refused(let call, _):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
-      recordEnd(of: asked, at: place, outcomes: nil, isRefused: true)
+      recordEnd(of: asked, at: position, outcomes: nil, isRefused: true)
     case .unanswered(let call, _):
       guard let asked = pending.removeValue(forKey: name(call)) else { return }
       recordEnd(of: asked, at: nil, outcomes: nil, isRefused: false)
@@ -74,14 +75,14 @@ struct HistoryIndex: Sendable {
       let index = lives[task, default: TaskLife(task)].attempts.count
       attempts[name(attempt)] = (task, index)
       lives[task, default: TaskLife(task)].attempts.append(
-        HistoryAttempt(lease: lease, began: place, ended: nil)
+        HistoryAttempt(lease: lease, began: position, ended: nil)
       )
     case .attemptEnded(let attempt):
       guard let (task, index) = attempts[name(attempt)] else { return }
-      lives[task]?.attempts[index].ended = place
-    case .faultsEnded: faultsEnd = place
+      lives[task]?.attempts[index].ended = position
+    case .faultsEnded: faultsEnd = position
     case .remaining(let tasks):
-      remainingTasks = place
+      remainingTasks = position
       for task in tasks {
         lives[task.id, default: TaskLife(task.id)].remaining = task.state ?? ""
       }
@@ -91,7 +92,7 @@ struct HistoryIndex: Sendable {
   /// Records the changes that a call made or may have made.
   private mutating func recordEnd(
     of call: Call,
-    at answered: HistoryPlace?,
+    at answered: HistoryPosition?,
     outcomes: [HistoryOutcome]?,
     isRefused: Bool
   ) {
@@ -137,7 +138,7 @@ struct HistoryIndex: Sendable {
     }
   }
 
-  /// Records a cascade of a step to another task.
+  /// Records how a change of one task affected another task, which the outcome names.
   private mutating func recordCascade(of step: HistoryStep, to id: TaskID) {
     func cascade(_ kind: HistoryChange.Kind) -> HistoryStep {
       HistoryStep(
@@ -174,11 +175,12 @@ struct HistoryStep: Sendable {
 
   let kind: HistoryChange.Kind
   let lease: UInt64?
-  let asked: HistoryPlace
-  /// The place of the answer; `nil` if there is none.
+  /// The position of the request.
+  let asked: HistoryPosition
+  /// The position of the response; `nil` if there is none.
   ///
-  /// A call without an answer may take effect at any later time.
-  let answered: HistoryPlace?
+  /// A call without a response may take effect at any later time.
+  let answered: HistoryPosition?
   let result: Result
   /// The change's index in its call.
   var index = 0
@@ -190,12 +192,12 @@ struct HistoryStep: Sendable {
   var mayBeDone: Bool { result != .skipped }
   var isDone: Bool { result == .done }
 
-  /// Returns whether the change was certainly made before a place.
-  func isCertainlyBefore(_ place: HistoryPlace) -> Bool {
-    answered?.isCertainlyBefore(place) ?? false
+  /// Returns whether the change was certainly made before the line at a position was written.
+  func isCertainlyBefore(_ position: HistoryPosition) -> Bool {
+    answered?.isCertainlyBefore(position) ?? false
   }
 
-  /// Whether the change ends the claim that it names.
+  /// Whether the change ends the claim whose lease it has.
   var endsClaim: Bool {
     switch kind {
     case .succeed, .retry, .abandon, .release, .park, .suspend, .cancel, .pause, .restart,
@@ -222,9 +224,11 @@ struct HistoryStep: Sendable {
 /// A claim of a task in a history.
 struct HistoryClaim: Sendable {
   let grant: HistoryGrant
-  let asked: HistoryPlace
-  let answered: HistoryPlace
-  /// The claim's duration unless it is extended; `nil` in a store with one queue.
+  /// The position of the request.
+  let asked: HistoryPosition
+  /// The position of the response.
+  let answered: HistoryPosition
+  /// The requested duration of the claim; `nil` in a store with one queue.
   let seconds: Double?
 
   /// Returns whether this claim was certainly made before the other claim.
@@ -233,43 +237,43 @@ struct HistoryClaim: Sendable {
   }
 }
 
-/// An attempt that a handler has recorded.
+/// An attempt that a handler has recorded in a history.
 struct HistoryAttempt: Sendable {
   let lease: UInt64?
-  let began: HistoryPlace
-  /// The place where the attempt ended; `nil` if its process ended first.
-  var ended: HistoryPlace?
+  let began: HistoryPosition
+  /// The position of the line about the end; `nil` if the process ended first.
+  var ended: HistoryPosition?
 }
 
-/// Everything in a history that concerns a task.
+/// The events of one task in a history.
 struct TaskLife: Sendable {
   let id: TaskID
   var insertions: [HistoryStep] = []
   var description: HistoryTask?
-  /// The other changes that concern the task, in the order of their requests.
+  /// The changes of the task other than insertions, in the order of their requests.
   var steps: [HistoryStep] = []
-  /// The task's claims, in the order of their answers; the requests may have another order.
+  /// The task's claims, in the order of their responses; the requests may have another order.
   var claims: [HistoryClaim] = []
   var attempts: [HistoryAttempt] = []
-  /// The state of the task if it remained in the store.
+  /// The task's state at the end; `nil` if the task was no longer in the store.
   var remaining: String?
-  /// The places where another task with the key, superseded or replacing, may have changed the
-  /// counts.
-  var takenOver: [HistoryPlace] = []
+  /// The positions of requests that may have changed the task's counts: an insertion that replaced
+  /// this task, or a retry of a task that this task superseded.
+  var takenOver: [HistoryPosition] = []
 
   init(_ id: TaskID) { self.id = id }
 
-  /// Returns the claim with a lease.
+  /// Returns the claim that has this lease.
   func claim(with lease: UInt64?) -> HistoryClaim? { claims.first { $0.grant.lease == lease } }
 
   var ends: [HistoryStep] { steps.filter { $0.endsTask && $0.isDone } }
   var restarts: [HistoryStep] { steps.filter { $0.kind == .restart && $0.mayBeDone } }
 
-  /// Returns whether the task may have ended or been removed before a place.
-  func mayHaveEnded(by place: HistoryPlace) -> Bool {
+  /// Returns whether the task may have ended or been removed before a position.
+  func mayHaveEnded(by position: HistoryPosition) -> Bool {
     steps.contains { step in
       (step.endsTask || step.kind == .remove) && step.mayBeDone
-        && !place.isCertainlyBefore(step.asked)
+        && !position.isCertainlyBefore(step.asked)
     }
   }
 }

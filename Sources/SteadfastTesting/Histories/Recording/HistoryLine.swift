@@ -3,7 +3,7 @@ import Synchronization
 import SystemC
 public import SystemFoundation
 
-/// A line of a history: a request, an answer or an observation of a process.
+/// A line of a history: a call of a process to its store, a response, or an observation.
 package struct HistoryLine: Sendable, Codable {
   /// The microseconds since 1970, by the recorder's clock.
   package var date: Int64
@@ -17,9 +17,9 @@ package struct HistoryLine: Sendable, Codable {
   }
 }
 
-/// A request of a process to its store, an answer, or an observation.
+/// A call of a process to its store, a response, or an observation.
 ///
-/// Each process numbers its calls. The outcome of a call without an answer is unknown: its process
+/// Each process numbers its calls. If a call has no response, its outcome is unknown: the process
 /// was killed, or still waits.
 package enum HistoryEvent: Sendable, Codable {
   /// The process is about to open the store.
@@ -32,7 +32,7 @@ package enum HistoryEvent: Sendable, Codable {
   case answered(call: Int, outcomes: [HistoryOutcome])
   /// The call has claimed these tasks.
   case granted(call: Int, tasks: [HistoryGrant])
-  /// The call has changed nothing.
+  /// The call failed, and has changed nothing.
   case refused(call: Int, reason: String)
   /// The call failed, but its changes may have been made.
   case unanswered(call: Int, reason: String)
@@ -86,7 +86,7 @@ package struct HistoryTask: Sendable, Codable {
   package var queue: String?
   package var orderKey: String?
   package var follower: TaskID?
-  /// The tasks that the task waits for.
+  /// The dependencies: the tasks that this task waits for.
   package var after: [TaskID]?
 
   package init(
@@ -123,7 +123,7 @@ package struct HistoryOutcome: Sendable, Codable {
   }
 }
 
-/// A task that was claimed.
+/// A task that a claim returned, with its lease and its counts.
 package struct HistoryGrant: Sendable, Codable {
   package var task: TaskID
   package var lease: UInt64
@@ -237,9 +237,9 @@ extension HistoryGrant {
 
 /// A new file to which lines are appended.
 ///
-/// Each line is passed to the system before `append` returns, so that the line outlives the
-/// process. If a write fails, no more lines follow: the file ends with a line that may be
-/// incomplete.
+/// Before ``append(_:)`` returns, it passes the line to the system, so that the line is in the file
+/// even if the process crashes. After a write has failed, no more lines are written, because the
+/// last line may be incomplete.
 final class HistoryFile: Sendable {
   private let path: String
   private let descriptor: Int32
@@ -268,11 +268,11 @@ final class HistoryFile: Sendable {
             + "repeat the run with a new file"
         )
       }
-      // Reset once the whole line is written.
+      // Stays true if the line can't be written completely.
       isBroken = true
       var written = 0
       while written < bytes.count {
-        // The range stays within the bytes.
+        // Safe, because the range stays within the bytes.
         let count = unsafe bytes.withUnsafeBytes { bytes in
           unsafe write(descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written)
         }
@@ -290,7 +290,7 @@ final class HistoryFile: Sendable {
 
 /// A history that can't be written or read.
 public struct HistoryError: Error, Sendable, CustomStringConvertible {
-  /// What is wrong, with the file and advice.
+  /// What is wrong, which file is affected, and what to do about it.
   public let description: String
 
   init(_ description: String) { self.description = description }

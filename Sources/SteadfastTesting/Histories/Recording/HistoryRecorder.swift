@@ -2,7 +2,7 @@ public import SteadfastQueue
 import Synchronization
 public import SystemFoundation
 
-/// A store that wraps another one, and writes all requests and answers to a file.
+/// A store that wraps another one, and writes all calls and their results to a file.
 ///
 /// ```swift
 /// let recorder = try HistoryRecorder(store, to: file)
@@ -13,16 +13,16 @@ public import SystemFoundation
 ///   }
 /// }
 /// ```
-/// Each process writes a file of its own, and ``History`` reads them all. The recorder passes a
-/// line to the system before each call, and another one after the answer. So the file of a killed
+/// Each process writes a file of its own, and ``History`` reads all of these files. The recorder
+/// writes one line before each call, and one line with the call's result. So the file of a killed
 /// process has everything that the process did. A line has IDs, names of tasks, keys and counts,
 /// but no payloads and no values. <doc:ProvingAStore> shows a complete example.
 ///
 /// The store behaves like the underlying one, but is slower. If a line can't be written, the call
 /// throws a ``HistoryError``, although it may have taken effect.
 ///
-/// The store returns no statement with which another connection adds tasks (`insertStatement`),
-/// because the history would not contain these tasks.
+/// `insertStatement` returns `nil`: if another connection added tasks with such a statement, the
+/// history would not contain these tasks.
 public final class HistoryRecorder: Persistence {
   private struct State {
     var calls = 0
@@ -49,13 +49,13 @@ public final class HistoryRecorder: Persistence {
   /// The hints of the underlying store.
   public var hints: AsyncStream<Void>? { base.hints }
 
-  /// Makes a store that records the requests and answers of another one.
+  /// Makes a store that records the calls to another store and their results.
   ///
   /// - Parameters:
   ///   - base: the underlying store. It must be empty when the first process starts.
   ///   - file: the file to write, which must not exist. Its name, without the extension, is the
   ///     name of the process in the report.
-  ///   - clock: the clock that dates the lines. The clocks of all recorders of a history must
+  ///   - clock: the clock for the dates of the lines. The clocks of all recorders of a history must
   ///     agree, even if the queues' clocks don't.
   ///   - isRefusal: returns whether an error of the store means that the call has changed nothing.
   ///     After any other error, the check assumes that the call may have taken effect. By default,
@@ -104,19 +104,19 @@ public final class HistoryRecorder: Persistence {
     }
   }
 
-  /// Writes a line that announces a call, makes the call, and writes a line with the answer.
-  private func record<Answer>(
-    _ question: (_ call: Int) -> HistoryEvent,
-    _ body: () async throws -> Answer,
-    answer: (_ call: Int, Answer) -> HistoryEvent
-  ) async throws -> Answer {
+  /// Writes a line that announces a call, makes the call, and writes a line with its result.
+  private func record<Result>(
+    _ makeRequest: (_ call: Int) -> HistoryEvent,
+    _ body: () async throws -> Result,
+    makeResponse: (_ call: Int, Result) -> HistoryEvent
+  ) async throws -> Result {
     var call = 0
     try write { state in
       state.calls += 1
       call = state.calls
-      return question(call)
+      return makeRequest(call)
     }
-    let result: Answer
+    let result: Result
     do {
       result = try await body()
     } catch {
@@ -127,7 +127,7 @@ public final class HistoryRecorder: Persistence {
       }
       throw error
     }
-    try write { _ in answer(call, result) }
+    try write { _ in makeResponse(call, result) }
     return result
   }
 }
@@ -160,14 +160,14 @@ extension HistoryRecorder {
 
   /// Records that from now on the test causes no more faults in the store and the processes.
   ///
-  /// All tasks must end within a time limit from here on (``History/Expectations/endsWithin``).
+  /// From then on, all tasks must end within ``History/Expectations/endsWithin``.
   /// - Throws: A ``HistoryError`` if the line can't be written.
   public func recordEndOfFaults() throws { try write { _ in .faultsEnded } }
 
   /// Records which tasks are in the store.
   ///
-  /// Call this method once, at the end, when no queue changes anything. Otherwise the check can't
-  /// detect a missing task.
+  /// Call this method once, at the end, when no queue changes the store any longer. Without it, the
+  /// check can't detect a missing task.
   /// - Throws: The underlying store's error; a ``HistoryError`` if the line can't be written.
   public func recordRemainingTasks() async throws {
     var tasks: [HistoryTask] = []
@@ -204,7 +204,7 @@ extension HistoryRecorder {
       .asked(call: $0, changes: batch.map { HistoryChange(recording: $0) })
     } _: {
       try await base.apply(batch, durability: durability)
-    } answer: {
+    } makeResponse: {
       .answered(call: $0, outcomes: $1.map { HistoryOutcome(recording: $0) })
     }
   }
@@ -217,7 +217,7 @@ extension HistoryRecorder {
       .claiming(call: $0, seconds: request.leaseDuration.map { $0 / .seconds(1) })
     } _: {
       try await base.claim(request)
-    } answer: { (call: Int, claim: Claim) in
+    } makeResponse: { (call: Int, claim: Claim) in
       .granted(call: call, tasks: claim.tasks.map { HistoryGrant(recording: $0) })
     }
     state.withLock { state in

@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that break a rule about completions, or lose memories between stores.
+/// Stores that break a rule about completions, or about the memories in reopened and shared stores.
 extension Mutant {
   static let completion = [
     Mutant("a completion leaves the available date", breaks: "completion.wakes") {

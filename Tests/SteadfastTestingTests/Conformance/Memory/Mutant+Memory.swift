@@ -1,7 +1,7 @@
 import Foundation
 import SteadfastTesting
 
-/// Stores that lose a task's memory, or that store forbidden values in the memory.
+/// Stores that break a rule about what tasks remember and forget.
 extension Mutant {
   static let memory = [
     Mutant("a remembered value is truncated at 1,000 bytes", breaks: "memory.kept") {

@@ -80,8 +80,9 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Keeps the memory of a task that such a change removes, and gives that memory to the next task
-  /// with the same ID.
+  /// Keeps the memory of a task that is removed by a change that satisfies `isMeant`.
+  ///
+  /// The next task with the same ID gets that memory.
   mutating func keepMemoriesOfTasksRemoved(by isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     let left = LeftMemories()
     afterEachChange { change, before, table in
@@ -95,7 +96,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Applies each batch that contains such a change as if no task remembered anything.
+  /// Applies each batch with a change that satisfies `isMeant` as if no task remembered anything.
   mutating func hideMemoriesFromBatches(with isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       guard batch.contains(where: isMeant) else { return table.apply(batch) }
@@ -107,7 +108,7 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Runs `body` on the changed task if that task is suspended now, or was before the change.
+  /// Runs `body` on the changed task if that task is suspended before or after the change.
   mutating func editSuspendedTask(
     _ body:
       @escaping @Sendable (
@@ -138,8 +139,8 @@ extension PlainStore.Behaviour {
     }
   }
 
-  /// Reports as stale, without applying them, those changes to suspended tasks that satisfy
-  /// `isMeant`.
+  /// Makes the store ignore changes to suspended tasks that satisfy `isMeant`, and report them as
+  /// stale.
   mutating func ignoreChangesToSuspended(where isMeant: @escaping @Sendable (TaskChange) -> Bool) {
     apply = { batch, table in
       let isIgnored = batch.map { change in

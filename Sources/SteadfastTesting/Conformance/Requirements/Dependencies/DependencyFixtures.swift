@@ -9,7 +9,7 @@ extension TaskRecord {
     }
   }
 
-  /// Returns a copy of the task, in the batch whose follower has this number.
+  /// Returns a copy of the task that is a member of the batch whose follower has this number.
   func before(_ follower: Int) -> TaskRecord {
     with { $0.dependencies.follower = .numbered(follower) }
   }
@@ -42,12 +42,12 @@ extension ChangeOutcome {
 }
 
 extension TaskChange {
-  /// Cancels the task with this number.
+  /// Returns a change that cancels the unclaimed task with this number.
   static func cancel(_ number: Int, at seconds: Double = 1, retains: Bool = true) -> TaskChange {
     .cancel(.unclaimed(.numbered(number)), at: .second(seconds), retains: retains)
   }
 
-  /// Restarts the task with this number.
+  /// Returns a change that restarts the unclaimed task with this number.
   static func restart(_ number: Int, at seconds: Double = 0) -> TaskChange {
     .restart(.unclaimed(.numbered(number)), availableDate: .second(seconds))
   }

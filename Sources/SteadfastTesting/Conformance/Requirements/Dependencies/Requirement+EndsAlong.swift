@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about the end of a task for which others wait.
+/// Requirements about what happens to other tasks when the task that they wait for ends.
 extension PersistenceConformance.Requirement {
   static let endsAlong: [Self] = [
     Self(
@@ -70,8 +70,8 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(2).before(9), .numbered(3).before(9), .numbered(4).before(9))
     try await store.insert(.numbered(5).before(8), .numbered(6).before(99))
     let leases = try await store.claimExactly(1, 2, 3, 4, 5, 6)
-    func succeed(_ place: Int, retains: Bool = false) -> TaskChange {
-      .succeed(leases[place], at: .second(1), retains: retains)
+    func succeed(_ index: Int, retains: Bool = false) -> TaskChange {
+      .succeed(leases[index], at: .second(1), retains: retains)
     }
     // No task waits for task 1.
     try await store.apply(succeed(0))
@@ -101,7 +101,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(succeed(5, retains: true), .cascading())
   }
 
-  /// Returns the text of the expected dependencies of the follower, task 9.
+  /// Returns the expected `summary` of the dependencies of task 9, the follower.
   private static func summaryOfFollower(
     failed: [Int: TaskState],
     batch: BatchProgress

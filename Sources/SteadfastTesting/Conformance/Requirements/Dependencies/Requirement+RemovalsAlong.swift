@@ -1,14 +1,13 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about the removal of a task for which other tasks wait, or because of which other
-/// tasks were cancelled.
+/// Requirements about what happens to other tasks when the task that they wait for is removed.
 extension PersistenceConformance.Requirement {
   static let removalsAlong: [Self] = [
     Self(
       "dependencies.removed",
-      "The removal of a task cascades to the tasks that were cancelled because of it. The outcome "
-        + "lists them, and has no progress.",
+      "When a task is removed, the tasks that were cancelled because of it are removed too. The "
+        + "outcome lists those tasks, and has no batch progress.",
       check: checkRemovalCascades
     ),
     Self(
@@ -18,7 +17,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "dependencies.superseded",
-      "A task for which others wait is retried even if it has a successor, which keeps waiting.",
+      "If other tasks wait for a task, it is retried even if it has a successor. The successor "
+        + "keeps waiting.",
       check: checkAwaitedTaskIsNotSuperseded
     ),
   ]
@@ -34,7 +34,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(follower, .numbered(5).before(9), .numbered(6).after(5).before(9))
     let batch = BatchProgress(total: 2, failed: 2)
     try await store.apply(.cancel(5), .cascading(to: 6, batch: batch))
-    // Removing a task that the cascade cancelled does not remove the task that was its cause.
+    // Removing task 6 does not remove task 5, because of which it was cancelled.
     try await store.apply(.remove(.numbered(6)), .cascading())
     try await store.expectTasks([4, 5, 9])
     try await store.apply(.remove(.numbered(5)), .cascading())

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about the restart of a task for which others wait.
+/// Requirements about what happens to other tasks when the task that they wait for is restarted.
 extension PersistenceConformance.Requirement {
   static let restartsAlong: [Self] = [
     Self(

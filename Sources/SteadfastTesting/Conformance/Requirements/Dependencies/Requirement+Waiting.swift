@@ -97,7 +97,8 @@ extension PersistenceConformance.Requirement {
     // Tasks that come earlier in the batch count as existing.
     try await store.insert(.numbered(7), .numbered(8).after(7))
     try await store.expectTasks([1, 2, 3, 6, 7, 8])
-    // A refused task does not count as existing. The outcome after it may be `batchRefused`.
+    // A refused task does not count as existing. After a refused insertion, the store may return
+    // `batchRefused` instead.
     let outcomes = try await store.apply([
       .insert(.numbered(10).after(9), onDuplicate: .keep),
       .insert(.numbered(11).after(10, 12), onDuplicate: .keep),
@@ -191,14 +192,15 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about the form of dependencies, and about reopened, shared and concurrent stores.
+/// Requirements about invalid dependencies, and about dependencies in reopened, shared and
+/// concurrently used stores.
 extension PersistenceConformance.Requirement {
   static let waitingInStores: [Self] = [
     Self(
       "form.dependencies",
       "An insertion is refused if the task waits for itself or for more than 10,000 others. It is "
         + "also refused if a task with dependencies or a follower would replace another one.",
-      check: checkFormOfDependencies
+      check: checkInvalidDependencies
     ),
     Self(
       "reopen.dependencies",
@@ -221,7 +223,7 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  private static func checkFormOfDependencies(in store: StoreProbe) async throws {
+  private static func checkInvalidDependencies(in store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
     let new = TaskRecord.numbered(3)
     let many = new.with { $0.dependencies.tasks = Set((10...10_010).map(TaskID.numbered)) }
@@ -256,7 +258,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.cancel(4), .cascading(batch: batch))
     var next = store
     for _ in 1...2 {
-      next = try await next.reopened()
+      next = try await next.reopen()
       try await next.expectTasks(Array(1...11))
       try await next.expect(3, is: .numbered(3).after(2, 1))
       let cancelled = TaskRecord.numbered(7).after(6).withFailures([6: .cancelled])
@@ -272,7 +274,7 @@ extension PersistenceConformance.Requirement {
     try await next.perform(2, 8, 11, 9, at: 10)
     try await next.apply(.restart(6, at: 20), .cascading(to: 7))
     try await next.apply(.cancel(3))
-    next = try await next.reopened()
+    next = try await next.reopen()
     try await next.perform(6, at: 20)
     try await next.perform(7, at: 20)
   }

@@ -80,7 +80,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(new)
     try await expectRoles([1: .holder, 2: .successor], in: store)
     try await store.apply(.release(lease))
-    // The holder waits now, but a new task is still a duplicate of the successor, which comes last.
+    // The holder no longer runs, but a new task is still a duplicate of the successor.
     let third = TaskRecord.numbered(3, key: "k", created: 200)
     try await store.apply(.insert(third, onDuplicate: .keep), .duplicate(of: .numbered(2)))
     try await store.apply(.insert(third, onDuplicate: .join), .duplicate(of: .numbered(2)))

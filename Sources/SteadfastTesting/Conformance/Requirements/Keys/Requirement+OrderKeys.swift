@@ -24,8 +24,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "order-key.restart",
-      "A restarted task keeps its place in the order of its key, but waits for a task that is "
-        + "already running.",
+      "A restarted task keeps its position among the tasks with its order key, but waits for a task "
+        + "that is already running.",
       check: checkOrderOfRestartedTask
     ),
     Self(
@@ -44,7 +44,7 @@ extension PersistenceConformance.Requirement {
 
   private static let names = ["A": 1000, "B": 1000]
 
-  /// Claims tasks of both names, expects exactly this one, and returns its lease.
+  /// Claims tasks named A or B, expects exactly the one with this number, and returns its lease.
   private static func claimOnly(
     _ number: Int,
     in store: StoreProbe,
@@ -116,7 +116,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.cancel(.claimed(leases[4]), at: date, retains: true))
     try await store.apply(.release(leases[5]))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: date, retains: false))
-    // A task that is not first leaves no gap.
+    // Cancelling a task that is not first in its order does not block the order.
     try await store.apply(.cancel(.unclaimed(.numbered(17)), at: date, retains: true))
     try store.expect(try await store.claim(), [11, 12, 13, 14, 15, 16])
     try await store.insert(.numbered(27, order: "key 7"), .numbered(28, order: "key 8"))
@@ -207,11 +207,11 @@ extension PersistenceConformance.Requirement {
     try store.expect("the claimed tasks", leases.map(\.id.number), [5, 1])
     try await store.apply(.release(leases[0]))
     try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
-    let second = try await store.reopened()
+    let second = try await store.reopen()
     let five = try await claimOnly(5, in: second)
     try await second.apply(.succeed(five, at: .second(2), retains: true))
     try await second.apply(.restart(.unclaimed(.numbered(5)), availableDate: .second(0)))
-    let third = try await second.reopened()
+    let third = try await second.reopen()
     let again = try await claimOnly(5, in: third)
     try await third.apply(.succeed(again, at: .second(3), retains: false))
     let two = try await claimOnly(2, in: third)

@@ -22,13 +22,13 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "unique.superseded",
-      "If a task fails and has a successor, the task is removed. The successor gets its retries and "
-        + "failures, and is not claimed before the date of its retry.",
+      "If a task fails and has a successor, the task is removed. The successor gets the task's "
+        + "retries and failures, and is not claimed before the date of the task's retry.",
       check: checkSupersededHolder
     ),
     Self(
       "unique.restart",
-      "A task that has ended can't be restarted while another one holds its key. After a restart, it "
+      "A task that has ended can't be restarted while another task holds its key. A restarted task "
         + "holds the key again.",
       check: checkRestartWhileKeyIsHeld
     ),
@@ -64,7 +64,7 @@ extension PersistenceConformance.Requirement {
     let claim = try await store.claim()
     try store.expect(claim, [])
     try store.expectNextDate(claim, by: nil, at: 0)
-    // With the policy `replace`, too, the first task that is added during an attempt waits.
+    // Even with the policy `replace`, the first task that is added during an attempt waits.
     try await store.apply(.insert(.numbered(7, key: "other"), onDuplicate: .replace))
     try await store.expectTasks([1, 2, 3, 7])
     // A successor can be controlled like any other task.

@@ -19,8 +19,8 @@ extension PersistenceConformance.Requirement {
     Self(
       "unique.replace-date",
       "A replacement with a later date moves the task to that date, but not beyond its latest date. "
-        + "A replacement that is available at once doesn't cost the task its place. The date of a "
-        + "retry never gets earlier.",
+        + "A replacement that is available at once doesn't move the task back. The date of a retry "
+        + "never gets earlier.",
       check: checkDateOfReplacedTask
     ),
     Self(
@@ -108,7 +108,7 @@ extension PersistenceConformance.Requirement {
     try await expectDate(1, 20)
     try await replace(1, "late", at: 30)
     try await expectDate(1, 25)
-    // With a replacement that is available at once, the task keeps its place or moves forward.
+    // A replacement that is available at once never moves the task back.
     try await store.insert(.numbered(2, at: -5, key: "first"), .numbered(3, at: -5))
     try await replace(2, "first", at: 0)
     try await expectDate(2, -5)
@@ -203,9 +203,10 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  /// Adds a twin of each of six tasks; the last three tasks have ended.
+  /// Adds a twin, a task with the same name and key, of each of six tasks.
   ///
-  /// Expects that only the twins of the first three tasks are skipped.
+  /// The last three of these tasks have ended. Expects that only the twins of the first three are
+  /// skipped.
   private static func addTwins(
     to store: StoreProbe,
     policy: UniquePolicy,

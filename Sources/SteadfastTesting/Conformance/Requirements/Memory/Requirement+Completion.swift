@@ -6,13 +6,13 @@ extension PersistenceConformance.Requirement {
   static let completion: [Self] = [
     Self(
       "completion.wakes",
-      "A completion wakes a suspended task: it waits behind its equals, available since the date on "
-        + "which it was enqueued.",
+      "A completion wakes a suspended task. The task is available since its creation date, behind "
+        + "the waiting tasks with the same priority and date.",
       check: checkCompletionWakesSuspendedTask
     ),
     Self(
       "completion.others",
-      "If a task is not suspended, a completion changes only what the task remembers.",
+      "A completion of a task that is not suspended changes only what the task remembers.",
       check: checkCompletionOfUnsuspendedTasks
     ),
     Self(
@@ -106,7 +106,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.complete(1, "other", [5]))
     try await store.apply(.complete(1, "other", [6]), .stale)
     try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": [5]])
-    // With the lease, an attempt may set a completed value, and open it again.
+    // With its lease, an attempt may overwrite a completed value, or remove the bytes of the value.
     let next = try await store.claimOne()
     try await store.remember(next, named: "open", value: [])
     try await store.apply(.complete(1, "open", [7]))

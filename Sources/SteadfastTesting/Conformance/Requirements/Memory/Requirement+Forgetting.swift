@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SystemFoundation
 
-/// Requirements about the changes that make a task forget what it remembers, and those that don't.
+/// Requirements about which changes make a task forget what it remembers.
 extension PersistenceConformance.Requirement {
   static let forgetting: [Self] = [
     Self(
@@ -223,7 +223,8 @@ extension PersistenceConformance.Requirement {
     try await checkReplacedSuccessors(of: holder, in: store)
   }
 
-  /// Checks that a new task replaces the successor, and never the holder, whatever its state.
+  /// Checks that a new task replaces the successor, and never the holder, in each state of the
+  /// holder.
   private static func checkReplacedSuccessors(
     of holder: TaskRecord,
     in store: StoreProbe

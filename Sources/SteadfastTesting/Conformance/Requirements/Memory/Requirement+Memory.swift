@@ -2,13 +2,13 @@ import SteadfastQueue
 import SystemFoundation
 
 extension TaskMemory {
-  /// Makes a memory of these values, each under a name.
+  /// Makes a memory with these values, by their names.
   init(_ values: KeyValuePairs<String, [UInt8]>) {
     self.init()
     for (name, value) in values { self[name] = value }
   }
 
-  /// The names and the values, always in the same order.
+  /// The names and the values, as shown in the steps of a report.
   var step: String {
     isEmpty
       ? "nothing"
@@ -32,12 +32,13 @@ extension TaskRecord {
 }
 
 extension TaskChange {
-  /// Completes an open name of the task with this number.
+  /// Returns a change that completes a value for which the task with this number waits.
   static func complete(_ number: Int, _ name: String, _ value: [UInt8]) -> TaskChange {
     .complete(.numbered(number), named: name, value: value)
   }
 
-  /// Suspends a claimed task until a date or, if there is none, until a completion.
+  /// Returns a change that suspends a claimed task until a date or, if there is none, until a
+  /// completion.
   static func suspend(
     _ lease: Lease,
     until seconds: Double? = nil,
@@ -78,7 +79,8 @@ extension StoreProbe {
 
   /// Adds and claims a task, makes it remember values, and returns its lease.
   ///
-  /// The names in `open` get values without bytes, so that they can be completed.
+  /// The task also remembers a value without bytes under each name in `open`. Such a value can be
+  /// completed.
   func startTask(
     _ record: TaskRecord,
     remembering values: KeyValuePairs<String, [UInt8]> = ["step": [1, 2]],
@@ -91,17 +93,17 @@ extension StoreProbe {
     return lease
   }
 
-  /// Whether the check can end claims as a crash does: by reopening the store, or by expiry.
-  var canBeInterrupted: Bool {
+  /// Whether the check can interrupt running tasks, by reopening the store or by moving its clock.
+  var canInterruptTasks: Bool {
     store.sharing == nil ? trial.reopens : trial.advanceClock != nil
   }
 
-  /// Returns a store in which all claims have ended, as after a crash.
+  /// Interrupts all running tasks, as a crash does, and returns the store to continue with.
   ///
-  /// In a store that several queues share, the claims expire.
-  func interrupted() async throws -> StoreProbe {
-    guard store.sharing != nil else { return try await reopened() }
-    try await advanceClock(bySeconds: Self.leaseTime + mostDelay)
+  /// A store with one queue is reopened. In a store that several queues share, the claims expire.
+  func interruptTasks() async throws -> StoreProbe {
+    guard store.sharing != nil else { return try await reopen() }
+    try await advanceClock(bySeconds: Self.leaseTime + maxExpiryDelay)
     return self
   }
 }
@@ -142,7 +144,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "memory.size",
-      "Look-ups, claims and filters use the present size of a task's memory. A new task remembers "
+      "Look-ups, claims and filters use the current size of a task's memory. A new task remembers "
         + "nothing.",
       check: checkMemorySize
     ),
@@ -157,7 +159,7 @@ extension PersistenceConformance.Requirement {
 
   static let longMemoryName = String(repeating: "n", count: 1_023)
 
-  /// Values that include the maximum length and every byte.
+  /// Values by their names; some have the maximum length, and together they have every byte.
   static let memories: KeyValuePairs<String, [UInt8]> = [
     "bytes": Array(0...255), "empty": [], "text": Array("é\"\\ 🎈".utf8),
     "control": [0, 10, 31, 127], "quotes": Array(repeating: 34, count: 131_072),
@@ -358,18 +360,17 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func checkInterruptionsOfRememberingTask(in store: StoreProbe) async throws {
-    // In a shared store, claims can expire only if the check can move the clock.
-    guard store.canBeInterrupted else { return }
+    guard store.canInterruptTasks else { return }
     try await store.insert(.numbered(1), .numbered(2))
     try store.expect(try await store.claim(leaseTime: StoreProbe.leaseTime), [1, 2])
-    let second = try await store.interrupted()
+    let second = try await store.interruptTasks()
     let claim = try await second.claim(at: 20, leaseTime: StoreProbe.leaseTime)
     try second.expect(claim, [1, 2])
     let counts = claim.tasks.map(\.record.interruptionCount)
     try second.expect("interruptions", counts, [1, 1])
     try await second.remember(claim.tasks[0].lease, named: "step", value: [1])
     try await second.expect(1, is: .numbered(1).inState(.running, remembering: 5))
-    let third = try await second.interrupted()
+    let third = try await second.interruptTasks()
     try await third.expectMemory(1, ["step": [1]])
     let next = try await third.claim(at: 40)
     try third.expect(next, [1, 2])
@@ -380,14 +381,16 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about memories and suspended tasks in reopened, shared and concurrent stores.
+/// Requirements about what tasks remember, and about suspended tasks, in reopened, shared and
+/// concurrently used stores.
 extension PersistenceConformance.Requirement {
   static let memoryInStores: [Self] = [
     Self(
       "form.memory",
-      "A memory's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. Also "
-        + "refused are a value of more than 131,072 bytes, and a completion without bytes.",
-      check: checkFormOfMemory
+      "The name of a remembered value is refused if it is empty, longer than 1,024 bytes, or "
+        + "contains a NUL. Also refused are a value of more than 131,072 bytes, and a completion "
+        + "without bytes.",
+      check: checkInvalidMemories
     ),
     Self(
       "life.memory",
@@ -404,7 +407,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "reopen.suspended",
-      "After the store is reopened, suspended tasks have the same dates and places, and can wake.",
+      "After the store is reopened, suspended tasks have the same dates and order, and can wake.",
       .reopened,
       check: checkSuspendedTasksAfterReopening
     ),
@@ -434,7 +437,7 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  private static func checkFormOfMemory(in store: StoreProbe) async throws {
+  private static func checkInvalidMemories(in store: StoreProbe) async throws {
     let lease = try await store.startTask(.numbered(1), remembering: [:], open: "open")
     let long = [UInt8](repeating: 1, count: 131_073)
     let names = [
@@ -483,7 +486,7 @@ extension PersistenceConformance.Requirement {
     try await third.expectMemory(1, ["other": [1]])
   }
 
-  /// Changes that end a claim, of different kinds.
+  /// Changes that end a claim, one of each kind.
   private static var changesThatEnd: [(Lease) -> TaskChange] {
     [
       { .release($0) }, { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
@@ -513,7 +516,7 @@ extension PersistenceConformance.Requirement {
     }
     var next = store
     for round in 1...3 {
-      next = try await next.reopened()
+      next = try await next.reopen()
       for (index, memory) in expected.enumerated() {
         try await next.expectMemory(index + 1, memory)
         let size = try await next.task(index + 1).memorySize
@@ -543,11 +546,11 @@ extension PersistenceConformance.Requirement {
     try store.expect("the states", records.map(\.state), states)
     var next = store
     for _ in 1...2 {
-      next = try await next.reopened()
+      next = try await next.reopen()
       for record in records { try await next.expect(record.id.number, is: record) }
     }
     try await next.apply(.complete(3, "open", [3]))
-    next = try await next.reopened()
+    next = try await next.reopen()
     try await next.expect(3, is: records[2].inState(.waiting, at: -5, remembering: 5))
     let claim = try await next.claim()
     try next.expect(claim, [4, 3])
@@ -583,7 +586,7 @@ extension PersistenceConformance.Requirement {
     try await store.remember(leases[0], named: "step", value: [1])
     try await store.apply(.suspend(leases[0], until: 100))
     try await store.apply(.extend(leases[0], for: .seconds(500)), .stale)
-    _ = try await store.interrupted()
+    _ = try await store.interruptTasks()
     var claim = try await store.claim(at: 70, leaseTime: StoreProbe.leaseTime)
     try store.expect(claim, [2])
     try await store.apply(.suspend(claim.tasks[0].lease))
@@ -591,7 +594,7 @@ extension PersistenceConformance.Requirement {
     try store.expectNextDate(claim, by: 100, at: 95)
     let old = try await store.claimOne(at: 100, leaseTime: StoreProbe.leaseTime)
     try store.expect(try await store.claim(at: 109), [])
-    _ = try await store.interrupted()
+    _ = try await store.interruptTasks()
     claim = try await store.claim(at: 110)
     try store.expect(claim, [1])
     try store.expect(

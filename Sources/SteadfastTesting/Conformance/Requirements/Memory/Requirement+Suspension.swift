@@ -12,7 +12,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "suspension.due",
-      "A suspended task is claimed on its date, in its place among the waiting tasks.",
+      "A suspended task is claimed at its date, in order with the waiting tasks.",
       check: checkClaimOfSuspendedTask
     ),
     Self(
@@ -49,12 +49,12 @@ extension PersistenceConformance.Requirement {
       .retry(first, availableDate: .second(0), retryCount: 3, failure: .at(1))
     )
     var next = store
-    if store.canBeInterrupted {
+    if store.canInterruptTasks {
       _ = try await store.claimOne(leaseTime: StoreProbe.leaseTime)
-      next = try await store.interrupted()
+      next = try await store.interruptTasks()
     }
     let claim = try await next.claim(at: 20)
-    let interruptions = store.canBeInterrupted ? 1 : 0
+    let interruptions = store.canInterruptTasks ? 1 : 0
     try next.expect("interruptions", claim.tasks.map(\.record.interruptionCount), [interruptions])
     let lease = try claim.tasks.first.required().lease
     try await next.apply(.suspend(lease, until: 60))
@@ -73,11 +73,11 @@ extension PersistenceConformance.Requirement {
     try next.expect("the count", try await next.count(dates), 1)
     for change in changes(with: lease) { try await next.apply(change, .stale) }
     try await next.expect(1, is: expected)
-    if store.trial.reopens { next = try await next.reopened() }
+    if store.trial.reopens { next = try await next.reopen() }
     try await expectWaking(of: expected, in: next)
   }
 
-  /// Expects that a suspended task is claimed on its date, and waits after its release.
+  /// Expects that a suspended task is claimed at its date, and that it waits after its release.
   private static func expectWaking(of task: TaskRecord, in store: StoreProbe) async throws {
     try await store.expect(1, is: task)
     try store.expect(try await store.claim(at: 59), [])
@@ -106,8 +106,8 @@ extension PersistenceConformance.Requirement {
     let none = try await store.claim(at: 59)
     try store.expect(none, [])
     try store.expectNextDate(none, by: 60, at: 59)
-    // A suspended task comes behind the equals that were already waiting, and before the equals
-    // that were added later.
+    // Among tasks with the same priority and date, a suspended task comes behind those that were
+    // already waiting when it was suspended, and before those that were added later.
     try store.expect(try await store.claim(at: 60), [4, 3, 1, 7])
     let late = try await store.claim(names: ["B": 9], at: 60)
     try store.expect(late, [])
@@ -176,7 +176,7 @@ extension PersistenceConformance.Requirement {
       try await fresh.expectMemory(1, ["come": [1], "open": [], "\u{e9}": [2]])
       try fresh.expect(try await fresh.claim(), wakes ? [2, 1] : [2])
       if wakes { continue }
-      // A task can still await a completion that has already come.
+      // A task that awaits a completion that has already come wakes at once.
       let again = try await fresh.claimOne(at: 60)
       try await fresh.apply(.suspend(again, until: nil, "come"))
       try await fresh.expect(1, is: expected.inState(.waiting, at: -5))
@@ -264,12 +264,12 @@ extension PersistenceConformance.Requirement {
   }
 }
 
-/// Requirements about suspended tasks and other tasks: those with the same keys, and dependents.
+/// Requirements about how a suspended task affects tasks with the same keys, and dependent tasks.
 extension PersistenceConformance.Requirement {
   static let suspensionAndOthers: [Self] = [
     Self(
       "suspension.order",
-      "A suspended task keeps its place in the order of its key: the tasks behind it wait.",
+      "A suspended task keeps its position among the tasks with its order key: later tasks wait.",
       check: checkOrderKeyOfSuspendedTask
     ),
     Self(
@@ -319,7 +319,7 @@ extension PersistenceConformance.Requirement {
       is: first.with { $0.apply(TaskUpdate(payload: twin.payload)) }
         .inState(.waiting, at: -5)
     )
-    // The replaced task goes behind its equals.
+    // The replaced task goes behind the waiting tasks with the same priority and date.
     let leases = try await store.claimExactly(3, 1)
     try await store.apply(.suspend(leases[1], until: 60))
     let later = TaskRecord.numbered(4, at: 30, key: "k")

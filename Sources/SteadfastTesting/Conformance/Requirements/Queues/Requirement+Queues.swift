@@ -141,7 +141,7 @@ extension PersistenceConformance.Requirement {
       .numbered(2, key: "k").inQueue("r"),
       .numbered(3)
     )
-    let again = try await store.reopened()
+    let again = try await store.reopen()
     try await again.expect(1, is: TaskRecord.numbered(1).inQueue("q"))
     try await again.expectTasks([2], TaskFilter(queue: "r"))
     try again.expect(try await again.claim(of: "q"), [1])

@@ -15,7 +15,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "values.compared",
-      "A value is set only if its present bytes are those that the change expects.",
+      "A value is set only if its current bytes are those that the change expects.",
       check: checkValuesAreCompared
     ),
     Self(
@@ -37,7 +37,7 @@ extension PersistenceConformance.Requirement {
       "form.values",
       "A value's name is refused if it is empty, longer than 1,024 bytes, or contains a NUL. A "
         + "value of more than 65,536 bytes is refused, too.",
-      check: checkFormOfValues
+      check: checkInvalidValues
     ),
   ]
 
@@ -51,7 +51,7 @@ extension PersistenceConformance.Requirement {
 
   private static let longName = String(repeating: "n", count: 1_023)
 
-  /// Values that include the maximum length and every byte.
+  /// Values by their names; some have the maximum length, and together they have every byte.
   static let valueExamples: [String: [UInt8]] = [
     "bytes": Array(0...255), "empty": [], "text": Array("é\"\\ 🎈".utf8),
     "control": [0, 10, 31, 127], "quotes": Array(repeating: 34, count: 65_536),
@@ -141,7 +141,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("b", nil)
     try await store.expectTasks([1, 2])
     for record in before { try await store.expect(record.id.number, is: record) }
-    // If the expected value is present, the whole batch is stored.
+    // If each value is the expected one, the whole batch is stored.
     let outcomes = try await store.apply([valueChange("a", from: [1], to: [3]), good] + changes)
     try store.expect("the outcomes", outcomes, [.done, .done, .done, .done, .done])
     try await store.expectValue("a", [3])
@@ -192,7 +192,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("b", [1])
   }
 
-  private static func checkFormOfValues(in store: StoreProbe) async throws {
+  private static func checkInvalidValues(in store: StoreProbe) async throws {
     let long = [UInt8](repeating: 1, count: 65_537)
     let refused = [
       valueChange("", from: nil, to: [1]),
@@ -270,7 +270,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(valueChange("control", from: [6], to: [7]), .valueDiffers)
     var next = store
     for _ in 1...2 {
-      next = try await next.reopened()
+      next = try await next.reopen()
       for name in valueExamples.keys.sorted() where name != "text" && name != "control" {
         try await next.expectValue(name, valueExamples[name])
       }
@@ -323,7 +323,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectValue("sum", [UInt8(callers * 10)])
   }
 
-  /// Adds 1 to the number in a value.
+  /// Adds 1 to the number that is stored in a value.
   private static func addOne(toValueNamed name: String, in store: StoreProbe) async throws {
     // Each failure means that another caller has added 1, or is about to.
     for _ in 0..<10_000 {
