@@ -1,13 +1,13 @@
-/// A first-in, first-out queue: a ring whose operations take amortized constant time.
+/// A first-in, first-out queue: a ring buffer whose operations take amortized constant time.
 ///
-/// The ring doubles when it is full, and never shrinks. Removing an element clears its place. The
-/// type is inlinable because the hottest loop of virtual time, which is in another module, uses it.
-/// The compiler specializes the type in that module only if the type is also usable from inline
-/// code.
+/// The buffer doubles when it is full, and never shrinks. Removing an element releases the element
+/// at once. The type is inlinable because the hottest loop of virtual time, which is in another
+/// module, uses it. The compiler specializes the type in that module only if the type is also
+/// usable from inline code.
 @usableFromInline package struct FIFOQueue<Element> {
-  /// The places of the ring: the first element is at `head`, and place 0 follows the last place.
+  /// The ring buffer: the first element is at index `head`, and index 0 follows the last index.
   ///
-  /// The number of places is 0 or a power of two.
+  /// The buffer's size is 0 or a power of two.
   @usableFromInline var places: [Element?] = []
   @usableFromInline var head = 0
   @usableFromInline package private(set) var count = 0
@@ -42,13 +42,13 @@
     return first
   }
 
-  /// Swaps the first element with the element that is `index` places behind it.
+  /// Swaps the first element with the one that is `index` elements behind it.
   @inlinable package mutating func bringToFront(_ index: Int) {
     precondition(index < count, "the queue has fewer elements")
     places.swapAt(head, place(atOffset: index))
   }
 
-  /// Returns the place of the element that is `offset` places behind the first element.
+  /// Returns the index in the buffer of the element that is `offset` elements behind the first one.
   @inlinable func place(atOffset offset: Int) -> Int { (head + offset) & (places.count - 1) }
 
   @inlinable mutating func grow() {

@@ -1,4 +1,4 @@
-/// The maximum number of tasks of a queue that may begin within an interval.
+/// A limit on the number of attempts that a queue's tasks may begin within an interval.
 ///
 /// ```swift
 /// let configuration = TaskQueueConfiguration(
@@ -10,10 +10,9 @@
 ///   ]
 /// )
 /// ```
-/// In every interval of this length, whenever it begins, at most as many attempts begin as the
-/// limit allows. Retries count like first attempts. The starts are stored before the attempts
-/// begin, so a limit holds across restarts, and for all processes that share a store:
-/// <doc:RateLimits>.
+/// The limit applies to every interval of this length, whenever it begins. Retries count like first
+/// attempts. The starts are stored before the attempts begin, so a limit holds across restarts, and
+/// for all processes that share a store: <doc:RateLimits>.
 public struct RateLimit: Sendable {
   /// How many attempts may begin within the interval.
   public let count: Int
@@ -21,7 +20,7 @@ public struct RateLimit: Sendable {
   public let interval: Duration
   /// The names of the tasks that the limit applies to; `nil` for all tasks of the queue.
   let names: [String]?
-  /// Returns the key by which tasks share the limit; `nil` if the payload can't be decoded.
+  /// For a limit with keys, returns the key of a task; `nil` if the payload can't be decoded.
   let key: (@Sendable (TaskRecord) -> String?)?
 
   private init(
@@ -48,7 +47,7 @@ public struct RateLimit: Sendable {
     RateLimit(interval, count)
   }
 
-  /// A limit for the tasks of one payload type, under its present and its former names.
+  /// A limit for the tasks of one payload type, under its current and its former names.
   ///
   /// - Parameters:
   ///   - count: how many attempts may begin within the interval, as for ``atMost(_:per:)``.
@@ -65,9 +64,9 @@ public struct RateLimit: Sendable {
 
   /// A limit for the tasks of one payload type that have the same key, such as an account.
   ///
-  /// If the key of a task has no start left, the task is postponed until the key has one again: the
-  /// task's available date changes, and tasks with other keys go ahead. Stores get a number that is
-  /// derived from the key, not the key itself.
+  /// If all starts of a task's key are used up, the task is postponed until the key has a free
+  /// start: the task's available date changes, and tasks with other keys go ahead. Stores get a
+  /// number that is derived from the key, not the key itself.
   ///
   /// - Parameters:
   ///   - count: how many attempts with one key may begin within the interval, as for
@@ -112,10 +111,11 @@ public struct RateLimit: Sendable {
   static let longestInterval = Duration.seconds(10_000 * 86_400)
   /// The maximum length of the name of a limit, in bytes of UTF-8.
   ///
-  /// The name is part of the name of a store's value, which has at most 1,024 bytes.
+  /// The limit's name becomes part of the name of a stored value, which may have at most 1,024
+  /// bytes.
   private static let longestName = 512
 
-  /// Throws if the limit makes no sense.
+  /// Throws if the limit's count, interval or name is invalid.
   func validate() throws(TaskQueueError) {
     guard count >= 1 else {
       throw TaskQueueError(
@@ -150,7 +150,7 @@ public struct RateLimit: Sendable {
 }
 
 extension RateLimit: CustomStringConvertible {
-  /// The limit as text, as in `100 per 60.0 seconds of Mail`.
+  /// A description such as `100 per 60.0 seconds of Mail`.
   public var description: String {
     let scope = names.map { " of \($0[0])\(key == nil ? "" : " with one key")" } ?? ""
     return "\(count) per \(interval)\(scope)"

@@ -3,8 +3,8 @@ import SystemFoundation
 extension TaskTable {
   /// Commits a staged change.
   ///
-  /// - Returns: The outcome, which may contain consequences for other tasks, or say that a
-  ///   completion came too late.
+  /// - Returns: The outcome. It may list the effects on other tasks, or say that a completion came
+  ///   too late.
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
@@ -39,8 +39,8 @@ extension TaskTable {
 
   /// Commits a change to a task that others wait for, if changes of this kind affect other tasks.
   ///
-  /// - Returns: The changes to other tasks; `nil` if changes of this kind never affect other tasks.
-  ///   The change is then not committed.
+  /// - Returns: The changes to other tasks. The result is `nil`, and the change is not committed,
+  ///   if changes of this kind never affect other tasks.
   private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
@@ -53,7 +53,8 @@ extension TaskTable {
       unbindDependents(of: slot)
       consequences = applyEndToOthers(of: slot, as: .cancelled, at: date, retains: retains)
     case .restart(_, let date, _) where entries[slot].record.state.isFinished:
-      // The tasks are unbound after the restart, when it is known which of them were restarted.
+      // The dependents are released after the restart, when it is known which of them were
+      // restarted.
       let excluded = graph.tasksExcluded(fromRestartOf: entries[slot].id)
       consequences = restartOthers(alongWith: slot, availableDate: date, excluding: excluded)
       unbindDependents(of: slot)
@@ -116,7 +117,7 @@ extension TaskTable {
     }
   }
 
-  /// Commits a change that concerns several tasks.
+  /// Commits a change that concerns any number of tasks.
   private mutating func commit(_ change: TaskChange) {
     switch change {
     case .unpark(let name, let queue): unparkTasks(named: name, in: queue)
@@ -180,7 +181,8 @@ extension TaskTable {
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
 
-  /// Removes a key's holder, whose attempt has failed, and makes its successor the holder.
+  /// Removes the holder of a unique key, whose attempt has failed, and makes its successor the
+  /// holder.
   mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
     guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
       preconditionFailure("a task that has not failed was superseded")
@@ -204,7 +206,7 @@ extension TaskTable {
     }
   }
 
-  /// Removes the retained tasks that are too old or too many.
+  /// Removes the ended tasks that are older than a date, or that exceed the number to keep.
   ///
   /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock went
   /// back since the last pruning, it takes O(n).
@@ -240,7 +242,7 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Rebases the tasks, because the clock went back to the date `now`.
+  /// Moves the tasks' dates that are in the future to `now`, after the clock was set back to `now`.
   ///
   /// This takes O(1) if no task has a date after `now`. Otherwise, it takes O(n) for all tasks, and
   /// O(k log k) for the k tasks that have such a date.
@@ -260,14 +262,12 @@ extension TaskTable {
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.rebase(to: now) }
     if entries[slot].record.state.isFinished, let key = entries[slot].record.uniqueKey {
-      // The rebased task may now prevent duplicates for a shorter time than another task does.
+      // The task may now prevent duplicates for a shorter time than another task with its key.
       forgetTaskWithoutRole(slot, key: key)
       keys.addTaskWithoutRole(slot, key: key)
       recordRecentSuccess(of: slot, key: key)
     }
     if goesBehind, waited {
-      // If a staged change reserves the task, it is lined up when that change is committed or
-      // rolled back.
       lineUpAnewWhenFree(slot)
     } else if wasInLine {
       lineUp(slot)

@@ -1,4 +1,5 @@
-/// Order keys: of the tasks with one order key, a claim returns only the head.
+/// Order keys: tasks with the same order key are performed one at a time, and a claim finds only
+/// the first of them, the head.
 extension TaskTable {
   /// Sets a new task's position among the tasks with its order key.
   ///
@@ -9,7 +10,7 @@ extension TaskTable {
     if let number { noteNumber(number) }
   }
 
-  /// Adds a task that has not ended, or that holds up others, to the line of its order key.
+  /// Adds a task to the list of the tasks with its order key.
   mutating func joinOrder(_ slot: Int) {
     guard !entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     entries[slot].isOrdered = true
@@ -18,8 +19,8 @@ extension TaskTable {
     settleHead(of: key)
   }
 
-  /// Removes a task from the line of its order key; if the task was the head, the next task becomes
-  /// the head.
+  /// Removes a task from the list of the tasks with its order key; if the task was the head, the
+  /// next one becomes the head.
   mutating func leaveOrder(_ slot: Int) {
     guard entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     let node = orderNode(of: slot)
@@ -28,10 +29,10 @@ extension TaskTable {
     if let next = order.remove(node, from: key) { becomeHead(next.slot) }
   }
 
-  /// Makes the first task with an order key the head, unless the present head is running.
+  /// Makes the first task with an order key the head, unless the current head is running.
   ///
-  /// The first task is not the head if it was restarted: a restarted task returns to its previous
-  /// position.
+  /// A restarted task returns to its previous position, so it may be the first without being the
+  /// head.
   mutating func settleHead(of key: OrderKeys.Key) {
     // Usually, all heads are known to be the first tasks, so the key is not looked up.
     guard !order.areSettled, let head = order.head(of: key),
@@ -42,11 +43,11 @@ extension TaskTable {
     becomeHead(first.slot)
   }
 
-  /// Returns whether a task that other tasks hold up now may have started before.
+  /// Returns whether a task may have started before, although it waits for other tasks now.
   ///
-  /// If no other task with its order key is running, the task may have started: the first task may
-  /// have been restarted since. The tasks that it waits for may also have been restarted since, but
-  /// only if `isRestored` says that the task was restored from a compacted file.
+  /// That is possible if the other tasks had ended, and were restarted after the task had started.
+  /// Tasks that it depends on can have been restarted only if the task was restored from a
+  /// compacted file, as `isRestored` says.
   func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
     let waits = entries[slot].waitsForOthers
     guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
@@ -72,7 +73,7 @@ extension TaskTable {
 
   private mutating func becomeHead(_ slot: Int) {
     entries[slot].isBehindHead = false
-    // If a staged change reserves the task, it is lined up when that change is rolled back.
+    // A reserved task returns to its list when its staged change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }
 
@@ -92,7 +93,7 @@ extension TaskTable {
 /// that was already running when an earlier task was restarted. Ended tasks that hold up others are
 /// included.
 struct OrderKeys: Sendable {
-  /// The tasks of one key; the position of a node is the task's order number.
+  /// The tasks with one key, sorted by their order numbers.
   private struct Line: Sendable {
     var head: TaskTable.Node
     var others = OrderedLine<TaskTable.Node>()
@@ -104,12 +105,12 @@ struct OrderKeys: Sendable {
     let text: ExactText
   }
 
-  /// The lines of each queue.
+  /// For each queue, the tasks with each order key.
   private var queues: [[ExactText: Line]] = []
   /// The keys whose head may not be the first task.
   private var unsettled: Set<Key> = []
 
-  /// Whether the head of each key is its first task.
+  /// Whether every head is known to be the first task with its key.
   var areSettled: Bool { unsettled.isEmpty }
 
   private subscript(key: Key) -> Line? {
@@ -131,7 +132,7 @@ struct OrderKeys: Sendable {
   /// Returns the tasks behind the head of a key, in order.
   func others(of key: Key) -> [TaskTable.Node] { self[key]?.others.elements() ?? [] }
 
-  /// Adds a task to the line of its key.
+  /// Adds a task with a key.
   ///
   /// - Returns: Whether the task is the head, because no other task has the key.
   mutating func add(_ node: TaskTable.Node, to key: Key) -> Bool {
@@ -140,7 +141,6 @@ struct OrderKeys: Sendable {
     return head == node
   }
 
-  /// Adds a task to a line, and returns the head of the line.
   private static func add(_ node: TaskTable.Node, to line: inout Line?) -> TaskTable.Node {
     guard let head = line?.head else {
       line = Line(head: node)
@@ -150,7 +150,7 @@ struct OrderKeys: Sendable {
     return head
   }
 
-  /// Removes a task from the line of its key.
+  /// Removes a task with a key.
   ///
   /// - Returns: The new head, if the removed task was the head and other tasks have the key.
   mutating func remove(_ node: TaskTable.Node, from key: Key) -> TaskTable.Node? {
