@@ -106,7 +106,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     let count = pieces[index].elements.count
     guard count > Self.maxPieceSize else { return }
     // Near the end of the list, most elements are inserted almost in order. So a split of the last
-    // piece leaves the earlier half nearly full.
+    // piece leaves its first part nearly full.
     let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
     insertPiece(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
     pieces[index].elements.removeSubrange(middle...)

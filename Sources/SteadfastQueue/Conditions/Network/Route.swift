@@ -17,8 +17,8 @@ struct NetworkInterface: Equatable {
 
   /// Whether packets can leave the machine through this interface.
   ///
-  /// That is so if a user has enabled the interface, if the interface is running (for example, its
-  /// cable is plugged in), and if it is not a loopback interface (netdevice(7)).
+  /// That is the case if the interface is enabled and running (for example, its cable is plugged
+  /// in), and if it is not a loopback interface (netdevice(7)).
   var leadsOutside: Bool {
     let (up, loopback, running): (UInt32, UInt32, UInt32) = (0x1, 0x8, 0x40)
     return flags & (up | running | loopback) == up | running
@@ -30,10 +30,11 @@ struct Route: Equatable {
   private static let length = 12
   private static let mainTable: UInt32 = 254
   private static let unicast: UInt8 = 1
-  /// The flags of routes that the kernel does not use: the route is dead, or its link is down.
+  /// The flags of a route that the kernel does not use, because the route is dead or its link is
+  /// down.
   private static let unusable: UInt32 = 0x1 | 0x10
 
-  /// One of a route's next hops.
+  /// One of the interfaces to which a route may send a packet.
   private struct Hop: Equatable {
     let interface: UInt32
     let flags: UInt32
@@ -107,14 +108,15 @@ struct Route: Equatable {
     return true
   }
 
-  /// Whether this is a default route in the main table, which the kernel uses unless a rule names
-  /// another table.
+  /// Whether this is a default route in the main table.
+  ///
+  /// The kernel uses the main table unless a rule names another one.
   var isDefault: Bool { isInternet && prefixLength == 0 && table == Self.mainTable }
 
   /// Returns whether packets to the internet can take this route through one of the interfaces.
   func leadsToInternet(through interfaces: Set<UInt32>) -> Bool {
     guard isDefault, type == Self.unicast, flags & Self.unusable == 0 else { return false }
-    // If routes share a hop, the kernel may give only the hop's number. When the interface goes
+    // If routes share a hop, the kernel may report only the hop's number. When the interface goes
     // down, the kernel removes the hop and its routes.
     if hops.isEmpty { return hasSharedHop }
     return hops.contains { $0.flags & Self.unusable == 0 && interfaces.contains($0.interface) }
@@ -127,19 +129,19 @@ enum InternetFamily {
   static let ipv6: UInt8 = 10
 }
 
-/// Decides which requests to send to the kernel, and whether its answers show a route to the
-/// internet.
+/// Decides which requests to send to the kernel, and whether the kernel's replies show a route to
+/// the internet.
 ///
-/// This is a value: it does no input or output. It requests the interfaces first, then the routes
-/// of IPv4, and then the routes of IPv6. The reading ends at the first route that leads outside. So
-/// the whole list of routes is read only if no route leads outside.
+/// This type does no input or output itself. The interfaces are requested first, then the IPv4
+/// routes, and then the IPv6 routes. Reading ends at the first route that leads outside, so the
+/// whole list of routes is read only if there is none.
 struct RouteReading {
   struct Answer: Equatable {
     let holds: Bool
-    /// Whether the answer stays valid until the kernel reports a change.
+    /// Whether the result stays valid until the kernel reports a change.
     let isSure: Bool
 
-    /// The answer to assume if the kernel refuses to answer, or if its answer can't be read.
+    /// The result to assume if the kernel refuses a request, or if its reply can't be read.
     static let unknown = Answer(holds: true, isSure: false)
   }
 
@@ -155,7 +157,7 @@ struct RouteReading {
     case ipv4Routes
     case ipv6Routes
 
-    /// The request for this list; in its body, only the family of addresses is not zero.
+    /// The request for this list; its body consists of zeros, except for the address family.
     var request: NetlinkMessage {
       let (type, family, length) =
         switch self {
@@ -189,7 +191,7 @@ struct RouteReading {
     return .receive
   }
 
-  /// Reads a message, and returns the next step; `nil` if the next message decides what it is.
+  /// Reads a message, and returns the next step; `nil` if the next message must be read first.
   private mutating func nextStep(afterMessage message: NetlinkMessage) -> Step? {
     switch message.type {
     case NetlinkMessage.Kind.newInterface where list == .interfaces:
@@ -201,8 +203,7 @@ struct RouteReading {
         return .end(Answer(holds: true, isSure: true))
       }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
-      // Both messages start with the number of an error, or with zero. A list may end with an
-      // error.
+      // Both messages start with an error number, or with zero. A list may end with an error.
       guard let number = message.body.number(UInt32.self, at: 0) else { return .end(.unknown) }
       return endList(isWhole: number == 0)
     default:
@@ -224,10 +225,11 @@ struct RouteReading {
   }
 }
 
-/// Decides when to read the routes, and which values to report.
+/// Decides when to read the routes, and when to report a change.
 ///
-/// This is a value: it does no input or output. A report of the kernel only causes the routes to be
-/// read again, so a lost report does no harm. Reports that arrive together cause one reading.
+/// This type does no input or output itself. A report of the kernel only causes the routes to be
+/// read again, so a lost report does no harm. If several reports arrive together, the routes are
+/// read once.
 struct RouteWatch {
   enum Step: Equatable {
     /// Wait for a report.
@@ -239,9 +241,9 @@ struct RouteWatch {
 
   /// The maximum number of reports to receive before the routes are read.
   ///
-  /// Without a maximum, an endless series of reports could postpone the reading forever.
+  /// Without a maximum, an endless series of reports could prevent the routes from ever being read.
   private static var mostReports: Int { 1_000 }
-  /// The number of consecutive unsure answers after which the last of these answers is accepted.
+  /// The number of consecutive unsure results after which the last one is accepted.
   private static var mostTries: Int { 4 }
 
   private var isDue = true
@@ -269,9 +271,10 @@ struct RouteWatch {
     }
   }
 
-  /// Records the answer of a reading.
+  /// Records the result of reading the routes.
   ///
-  /// - Returns: The value to report, or `nil` if nothing is to be reported.
+  /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
+  ///   again.
   mutating func apply(_ answer: RouteReading.Answer) -> Bool? {
     (isSure, reports) = (answer.isSure, 0)
     tries = isSure ? 0 : tries + 1
@@ -281,9 +284,10 @@ struct RouteWatch {
     return valueToReport(for: answer.holds)
   }
 
-  /// Ends the watch, because the kernel no longer reports changes.
+  /// Records that the kernel no longer reports changes.
   ///
-  /// - Returns: The value to report, or `nil` if nothing is to be reported.
+  /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
+  ///   again.
   mutating func fail() -> Bool? { valueToReport(for: RouteReading.Answer.unknown.holds) }
 
   private mutating func valueToReport(for holds: Bool) -> Bool? {
@@ -292,7 +296,7 @@ struct RouteWatch {
     return holds
   }
 
-  /// Returns whether a report may be about a change of a default route.
+  /// Returns whether a report of the kernel may mean that a default route was added or removed.
   ///
   /// The kernel does not always report that a route was removed: it may report only the removal of
   /// the route's address or interface. Reports about other routes don't matter: on a router, such
@@ -310,16 +314,17 @@ struct RouteWatch {
   }
 }
 
-/// The monitoring of the routes on Linux, on a thread of its own.
+/// Monitors the routes on Linux, on its own thread.
 struct RouteMonitor: Sendable {
-  /// Opens a socket for the reports of some groups.
+  /// Opens a socket that receives the kernel's reports of these groups.
   typealias Open = @Sendable (_ groups: UInt32) throws(SystemCallError) -> NetlinkSocket
 
   private let open: Open
   private let stop: StopSignal
   private let report: @Sendable (Bool) -> Void
 
-  /// Monitors the routes: returns a stream of whether one leads to the internet, and each change.
+  /// Returns a stream that reports whether a route leads to the internet: first the current state,
+  /// then each change.
   ///
   /// `didEnd` is called when the thread has closed its sockets, or if no thread could be started.
   static func values(
@@ -377,8 +382,8 @@ struct RouteMonitor: Sendable {
 
   /// Reads the routes; returns `nil` if the monitor is stopped before the end.
   ///
-  /// Each reading has its own socket, because the rest of an unfinished answer would get in the way
-  /// of the next reading.
+  /// Each call uses a new socket, because the unread rest of a reply would get in the way of the
+  /// next call.
   private func readRoutes() -> RouteReading.Answer? {
     do throws(SystemCallError) {
       return try readRoutes(from: open(NetlinkSocket.Groups.none))
