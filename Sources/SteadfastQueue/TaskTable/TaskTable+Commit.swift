@@ -70,7 +70,7 @@ extension TaskTable {
   }
 
   private mutating func commit(_ change: TaskChange, of slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     entries[slot].isReserved = false
     entries[slot].isFailing = false
     switch change {
@@ -85,20 +85,20 @@ extension TaskTable {
     case .retry(_, let date, let retryCount, let failure, let origin):
       postpone(slot, to: date, retryCount, failure, countedFrom: origin)
       setState(.waiting, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .release:
       setState(.waiting, of: slot)
-      lineUp(slot)
+      putInList(slot)
     case .park(_, let failure):
       note(failure, on: slot)
       setState(.parked, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .suspend(_, let date, let names, let origin):
       suspend(slot, until: date, awaiting: names, countedFrom: origin)
     case .pause: pause(slot)
     case .resume:
       setState(.waiting, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .restart(_, let date, let forgets):
       if forgets { forgetMemory(of: slot) }
       restart(slot, availableDate: date)
@@ -107,7 +107,7 @@ extension TaskTable {
       entries[slot].record.isPostponed = false
       let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
       if waitsAgain { setState(.waiting, of: slot) }
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .update(_, let update): apply(update, to: slot)
     case .remove: remove(slot)
     // Only one queue uses this table, so claims never expire, and need not be extended.
@@ -136,7 +136,7 @@ extension TaskTable {
     let priority = entries[slot].record.priority
     addBytes(update.addedByteCount(to: entries[slot].record), to: slot)
     entries[slot].record.apply(update)
-    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { lineUp(slot) }
+    if entries[slot].record.priority != priority { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
   private mutating func postpone(
@@ -161,7 +161,7 @@ extension TaskTable {
 
   /// Gives a task the contents of a new task with the same unique key.
   private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
-    leaveLine(slot)
+    removeFromList(slot)
     entries[slot].isReserved = false
     let old = entries[slot].record
     let update = TaskUpdate(payload: record.payload, tags: record.tags)
@@ -178,7 +178,7 @@ extension TaskTable {
       )
       lanes.removeTask(from: lane)
     }
-    if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
+    if goesBehind { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
   /// Removes the holder of a unique key, whose attempt has failed, and makes its successor the
@@ -200,9 +200,9 @@ extension TaskTable {
 
   private mutating func unparkTasks(named name: String, in queue: String) {
     while let first = lanes.firstParked(of: name, in: queue) {
-      leaveLine(first.slot)
+      removeFromList(first.slot)
       setState(.waiting, of: first.slot)
-      lineUpAnewWhenFree(first.slot)
+      putAtEndOfListWhenFree(first.slot)
     }
   }
 
@@ -220,8 +220,8 @@ extension TaskTable {
     if ended.hasReleased(state, in: queue, after: now) {
       for node in ended.prunableTasks(in: state, of: queue)
       where staysInTable(slot: node.slot, at: now) {
-        leaveLine(node.slot)
-        lineUp(node.slot)
+        removeFromList(node.slot)
+        putInList(node.slot)
       }
     }
     ended.makePrunable(state, in: queue, until: now)
@@ -256,9 +256,9 @@ extension TaskTable {
   }
 
   private mutating func rebase(_ slot: Int, to now: Date) {
-    let wasInLine = entries[slot].isInLine
+    let wasInLine = entries[slot].isInList
     let waited = entries[slot].record.state.isClaimable
-    leaveLine(slot)
+    removeFromList(slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.rebase(to: now) }
     if entries[slot].record.state.isFinished, let key = entries[slot].record.uniqueKey {
@@ -268,9 +268,9 @@ extension TaskTable {
       recordRecentSuccess(of: slot, key: key)
     }
     if goesBehind, waited {
-      lineUpAnewWhenFree(slot)
+      putAtEndOfListWhenFree(slot)
     } else if wasInLine {
-      lineUp(slot)
+      putInList(slot)
     }
   }
 

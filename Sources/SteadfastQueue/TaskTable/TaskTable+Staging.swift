@@ -92,7 +92,7 @@ extension TaskTable {
   /// Reserves a task for a staged change, so that no claim finds the task.
   mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
-    if entries[slot].record.state.isClaimable { leaveLine(slot) }
+    if entries[slot].record.state.isClaimable { removeFromList(slot) }
   }
 
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
@@ -166,7 +166,7 @@ extension TaskTable {
     entries[slot].isFailing = false
     // A task whose insertion is staged, too, is not in any list yet.
     guard entries[slot].place != .staged else { return }
-    if entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { putInList(slot) }
   }
 }
 

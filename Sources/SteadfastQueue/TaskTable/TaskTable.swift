@@ -10,14 +10,14 @@ import SystemFoundation
 /// each change as soon as it is staged.
 struct TaskTable: Sendable {
   var entries = IdentifiedSlab(filler: Entry.none)
-  private(set) var ids = OrderedLine<TaskID>()
+  private(set) var ids = SortedList<TaskID>()
   var keys = UniqueKeys()
   var order = OrderKeys()
   var graph = DependencyGraph()
   /// The ready and the parked tasks, by queue, name and conditions.
   var lanes = Lanes()
   /// The waiting tasks whose dates have not come, in the order of their dates.
-  var waiting = OrderedLine<DateNode>()
+  var waiting = SortedList<DateNode>()
   var ended = EndedTasks()
   var values = StoredValues()
   var memories = TaskMemories()
@@ -85,7 +85,7 @@ extension TaskTable {
   /// list.
   mutating func admit(_ slot: Int) {
     countTask(slot)
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 
   /// Completes the committed insertion of a task that keeps the position that it had in another
@@ -93,7 +93,7 @@ extension TaskTable {
   mutating func admitAtOldPosition(_ slot: Int) {
     countTask(slot)
     noteNumber(entries[slot].position)
-    lineUp(slot)
+    putInList(slot)
   }
 
   private mutating func countTask(_ slot: Int) {
@@ -148,7 +148,7 @@ extension TaskTable {
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
     if entries[slot].isOrdered, !entries[slot].record.blocksOrder { leaveOrder(slot) }
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 
   /// Adds `count`, which may be negative, to the number of bytes that a task uses in a file.
@@ -159,7 +159,7 @@ extension TaskTable {
   }
 
   mutating func remove(_ slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     forgetMemory(of: slot)
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
@@ -187,7 +187,7 @@ extension TaskTable {
     private var narrowLane: Int32
     var place: Place
     /// Whether the task is in the list for its `place`.
-    var isInLine = false
+    var isInList = false
     /// Whether the task's memory contains any value.
     var remembers = false
     private var narrowByteCount: Int32 = 0

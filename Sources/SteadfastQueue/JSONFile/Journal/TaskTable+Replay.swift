@@ -98,7 +98,7 @@ extension TaskTable {
     guard case .leased = entries[slot].place else { return false }
     entries[slot].record.countInterruption()
     setState(.waiting, of: slot)
-    lineUp(slot)
+    putInList(slot)
     return true
   }
 

@@ -236,7 +236,7 @@ extension TaskTable {
     guard !entries[slot].isReserved, entries[slot].place != .staged,
       entries[slot].record.state.isClaimable
     else { return }
-    lineUp(slot)
+    putInList(slot)
   }
 
   /// Makes a task stop waiting for other tasks.
@@ -302,7 +302,7 @@ extension TaskTable {
   private mutating func pin(_ slot: Int) {
     entries[slot].isPinned = true
     // No claim may find the task. A task whose insertion is only staged is not in any list yet.
-    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].isInList, entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
   /// Releases the tasks that a staged change to a task has bound.
@@ -408,7 +408,7 @@ extension TaskTable {
           recordCause(current, ofCancelling: other)
         }
         guard isToBeCancelled(other) else { continue }
-        leaveLine(other)
+        removeFromList(other)
         setState(.cancelled, of: other)
         recordEnd(of: other, as: .cancelled)
         along.insert(other)
@@ -565,10 +565,10 @@ extension TaskTable {
         var dependencies = entries[other].record.dependencies
         let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
         if stays || excluded.contains(entries[other].id) || !takeKeyAgain(other) {
-          leaveLine(other)
+          removeFromList(other)
           dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()
           entries[other].record.dependencies = dependencies
-          lineUp(other)
+          putInList(other)
         } else {
           reopen(other)
           restarted.append(other)
@@ -608,7 +608,7 @@ extension TaskTable {
   }
 
   private mutating func restartAlong(_ slot: Int, availableDate: Date) {
-    leaveLine(slot)
+    removeFromList(slot)
     restart(slot, availableDate: availableDate)
   }
 
@@ -623,6 +623,6 @@ extension TaskTable {
     entries[slot].record.restart(availableDate: availableDate)
     noteOrigin(of: entries[slot].record)
     joinOrder(slot)
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 }

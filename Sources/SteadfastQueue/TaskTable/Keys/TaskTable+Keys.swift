@@ -217,7 +217,7 @@ extension TaskTable {
     assign(.holder, ofKey: key, to: slot)
     // A reserved task returns to its list when its staged change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
-    if entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
   /// Makes each successor whose key has no holder the holder.

@@ -68,13 +68,13 @@ extension TaskTable {
 
   private mutating func demoteHead(_ slot: Int) {
     entries[slot].isBehindHead = true
-    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].isInList, entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
   private mutating func becomeHead(_ slot: Int) {
     entries[slot].isBehindHead = false
     // A reserved task returns to its list when its staged change is rolled back.
-    if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
+    if entries[slot].place == .held, !entries[slot].isReserved { putInList(slot) }
   }
 
   func orderKey(of slot: Int) -> OrderKeys.Key? {
@@ -96,7 +96,7 @@ struct OrderKeys: Sendable {
   /// The tasks with one key, sorted by their order numbers.
   private struct Line: Sendable {
     var head: TaskTable.Node
-    var others = OrderedLine<TaskTable.Node>()
+    var others = SortedList<TaskTable.Node>()
   }
 
   /// An order key in one queue; the queue is identified by its number.

@@ -139,14 +139,14 @@ extension TaskTable {
       if hasCome { record.wake() }
     }
     noteOrigin(of: entries[slot].record)
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 
   /// Ends the suspension of a task, so that its next attempt can begin.
   private mutating func wake(_ slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     changeRecord(of: slot) { $0.wake() }
-    lineUpAnewWhenFree(slot)
+    putAtEndOfListWhenFree(slot)
   }
 
   /// Pauses a task.
@@ -157,7 +157,7 @@ extension TaskTable {
       if record.state == .suspended { record.wake() }
       record.state = .paused
     }
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 }
 

@@ -6,29 +6,29 @@ import SystemFoundation
 /// claim finds it. A parked or an ended task stays in its list.
 extension TaskTable {
   /// Moves a task to the list for its state, behind all tasks with the same priority and date.
-  mutating func lineUpAnew(_ slot: Int) {
-    leaveLine(slot)
+  mutating func putAtEndOfList(_ slot: Int) {
+    removeFromList(slot)
     entries[slot].position = nextNumber()
-    enterLine(slot)
+    addToList(slot)
   }
 
   /// Moves a task to the end of the list for its state, unless a staged change reserves the task.
   ///
   /// A reserved task is added to the end of the list when the staged change is committed or rolled
   /// back.
-  mutating func lineUpAnewWhenFree(_ slot: Int) {
-    guard entries[slot].isReserved else { return lineUpAnew(slot) }
+  mutating func putAtEndOfListWhenFree(_ slot: Int) {
+    guard entries[slot].isReserved else { return putAtEndOfList(slot) }
     entries[slot].position = nextNumber()
     setPlace(.waiting, of: slot)
   }
 
   /// Moves a task to the list for its state and date, and keeps the task's position number.
-  mutating func lineUp(_ slot: Int) {
-    leaveLine(slot)
-    enterLine(slot)
+  mutating func putInList(_ slot: Int) {
+    removeFromList(slot)
+    addToList(slot)
   }
 
-  private mutating func enterLine(_ slot: Int) {
+  private mutating func addToList(_ slot: Int) {
     let state = entries[slot].record.state
     if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
@@ -63,7 +63,7 @@ extension TaskTable {
     case .running:
       preconditionFailure("a running task stands in no line")
     }
-    entries[slot].isInLine = true
+    entries[slot].isInList = true
   }
 
   /// Removes a task from the list that contains it, if there is one.
@@ -71,12 +71,12 @@ extension TaskTable {
   /// Call this before the task's state, priority, date or position changes, because the list finds
   /// the task by these.
   @inline(__always)
-  mutating func leaveLine(_ slot: Int) {
-    if entries[slot].isInLine { removeFromLine(slot) }
+  mutating func removeFromList(_ slot: Int) {
+    if entries[slot].isInList { removeFromCurrentList(slot) }
   }
 
-  private mutating func removeFromLine(_ slot: Int) {
-    entries[slot].isInLine = false
+  private mutating func removeFromCurrentList(_ slot: Int) {
+    entries[slot].isInList = false
     let (node, lane) = (node(of: slot), entries[slot].lane)
     let wasThere: Bool
     switch entries[slot].place {
@@ -139,10 +139,10 @@ extension TaskTable {
         leavesMore = true
       } else {
         lanes.takeFirst(of: lane, in: &search, usesQuota: isDue)
-        entries[slot].isInLine = false
+        entries[slot].isInList = false
         // A task that is not due was made ready when the clock showed a later date. The clock has
         // been set back since, so the task waits again.
-        if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
+        if isDue { tasks.append(lease(slot)) } else { putInList(slot) }
       }
     }
     lanes.endSearch(search)
@@ -157,7 +157,7 @@ extension TaskTable {
   }
 
   mutating func lease(_ slot: Int) -> ClaimedTask {
-    leaveLine(slot)
+    removeFromList(slot)
     let token = nextNumber()
     setState(.running, of: slot)
     setPlace(.leased(token: token), of: slot)
@@ -170,8 +170,8 @@ extension TaskTable {
     cutoff = now
     while let first = waiting.first, first.date <= now {
       waiting.popFirst()
-      entries[first.node.slot].isInLine = false
-      lineUp(first.node.slot)
+      entries[first.node.slot].isInList = false
+      putInList(first.node.slot)
     }
   }
 }
@@ -229,9 +229,9 @@ extension TaskTable {
 struct EndedTasks: Sendable {
   /// The ended tasks of one queue in one state.
   private struct Line: Sendable {
-    var prunable = OrderedLine<TaskTable.Node>()
+    var prunable = SortedList<TaskTable.Node>()
     /// The tasks that no pruning may remove before a date, sorted by that date.
-    var staying = OrderedLine<TaskTable.DateNode>()
+    var staying = SortedList<TaskTable.DateNode>()
     /// The date of the latest pruning: tasks that had to stay until then have become prunable.
     var releaseDate = Date.distantPast
   }

@@ -16,7 +16,7 @@
 /// | 100 | 8 | 43 | 19 | 29 |
 /// | 10,000 | 12 | 85 | 30 | 62 |
 /// | 1,000,000 | 29 | 150 | 600 | 450 |
-struct OrderedLine<Element: Comparable & Sendable>: Sendable {
+struct SortedList<Element: Comparable & Sendable>: Sendable {
   /// A sorted array of consecutive elements that is not the first one.
   private struct Piece: Sendable {
     /// A value that is greater than all elements of earlier pieces, and at most the first element

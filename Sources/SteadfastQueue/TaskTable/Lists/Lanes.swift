@@ -15,9 +15,9 @@ struct Lanes: Sendable {
     fileprivate var variants: [Int] = []
     /// The index of the queue in ``Lanes/queues``.
     fileprivate(set) var queue = 0
-    fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
+    fileprivate(set) var ready = SortedList<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
-    fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
+    fileprivate(set) var parked = SortedList<TaskTable.Node>()
     /// In a main lane, the number of tasks with the name, in any state; in another lane, the number
     /// of tasks with the name and the conditions.
     ///
@@ -45,7 +45,7 @@ struct Lanes: Sendable {
     /// For each name that has tasks, the index of its main lane.
     fileprivate(set) var indices: [ExactText: Int] = [:]
     /// The lanes with ready tasks, ordered by their first ready tasks.
-    fileprivate(set) var ranking = OrderedLine<TaskTable.RankedLane>()
+    fileprivate(set) var ranking = SortedList<TaskTable.RankedLane>()
     /// The number of the queue's tasks in each state; for the unnamed queue, the numbers are always
     /// zero.
     var stateCounts = StateCounts()
@@ -208,7 +208,7 @@ extension Lanes {
     fileprivate let number: UInt64
     fileprivate let queue: Int
     /// The lanes of the request's names; `nil` if the search goes through the ranking.
-    fileprivate var listed: OrderedLine<TaskTable.RankedLane>?
+    fileprivate var listed: SortedList<TaskTable.RankedLane>?
     /// The lanes without quota left, which are removed from the ranking until the search ends.
     fileprivate var exhausted: [TaskTable.RankedLane] = []
   }
@@ -229,11 +229,11 @@ extension Lanes {
   private func lanesToLookUp(
     _ request: ClaimRequest,
     in queue: Int
-  ) -> OrderedLine<TaskTable.RankedLane>? {
+  ) -> SortedList<TaskTable.RankedLane>? {
     guard request.otherNames <= 0, request.names.count < queues[queue].ranking.count / 2 else {
       return nil
     }
-    var listed = OrderedLine<TaskTable.RankedLane>()
+    var listed = SortedList<TaskTable.RankedLane>()
     for name in request.names.keys {
       guard let main = queues[queue].indices[ExactText(name)] else { continue }
       for lane in CollectionOfOne(main) + all[main].variants {
