@@ -9,20 +9,20 @@ extension TaskTable {
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor, let displaced):
-      for other in displaced { loseRole(other) }
+      for other in displaced { completeDisplacement(of: other) }
       if isSuccessor { promoteIfKeyHasNoHolder(slot) }
       commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
-      supersede(slot, by: successor, change)
+      supersede(slot, by: successor, after: change)
     case .change(let change, let slot):
-      guard concernsOthers(slot), let consequences = commitForOthers(change, of: slot) else {
+      guard mayAffectOthers(slot), let consequences = commitWithDependents(change, of: slot) else {
         commit(change, of: slot)
         break
       }
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
-    case .memory(let change): return commitMemory(change)
+    case .memory(let change): return commitMemoryChange(change)
     case .value(let name, _): values.commitFirstChange(of: name)
     case nil: break
     }
@@ -34,14 +34,14 @@ extension TaskTable {
       joinBatch(slot)
       unbindDependents(of: slot)
     }
-    admit(slot)
+    completeInsertion(of: slot)
   }
 
   /// Commits a change to a task that others wait for, if changes of this kind affect other tasks.
   ///
   /// - Returns: The changes to other tasks. The result is `nil`, and the change is not committed,
   ///   if changes of this kind never affect other tasks.
-  private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
+  private mutating func commitWithDependents(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
     case .succeed(_, let date, let retains):
@@ -56,11 +56,11 @@ extension TaskTable {
       // The dependents are released after the restart, when it is known which of them were
       // restarted.
       let excluded = graph.tasksExcluded(fromRestartOf: entries[slot].id)
-      consequences = restartOthers(alongWith: slot, availableDate: date, excluding: excluded)
+      consequences = restartOthers(with: slot, availableDate: date, excluding: excluded)
       unbindDependents(of: slot)
     case .remove:
       unbindDependents(of: slot)
-      consequences = removeOthers(alongWith: slot)
+      consequences = removeOthers(with: slot)
     case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
       .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return nil
@@ -78,19 +78,19 @@ extension TaskTable {
       forgetMemory(of: slot)
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
-      note(failure, on: slot)
+      recordFailure(failure, of: slot)
       retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
     case .cancel(_, let date, let retains):
       retains ? end(slot, as: .cancelled, at: date) : remove(slot)
     case .retry(_, let date, let retryCount, let failure, let origin):
-      postpone(slot, to: date, retryCount, failure, countedFrom: origin)
+      postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
       setState(.waiting, of: slot)
       putAtEndOfList(slot)
     case .release:
       setState(.waiting, of: slot)
       putInList(slot)
     case .park(_, let failure):
-      note(failure, on: slot)
+      recordFailure(failure, of: slot)
       setState(.parked, of: slot)
       putAtEndOfList(slot)
     case .suspend(_, let date, let names, let origin):
@@ -113,7 +113,7 @@ extension TaskTable {
     // Only one queue uses this table, so claims never expire, and need not be extended.
     case .extend: break
     case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
-      preconditionFailure("a change was staged for a task that it does not concern")
+      preconditionFailure("a change of this kind must not be staged for a single task")
     }
   }
 
@@ -128,7 +128,7 @@ extension TaskTable {
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
       .reschedule, .update, .remove, .extend, .remember, .suspend, .complete, .setValue:
-      preconditionFailure("a change was staged without the task that it concerns")
+      preconditionFailure("a change of this kind must be staged for a single task")
     }
   }
 
@@ -142,21 +142,21 @@ extension TaskTable {
   private mutating func postpone(
     _ slot: Int,
     to date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) {
     setAvailableDate(date, countedFrom: failure?.date ?? origin, of: slot)
     entries[slot].record.retryCount = retryCount
     entries[slot].record.interruptionCount = 0
     entries[slot].record.isPostponed = true
-    if let failure { note(failure, on: slot) }
+    if let failure { recordFailure(failure, of: slot) }
   }
 
   private mutating func setAvailableDate(_ date: Date, countedFrom origin: Date?, of slot: Int) {
     entries[slot].record.availableDate = date
     entries[slot].record.countedFrom = origin
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
   }
 
   /// Gives a task the contents of a new task with the same unique key.
@@ -168,7 +168,7 @@ extension TaskTable {
     addBytes(update.addedByteCount(to: old), to: slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
     if entries[slot].record.conditions != old.conditions {
       let lane = entries[slot].lane
       entries[slot].lane = lanes.addTask(
@@ -183,11 +183,11 @@ extension TaskTable {
 
   /// Removes the holder of a unique key, whose attempt has failed, and makes its successor the
   /// holder.
-  mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
+  mutating func supersede(_ slot: Int, by successor: Int, after change: TaskChange) {
     guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
       preconditionFailure("a task that has not failed was superseded")
     }
-    postpone(slot, to: date, retryCount, failure, countedFrom: origin)
+    postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
     let holder = entries[slot].record
     entries[successor].isReserved = false
     addBytes(
@@ -231,7 +231,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard ended.prunableCount(state, in: queue) > count ?? .max || isOld else { break }
-      if entries[first.slot].isAwaited { _ = removeOthers(alongWith: first.slot) }
+      if entries[first.slot].isAwaited { _ = removeOthers(with: first.slot) }
       remove(first.slot)
     }
   }

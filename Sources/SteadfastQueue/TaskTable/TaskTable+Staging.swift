@@ -18,10 +18,10 @@ extension TaskTable {
     var staged: [StagedChange] = []
     staged.reserveCapacity(batch.count)
     for change in batch { staged.append(stage(change)) }
-    guard staged.contains(where: \.refusesBatch) else { return staged }
+    guard staged.contains(where: \.causesBatchRefusal) else { return staged }
     for change in staged.reversed() { rollBack(change) }
-    let comesFirst = staged.contains { $0.outcome == .valueDiffers }
-    return staged.map { comesFirst ? .valueDiffers : $0.refused() }
+    let valueDiffers = staged.contains { $0.outcome == .valueDiffers }
+    return staged.map { valueDiffers ? .valueDiffers : $0.refused() }
   }
 
   mutating func stage(_ change: TaskChange) -> StagedChange {
@@ -34,7 +34,7 @@ extension TaskTable {
       .suspend(let lease, _, _, _), .extend(let lease, _):
       return stage(change, of: slot(ofClaimed: lease))
     case .remember(let lease, _, _):
-      return stageMemory(change, of: slot(ofClaimed: lease))
+      return stageMemoryChange(change, of: slot(ofClaimed: lease))
     case .complete:
       return stageCompletion(change)
     case .abandon(let lease, _, _):
@@ -53,7 +53,7 @@ extension TaskTable {
       let slot = slot(ofUnclaimed: id) { !$0.isFinished }
       return stage(change, of: slot.flatMap { isDisplaced($0) ? nil : $0 })
     case .remove(let id):
-      return stageForOthers(change, of: slot(ofUnclaimed: id) { $0.isFinished })
+      return stageWithDependents(change, of: slot(ofUnclaimed: id) { $0.isFinished })
     case .prune:
       ended.stagedPrunes += 1
       return StagedChange(.broadChange(change))
@@ -72,7 +72,7 @@ extension TaskTable {
   }
 
   /// Stages a change to a task that may also change the tasks that wait for it.
-  mutating func stageForOthers(
+  mutating func stageWithDependents(
     _ change: TaskChange,
     of slot: Int?,
     excluding excluded: [TaskID]? = nil
@@ -86,7 +86,7 @@ extension TaskTable {
     of slot: Int?
   ) -> StagedChange {
     if let slot { entries[slot].isFailing = true }
-    return stageForOthers(change, of: slot)
+    return stageWithDependents(change, of: slot)
   }
 
   /// Reserves a task for a staged change, so that no claim finds the task.
@@ -111,7 +111,7 @@ extension TaskTable {
   }
 
   private func slot(ofUnclaimed id: TaskID, in states: (TaskState) -> Bool) -> Int? {
-    guard let slot = slot(of: id), !isInDoubt(slot), entries[slot].place.isAtRest,
+    guard let slot = slot(of: id), !hasPendingChange(slot), entries[slot].place.isAtRest,
       states(entries[slot].record.state)
     else { return nil }
     return slot
@@ -120,7 +120,7 @@ extension TaskTable {
   /// Returns whether a staged change may still change or remove a task.
   ///
   /// A decision that depends on such a task could turn out differently when the file is read again.
-  func isInDoubt(_ slot: Int) -> Bool {
+  func hasPendingChange(_ slot: Int) -> Bool {
     let place = entries[slot].place
     return entries[slot].isReserved || entries[slot].isPinned || place == .staged
       || (place == .finished && ended.stagedPrunes > 0)
@@ -143,18 +143,18 @@ extension TaskTable {
     case .insertion(let slot, _, let displaced):
       unbindDependents(of: slot)
       remove(slot)
-      for other in displaced { regainRole(other) }
+      for other in displaced { undoDisplacement(of: other) }
     case .replacement(_, let slot): endReservation(of: slot)
     case .supersession(_, let slot, let successor):
       endReservation(of: successor)
       endReservation(of: slot)
     case .change(.restart, let slot):
-      giveUpRole(of: slot)
+      giveUpReclaimedKey(of: slot)
       endReservation(of: slot)
     case .change(_, let slot): endReservation(of: slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
     case .value(let name, _): values.rollBackLastChange(of: name)
-    case .memory(let change): unstageMemory(change)
+    case .memory(let change): unstageMemoryChange(change)
     case .broadChange, nil: break
     }
   }
@@ -187,7 +187,7 @@ struct StagedChange: Sendable {
   /// What the commit does; `nil` if the change has no effect, and must not be written.
   private(set) var effect: Effect?
   /// Whether this change causes its batch to be refused, so that no change of the batch is written.
-  private(set) var refusesBatch = false
+  private(set) var causesBatchRefusal = false
   /// Whether the outcome depends on other staged changes, and may differ once those are committed.
   private(set) var isUncertain = false
 
@@ -222,33 +222,33 @@ struct StagedChange: Sendable {
 
   private init(
     withoutEffect outcome: ChangeOutcome,
-    refusesBatch: Bool,
+    causesBatchRefusal: Bool,
     isUncertain: Bool = false
   ) {
     self.outcome = outcome
-    self.refusesBatch = refusesBatch
+    self.causesBatchRefusal = causesBatchRefusal
     self.isUncertain = isUncertain
   }
 
   /// A change that no longer applies.
-  static let stale = StagedChange(withoutEffect: .stale, refusesBatch: false)
+  static let stale = StagedChange(withoutEffect: .stale, causesBatchRefusal: false)
 
   /// A change to a stored value, if the change expects another value than the current one.
-  static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, refusesBatch: true)
+  static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, causesBatchRefusal: true)
 
   /// An insertion of a task whose ID belongs to another task.
-  static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
+  static let identityTaken = StagedChange(withoutEffect: .identityTaken, causesBatchRefusal: true)
 
   /// A repeated insertion, whose task is already in the table.
-  static let sentBefore = StagedChange(withoutEffect: .done, refusesBatch: false)
+  static let sentBefore = StagedChange(withoutEffect: .done, causesBatchRefusal: false)
 
   /// An insertion of a task that would wait for another task forever.
   ///
   /// `isCertain` is `false` if that depends on a staged change.
-  static func unmet(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
+  static func unmetDependency(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
     StagedChange(
       withoutEffect: .unmetDependency(dependency),
-      refusesBatch: true,
+      causesBatchRefusal: true,
       isUncertain: !isCertain
     )
   }
@@ -257,7 +257,7 @@ struct StagedChange: Sendable {
   ///
   /// If the policy is `reject`, no change of the batch is written.
   static func duplicate(of twin: TaskID, _ policy: UniquePolicy) -> StagedChange {
-    StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy == .reject)
+    StagedChange(withoutEffect: .duplicate(of: twin), causesBatchRefusal: policy == .reject)
   }
 
   /// Whether to write the change, and then commit it.
@@ -268,7 +268,7 @@ struct StagedChange: Sendable {
     let isStored = isKept || outcome == .done
     return StagedChange(
       withoutEffect: isStored ? .batchRefused : outcome,
-      refusesBatch: refusesBatch,
+      causesBatchRefusal: causesBatchRefusal,
       isUncertain: isUncertain
     )
   }

@@ -37,9 +37,10 @@ struct TaskTable: Sendable {
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
-  /// The date of the last claim, which made all tasks ready that were available by then.
+  /// The date of the last claim: the tasks that are available by this date are ready, and later
+  /// ones wait.
   ///
-  /// If the clock was set back before that claim, some tasks with later dates are ready, too. A
+  /// If the clock was set back before the claim, some tasks with later dates are ready, too. A
   /// claim that finds such a task makes it wait again.
   var cutoff = Date.distantPast
   /// A date that is not earlier than any task's creation, last failure or last postponement.
@@ -53,7 +54,7 @@ struct TaskTable: Sendable {
 
   /// Makes ``nextNumber()`` return only numbers greater than `number`, which another table has
   /// used.
-  mutating func noteNumber(_ number: UInt64) { lastNumber = max(lastNumber, number) }
+  mutating func skipNumbers(through number: UInt64) { lastNumber = max(lastNumber, number) }
 }
 
 // MARK: - Moves
@@ -67,7 +68,7 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate)
-    if record.hasFailureState { noteOrigin(of: record) }
+    if record.hasFailureState { advanceLatestDate(for: record) }
     let lane =
       record.hasExtras
       ? lanes.addTask(queue: record.queue, name: record.name, conditions: record.conditions)
@@ -83,28 +84,28 @@ extension TaskTable {
 
   /// Completes the committed insertion of a task: counts the task, and adds it to the end of its
   /// list.
-  mutating func admit(_ slot: Int) {
+  mutating func completeInsertion(of slot: Int) {
     countTask(slot)
     putAtEndOfList(slot)
   }
 
   /// Completes the committed insertion of a task that keeps the position that it had in another
   /// table.
-  mutating func admitAtOldPosition(_ slot: Int) {
+  mutating func completeInsertionAtOldPosition(of slot: Int) {
     countTask(slot)
-    noteNumber(entries[slot].position)
+    skipNumbers(through: entries[slot].position)
     putInList(slot)
   }
 
   private mutating func countTask(_ slot: Int) {
-    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
     guard entries[slot].record.hasPrerequisites,
       !entries[slot].record.state.isFinished || entries[slot].record.blocksOrder
     else { return }
     joinOrder(slot)
   }
 
-  mutating func note(_ failure: TaskFailure, on slot: Int) {
+  mutating func recordFailure(_ failure: TaskFailure, of slot: Int) {
     let byteCount = entries[slot].record.failureByteCount
     entries[slot].record.note(failure)
     addBytes(entries[slot].record.failureByteCount - byteCount, to: slot)
@@ -113,7 +114,7 @@ extension TaskTable {
 
   /// Advances ``latestDate`` to the date of a task's last failure or postponement, if that is
   /// later.
-  mutating func noteOrigin(of record: TaskRecord) {
+  mutating func advanceLatestDate(for record: TaskRecord) {
     let origin = record.countedFrom ?? .distantPast
     latestDate = max(latestDate, origin, record.failedDate ?? .distantPast)
   }
@@ -125,12 +126,12 @@ extension TaskTable {
   /// Changes a task's record, and updates the number of tasks in each state.
   @inline(__always)
   mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
-    changeCount(of: entries[slot].record.state, by: -1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
     change(&entries[slot].record)
-    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
   }
 
-  private mutating func changeCount(of state: TaskState, by change: Int, slot: Int) {
+  private mutating func changeCount(of state: TaskState, by change: Int, inQueueOf slot: Int) {
     stateCounts[state] += change
     guard lanes.haveNamedQueues else { return }
     let queue = queueNumber(of: slot)
@@ -164,7 +165,7 @@ extension TaskTable {
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
     if entries[slot].place != .staged {
-      changeCount(of: entries[slot].record.state, by: -1, slot: slot)
+      changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
     }
     setPlace(.staged, of: slot)
     ids.remove(id)

@@ -197,7 +197,7 @@ struct DependencyEdges: Sendable {
     dependents[slot].unfinishedCount = max(0, dependents[slot].unfinishedCount + Int32(difference))
   }
 
-  mutating func removeOpenCount(of slot: Int) {
+  mutating func resetUnfinishedCount(of slot: Int) {
     if slot < dependents.count { dependents[slot].unfinishedCount = 0 }
   }
 

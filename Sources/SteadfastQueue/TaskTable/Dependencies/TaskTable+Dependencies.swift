@@ -61,7 +61,7 @@ extension TaskTable {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
       graph.edges.changeUnfinishedCount(of: dependent, by: 1)
-      reviewWaiting(dependent)
+      updateWaitingAndMove(dependent)
     }
   }
 
@@ -108,7 +108,7 @@ extension TaskTable {
     case .succeeded: return false
     case .waiting, .running, .suspended, .parked, .paused: return mayBeCancelledByStagedChange(slot)
     // The effect of a staged change on the task is not known yet.
-    case .abandoned, .cancelled: return rule == .allSucceeded || isInDoubt(slot)
+    case .abandoned, .cancelled: return rule == .allSucceeded || hasPendingChange(slot)
     }
   }
 
@@ -116,11 +116,11 @@ extension TaskTable {
   /// forever; `nil` if the new task is not refused.
   func refusal(of record: TaskRecord) -> StagedChange? {
     guard let id = unmetDependency(of: record) else { return nil }
-    guard let slot = slot(of: id) else { return .unmet(id, isCertain: true) }
+    guard let slot = slot(of: id) else { return .unmetDependency(id, isCertain: true) }
     // Unless that task has failed, only a staged change prevents the new task from waiting for it.
     let hasFailed =
       entries[slot].record.state.isFinished && record.dependencies.rule == .allSucceeded
-    return .unmet(id, isCertain: hasFailed)
+    return .unmetDependency(id, isCertain: hasFailed)
   }
 
   private func mayBeCancelledByStagedChange(_ slot: Int) -> Bool {
@@ -145,7 +145,7 @@ extension TaskTable {
     }
     for dependent in graph.edges.slots(naming: record.id) {
       graph.edges.changeUnfinishedCount(of: dependent, by: -1)
-      reviewWaiting(dependent)
+      updateWaitingAndMove(dependent)
     }
   }
 
@@ -177,7 +177,7 @@ extension TaskTable {
   /// Returns whether another task in the table depends on this task, or this task belongs to a
   /// batch.
   @inline(__always)
-  func concernsOthers(_ slot: Int) -> Bool {
+  func mayAffectOthers(_ slot: Int) -> Bool {
     guard entries[slot].isAwaited else { return false }
     return entries[slot].record.presentDependencies?.follower != nil
       || graph.edges.hasDependents(of: entries[slot].id)
@@ -207,15 +207,15 @@ extension TaskTable {
     change(&batch)
     guard batch != before else { return entries[slot].record.dependencies.batch }
     entries[slot].record.dependencies.batch = batch
-    reviewWaiting(slot)
+    updateWaitingAndMove(slot)
     return batch
   }
 
   /// Updates whether a task waits for others and, if that has changed, moves it to the list for
   /// that.
-  mutating func reviewWaiting(_ slot: Int) {
+  mutating func updateWaitingAndMove(_ slot: Int) {
     guard updateWaiting(slot) else { return }
-    moveIfAtRest(slot)
+    moveUnlessReserved(slot)
   }
 
   /// Updates whether a task waits for others.
@@ -232,7 +232,7 @@ extension TaskTable {
 
   /// Moves a waiting or suspended task to the list for its state, unless a staged change reserves
   /// the task.
-  mutating func moveIfAtRest(_ slot: Int) {
+  mutating func moveUnlessReserved(_ slot: Int) {
     guard !entries[slot].isReserved, entries[slot].place != .staged,
       entries[slot].record.state.isClaimable
     else { return }
@@ -244,12 +244,12 @@ extension TaskTable {
   /// This is needed if a damaged file says that the task has started, but not that the other tasks
   /// have ended.
   mutating func stopWaiting(_ slot: Int) {
-    graph.edges.removeOpenCount(of: slot)
+    graph.edges.resetUnfinishedCount(of: slot)
     if var batch = entries[slot].record.dependencies.batch {
       batch.succeeded += batch.unfinished
       entries[slot].record.dependencies.batch = batch
     }
-    reviewWaiting(slot)
+    updateWaitingAndMove(slot)
   }
 }
 
@@ -280,17 +280,17 @@ extension TaskTable {
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
     switch change {
     case .abandon, .cancel:
-      binding.tasks = tasksThatMayBeCancelled(along: slot)
+      binding.tasks = tasksThatMayBeCancelled(with: slot)
       binding.cancels = true
     case .restart where entries[slot].record.state.isFinished:
-      let others = slotsThatMayRestart(along: slot)
-      if excluded == nil { binding.excluded = takeKeysAgain(others, restartedAlong: slot) }
+      let others = slotsThatMayRestart(with: slot)
+      if excluded == nil { binding.excluded = reclaimKeys(of: others, restartedWith: slot) }
       // Tasks that depend on a restarted task must not start before it is recorded that they wait
       // again.
       let waiting = ([slot] + others).flatMap(dependents).filter(canBeBound)
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove:
-      binding.tasks = slotsRemoved(along: slot, withBound: true).map { entries[$0].id }
+      binding.tasks = slotsRemoved(with: slot, includingBound: true).map { entries[$0].id }
     case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
       .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return
@@ -314,14 +314,14 @@ extension TaskTable {
       guard let other = self.slot(of: id), !graph.isPinned(id) else { continue }
       entries[other].isPinned = false
       // A reserved task may have taken its key for a restart of its own, and then keeps it.
-      if !entries[other].isReserved { giveUpRole(of: other) }
-      moveIfAtRest(other)
+      if !entries[other].isReserved { giveUpReclaimedKey(of: other) }
+      moveUnlessReserved(other)
     }
     return binding
   }
 
   /// Returns the tasks that the commit will or may cancel because a task ends without success.
-  private func tasksThatMayBeCancelled(along slot: Int) -> [TaskID] {
+  private func tasksThatMayBeCancelled(with slot: Int) -> [TaskID] {
     dependentSlots(from: slot) { other in
       canBeBound(other) && entries[other].record.dependencies.rule == .allSucceeded
     }.map { entries[$0].id }
@@ -340,14 +340,14 @@ extension TaskTable {
 
   /// Returns the slots of the tasks that are removed along with a task.
   ///
-  /// With `withBound`, the result includes the bound tasks, because this task may become the cause
-  /// of their cancellation before its removal is committed.
-  private func slotsRemoved(along slot: Int, withBound: Bool = false) -> [Int] {
+  /// With `includingBound`, the result includes the bound tasks, because this task may become the
+  /// cause of their cancellation before its removal is committed.
+  private func slotsRemoved(with slot: Int, includingBound: Bool = false) -> [Int] {
     var removed: Set<TaskID> = [entries[slot].id]
     return dependentSlots(from: slot) { other in
       guard entries[other].record.state == .cancelled,
         let cause = entries[other].record.dependencies.cause,
-        removed.contains(cause) || withBound && entries[other].isPinned
+        removed.contains(cause) || includingBound && entries[other].isPinned
       else { return false }
       removed.insert(entries[other].id)
       return true
@@ -385,7 +385,7 @@ extension TaskTable {
     retains: Bool
   ) -> Consequences {
     recordEnd(of: slot, as: state)
-    let ended = state == .succeeded ? [] : cancelOthers(along: slot)
+    let ended = state == .succeeded ? [] : cancelOthers(with: slot)
     var consequences = Consequences(tasks: ended.map { entries[$0].id })
     for other in ended { endCancelled(other, at: date, retains: retains) }
     consequences.batch = progressOfBatch(of: slot)
@@ -398,24 +398,24 @@ extension TaskTable {
   /// of those, and so on.
   ///
   /// - Returns: The cancelled tasks, in the order of their IDs.
-  private mutating func cancelOthers(along slot: Int) -> [Int] {
+  private mutating func cancelOthers(with slot: Int) -> [Int] {
     var next = [slot]
-    var along: Set<Int> = []
+    var cancelled: Set<Int> = []
     while let current = next.popLast() {
       // Only a file that another program wrote contains tasks that wait for each other in a cycle.
       for other in dependents(of: current) where other != slot {
-        if along.contains(other) || isToBeCancelled(other) {
+        if cancelled.contains(other) || isToBeCancelled(other) {
           recordCause(current, ofCancelling: other)
         }
         guard isToBeCancelled(other) else { continue }
         removeFromList(other)
         setState(.cancelled, of: other)
         recordEnd(of: other, as: .cancelled)
-        along.insert(other)
+        cancelled.insert(other)
         next.append(other)
       }
     }
-    return sortedByID(Array(along))
+    return sortedByID(Array(cancelled))
   }
 
   /// Records that one task caused the cancellation of another, unless a task with a lower ID is
@@ -443,7 +443,7 @@ extension TaskTable {
       if state != .succeeded { recordFailure(of: id, as: state, in: other) }
       guard other != follower || isNamed(id, by: other) else { continue }
       graph.edges.changeUnfinishedCount(of: other, by: -1)
-      reviewWaiting(other)
+      updateWaitingAndMove(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
       changeProgress(ofBatch: follower) { $0.changeCount(of: state, by: 1) }
@@ -485,8 +485,8 @@ extension TaskTable {
   // MARK: Removals
 
   /// Removes the tasks that were cancelled because of a task that is about to be removed.
-  mutating func removeOthers(alongWith slot: Int) -> Consequences {
-    let others = slotsRemoved(along: slot)
+  mutating func removeOthers(with slot: Int) -> Consequences {
+    let others = slotsRemoved(with: slot)
     let consequences = Consequences(tasks: others.map { entries[$0].id }.sorted())
     for other in others { remove(other) }
     return consequences
@@ -498,7 +498,7 @@ extension TaskTable {
   // MARK: Staging
 
   /// Returns the slots of the tasks that may be restarted along with a task.
-  func slotsThatMayRestart(along slot: Int) -> [Int] {
+  func slotsThatMayRestart(with slot: Int) -> [Int] {
     dependentSlots(from: slot) { other in
       entries[other].record.state == .cancelled && entries[other].record.dependencies.cause != nil
     }
@@ -511,17 +511,17 @@ extension TaskTable {
   /// could take a key that a restarted task needs.
   ///
   /// - Returns: The tasks that can't be restarted, because their keys belong to other tasks.
-  mutating func takeKeysAgain(_ others: [Int], restartedAlong slot: Int) -> [TaskID] {
+  mutating func reclaimKeys(of others: [Int], restartedWith slot: Int) -> [TaskID] {
     guard others.contains(where: { entries[$0].record.uniqueKey != nil }) else { return [] }
-    takeKeysInOrder(restartedAlong: slot)
-    return others.filter { !takeKeyAgain($0) }.map { entries[$0].id }
+    reclaimKeysInOrder(restartedWith: slot)
+    return others.filter { !reclaimKey(of: $0) }.map { entries[$0].id }
   }
 
   /// Reserves the unique keys of the tasks that the restart of a task would restart now.
   ///
   /// The tasks that were cancelled because of the restarted task come first, then the tasks that
   /// were cancelled because of those, and so on.
-  private mutating func takeKeysInOrder(restartedAlong slot: Int) {
+  private mutating func reclaimKeysInOrder(restartedWith slot: Int) {
     var restarted: Set<TaskID> = [entries[slot].id]
     var causes: [Int: TaskID?] = [:]
     var round = [slot]
@@ -534,7 +534,7 @@ extension TaskTable {
         let dependencies = entries[other].record.dependencies
         guard let cause = causes[other] ?? dependencies.cause, ids.contains(cause) else { continue }
         let left = dependencies.failed.keys.filter { !restarted.contains($0) }
-        if left.isEmpty, !dependencies.hasUnnotedFailures, takeKeyAgain(other) {
+        if left.isEmpty, !dependencies.hasUnnotedFailures, reclaimKey(of: other) {
           round.append(other)
         } else {
           causes[other] = .some(left.filter { self.slot(of: $0) != nil }.min())
@@ -551,7 +551,7 @@ extension TaskTable {
   /// The function also records, in all tasks that wait for a restarted task, that this task is
   /// unfinished again.
   mutating func restartOthers(
-    alongWith slot: Int,
+    with slot: Int,
     availableDate: Date,
     excluding excluded: [TaskID]
   ) -> Consequences {
@@ -564,7 +564,7 @@ extension TaskTable {
       where other != slot && wasCancelled(other, because: current) {
         var dependencies = entries[other].record.dependencies
         let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
-        if stays || excluded.contains(entries[other].id) || !takeKeyAgain(other) {
+        if stays || excluded.contains(entries[other].id) || !reclaimKey(of: other) {
           removeFromList(other)
           dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()
           entries[other].record.dependencies = dependencies
@@ -577,7 +577,7 @@ extension TaskTable {
       }
     }
     restarted = sortedByID(restarted)
-    for other in restarted { restartAlong(other, availableDate: availableDate) }
+    for other in restarted { restartListed(other, availableDate: availableDate) }
     return Consequences(
       tasks: restarted.map { entries[$0].id },
       batch: progressOfBatch(of: slot)
@@ -600,14 +600,14 @@ extension TaskTable {
       }
       guard other != follower || isNamed(id, by: other) else { continue }
       graph.edges.changeUnfinishedCount(of: other, by: 1)
-      reviewWaiting(other)
+      updateWaitingAndMove(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
       changeProgress(ofBatch: follower) { $0.changeCount(of: state, by: -1) }
     }
   }
 
-  private mutating func restartAlong(_ slot: Int, availableDate: Date) {
+  private mutating func restartListed(_ slot: Int, availableDate: Date) {
     removeFromList(slot)
     restart(slot, availableDate: availableDate)
   }
@@ -621,7 +621,7 @@ extension TaskTable {
     }
     setState(.waiting, of: slot)
     entries[slot].record.restart(availableDate: availableDate)
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
     joinOrder(slot)
     putAtEndOfList(slot)
   }

@@ -101,7 +101,7 @@ extension TaskTable {
     if policy == .keep { return .duplicate(last) }
     // Work that the task has started must not continue with another payload.
     if roles.successor == nil, entries[last].remembers { return .add(.successor) }
-    return isInDoubt(last) ? .busy(last) : .replace(last)
+    return hasPendingChange(last) ? .busy(last) : .replace(last)
   }
 
   /// Returns whether a new task is a duplicate of the task in this slot, even if that task is
@@ -114,7 +114,7 @@ extension TaskTable {
   mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
     // The task is retried, although it has a successor, in these cases: other tasks wait for it,
     // its memory contains unfinished work, or the successor is being changed or will have expired.
-    guard let slot, !concernsOthers(slot), !willRemember(slot),
+    guard let slot, !mayAffectOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
       !entries[successor].isPinned, !entries[successor].record.hasExpired(by: date)
     else { return stage(change, of: slot) }
@@ -145,18 +145,18 @@ extension TaskTable {
     excluding excluded: [TaskID]? = nil
   ) -> StagedChange {
     guard let slot, takesKeyAtRestart(slot) else { return stage(change, of: slot) }
-    if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey {
+    if !reclaimKey(of: slot), let key = entries[slot].record.uniqueKey {
       let roles = keys[key, nameLane(of: slot)]
       if let other = roles.holder ?? roles.last { return .duplicate(of: entries[other].id, .keep) }
     }
-    return stageForOthers(change, of: slot, excluding: excluded)
+    return stageWithDependents(change, of: slot, excluding: excluded)
   }
 
   /// Makes a task that is to be restarted the holder of its unique key, unless another task has a
   /// role for the key.
   ///
   /// - Returns: `false` if another task has a role for the key; `true` also if there is no key.
-  mutating func takeKeyAgain(_ slot: Int) -> Bool {
+  mutating func reclaimKey(of slot: Int) -> Bool {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return true }
     let lane = nameLane(of: slot)
     guard let other = keys[key, lane].last else {
@@ -167,7 +167,7 @@ extension TaskTable {
   }
 
   /// Undoes ``reclaimKey(of:)``, unless the task was restarted.
-  mutating func giveUpRole(of slot: Int) {
+  mutating func giveUpReclaimedKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey, entries[slot].record.keyRole == nil,
       keys[key, nameLane(of: slot)].holder == slot
     else { return }
@@ -314,7 +314,7 @@ extension TaskTable {
   /// Returns whether a task has expired by a date, and no staged change can prevent that.
   private func hasExpired(_ slot: Int, by date: Date) -> Bool {
     entries[slot].record.hasExpired(by: date) && entries[slot].record.state != .running
-      && !isInDoubt(slot)
+      && !hasPendingChange(slot)
   }
 
   /// Returns the roles for the key of a new task, leaving out expired tasks.
@@ -353,13 +353,13 @@ extension TaskTable {
   }
 
   /// Takes its role from an expired task, after the new task is stored.
-  mutating func loseRole(_ slot: Int) {
+  mutating func completeDisplacement(of slot: Int) {
     entries[slot].record.keyRole = nil
     endReservation(of: slot)
   }
 
   /// Gives an expired task its role again, because the new task could not be stored.
-  mutating func regainRole(_ slot: Int) {
+  mutating func undoDisplacement(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     keys.removeTaskWithoutRole(slot, key: key)
     setRoleOwner(of: slot, to: slot)

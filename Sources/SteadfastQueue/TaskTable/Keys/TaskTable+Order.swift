@@ -7,7 +7,7 @@ extension TaskTable {
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
     guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
-    if let number { noteNumber(number) }
+    if let number { skipNumbers(through: number) }
   }
 
   /// Adds a task to the list of the tasks with its order key.
@@ -26,7 +26,7 @@ extension TaskTable {
     let node = orderNode(of: slot)
     entries[slot].isOrdered = false
     entries[slot].isBehindHead = false
-    if let next = order.remove(node, from: key) { becomeHead(next.slot) }
+    if let next = order.remove(node, from: key) { promoteToHead(next.slot) }
   }
 
   /// Makes the first task with an order key the head, unless the current head is running.
@@ -40,7 +40,7 @@ extension TaskTable {
       let first = order.makeFirstHead(of: key)
     else { return }
     demoteHead(head.slot)
-    becomeHead(first.slot)
+    promoteToHead(first.slot)
   }
 
   /// Returns whether a task may have started before, although it waits for other tasks now.
@@ -48,7 +48,7 @@ extension TaskTable {
   /// That is possible if the other tasks had ended, and were restarted after the task had started.
   /// Tasks that it depends on can have been restarted only if the task was restored from a
   /// compacted file, as `isRestored` says.
-  func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
+  func mayHaveStarted(_ slot: Int, isRestored: Bool) -> Bool {
     let waits = entries[slot].waitsForOthers
     guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
     guard entries[slot].isBehindHead else { return waits }
@@ -71,7 +71,7 @@ extension TaskTable {
     if entries[slot].isInList, entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
-  private mutating func becomeHead(_ slot: Int) {
+  private mutating func promoteToHead(_ slot: Int) {
     entries[slot].isBehindHead = false
     // A reserved task returns to its list when its staged change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { putInList(slot) }
@@ -94,7 +94,7 @@ extension TaskTable {
 /// included.
 struct OrderKeys: Sendable {
   /// The tasks with one key, sorted by their order numbers.
-  private struct Line: Sendable {
+  private struct Tasks: Sendable {
     var head: TaskTable.Node
     var others = SortedList<TaskTable.Node>()
   }
@@ -106,14 +106,14 @@ struct OrderKeys: Sendable {
   }
 
   /// For each queue, the tasks with each order key.
-  private var queues: [[ExactText: Line]] = []
+  private var queues: [[ExactText: Tasks]] = []
   /// The keys whose head may not be the first task.
   private var unsettled: Set<Key> = []
 
   /// Whether every head is known to be the first task with its key.
   var areSettled: Bool { unsettled.isEmpty }
 
-  private subscript(key: Key) -> Line? {
+  private subscript(key: Key) -> Tasks? {
     _read { yield key.queue < queues.count ? queues[key.queue][key.text] : nil }
     _modify {
       while queues.count <= key.queue { queues.append([:]) }
@@ -141,12 +141,12 @@ struct OrderKeys: Sendable {
     return head == node
   }
 
-  private static func add(_ node: TaskTable.Node, to line: inout Line?) -> TaskTable.Node {
-    guard let head = line?.head else {
-      line = Line(head: node)
+  private static func add(_ node: TaskTable.Node, to tasks: inout Tasks?) -> TaskTable.Node {
+    guard let head = tasks?.head else {
+      tasks = Tasks(head: node)
       return node
     }
-    line?.others.insert(node)
+    tasks?.others.insert(node)
     return head
   }
 
@@ -158,16 +158,16 @@ struct OrderKeys: Sendable {
     return Self.remove(node, from: &self[key])
   }
 
-  private static func remove(_ node: TaskTable.Node, from line: inout Line?) -> TaskTable.Node? {
-    guard line?.head == node else {
-      _ = line?.others.remove(node)
+  private static func remove(_ node: TaskTable.Node, from tasks: inout Tasks?) -> TaskTable.Node? {
+    guard tasks?.head == node else {
+      _ = tasks?.others.remove(node)
       return nil
     }
-    guard let next = line?.others.popFirst() else {
-      line = nil
+    guard let next = tasks?.others.popFirst() else {
+      tasks = nil
       return nil
     }
-    line?.head = next
+    tasks?.head = next
     return next
   }
 

@@ -61,7 +61,7 @@ extension TaskTable {
         until: entries[slot].record.prunableDate
       )
     case .running:
-      preconditionFailure("a running task stands in no line")
+      preconditionFailure("a running task can't be added to a list")
     }
     entries[slot].isInList = true
   }
@@ -92,7 +92,7 @@ extension TaskTable {
     case .staged, .held, .leased, .suspended, .paused:
       wasThere = false
     }
-    precondition(wasThere, "a task was changed before it left its line")
+    precondition(wasThere, "a task was changed before it was removed from its list")
   }
 
   // These functions are inlined because a caller of a function that is not inlined and only reads
@@ -228,7 +228,7 @@ extension TaskTable {
 /// separate lists, so that a pruning need not visit them.
 struct EndedTasks: Sendable {
   /// The ended tasks of one queue in one state.
-  private struct Line: Sendable {
+  private struct List: Sendable {
     var prunable = SortedList<TaskTable.Node>()
     /// The tasks that no pruning may remove before a date, sorted by that date.
     var staying = SortedList<TaskTable.DateNode>()
@@ -236,7 +236,7 @@ struct EndedTasks: Sendable {
     var releaseDate = Date.distantPast
   }
 
-  private var lines: [[TaskState: Line]] = []
+  private var lists: [[TaskState: List]] = []
   /// The number of staged prunings.
   ///
   /// While any pruning is staged, it is unknown which ended tasks will stay in the table.
@@ -245,9 +245,9 @@ struct EndedTasks: Sendable {
   /// Adds a task; if there is a date, no pruning may remove the task before that date.
   mutating func insert(_ node: TaskTable.Node, _ state: TaskState, in queue: Int, until date: Date?)
   {
-    while lines.count <= queue { lines.append([:]) }
-    guard let date else { return lines[queue][state, default: Line()].prunable.insert(node) }
-    lines[queue][state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
+    while lists.count <= queue { lists.append([:]) }
+    guard let date else { return lists[queue][state, default: List()].prunable.insert(node) }
+    lists[queue][state, default: List()].staying.insert(TaskTable.DateNode(date: date, node: node))
   }
 
   /// Removes a task that was added with a state and a date.
@@ -259,17 +259,17 @@ struct EndedTasks: Sendable {
     in queue: Int,
     until date: Date?
   ) -> Bool {
-    guard queue < lines.count else { return false }
+    guard queue < lists.count else { return false }
     if let date,
-      lines[queue][state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
+      lists[queue][state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
     {
       return true
     }
-    return lines[queue][state]?.prunable.remove(node) ?? false
+    return lists[queue][state]?.prunable.remove(node) ?? false
   }
 
-  private func line(_ state: TaskState, in queue: Int) -> Line? {
-    queue < lines.count ? lines[queue][state] : nil
+  private func list(_ state: TaskState, in queue: Int) -> List? {
+    queue < lists.count ? lists[queue][state] : nil
   }
 
   // MARK: Pruning
@@ -277,38 +277,38 @@ struct EndedTasks: Sendable {
   /// Returns whether tasks became prunable at a date after `now`, because the clock was set back
   /// since.
   func hasReleased(_ state: TaskState, in queue: Int, after now: Date) -> Bool {
-    line(state, in: queue).map { $0.releaseDate > now } ?? false
+    list(state, in: queue).map { $0.releaseDate > now } ?? false
   }
 
   /// Returns the tasks that a pruning may remove, in the order in which they ended.
   func prunableTasks(in state: TaskState, of queue: Int) -> [TaskTable.Node] {
-    line(state, in: queue)?.prunable.elements() ?? []
+    list(state, in: queue)?.prunable.elements() ?? []
   }
 
   /// Makes the tasks prunable that had to stay until `now` or an earlier date.
   mutating func makePrunable(_ state: TaskState, in queue: Int, until now: Date) {
-    guard queue < lines.count else { return }
-    lines[queue][state]?.releaseDate = now
-    while let first = lines[queue][state]?.staying.first, first.date <= now {
-      lines[queue][state]?.staying.popFirst()
-      lines[queue][state]?.prunable.insert(first.node)
+    guard queue < lists.count else { return }
+    lists[queue][state]?.releaseDate = now
+    while let first = lists[queue][state]?.staying.first, first.date <= now {
+      lists[queue][state]?.staying.popFirst()
+      lists[queue][state]?.prunable.insert(first.node)
     }
   }
 
   /// Returns the task that ended first, among the tasks that a pruning may remove.
   func firstPrunable(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
-    line(state, in: queue)?.prunable.first
+    list(state, in: queue)?.prunable.first
   }
 
   /// Returns the number of tasks that a pruning may remove.
   func prunableCount(_ state: TaskState, in queue: Int) -> Int {
-    line(state, in: queue)?.prunable.count ?? 0
+    list(state, in: queue)?.prunable.count ?? 0
   }
 
   /// Returns all tasks of a state in all queues, in no particular order.
   func nodes(in state: TaskState) -> [TaskTable.Node] {
-    lines.compactMap { $0[state] }.flatMap { line in
-      line.prunable.elements() + line.staying.elements().map(\.node)
+    lists.compactMap { $0[state] }.flatMap { list in
+      list.prunable.elements() + list.staying.elements().map(\.node)
     }
   }
 }

@@ -24,14 +24,14 @@ extension TaskTable {
   ///
   /// The task is not reserved, because changes to its memory are committed in the order in which
   /// they were staged.
-  mutating func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
+  mutating func stageMemoryChange(_ change: TaskChange, of slot: Int?) -> StagedChange {
     guard let slot else { return .stale }
     stagedMemories[slot, default: 0] += 1
     return StagedChange(.memory(change))
   }
 
   /// Records that a staged change to a task's memory was committed or rolled back.
-  mutating func unstageMemory(_ change: TaskChange) {
+  mutating func unstageMemoryChange(_ change: TaskChange) {
     guard case .remember(let lease, _, _) = change, let slot = slot(of: lease.id),
       let count = stagedMemories[slot]
     else { return }
@@ -71,8 +71,8 @@ extension TaskTable {
   /// Commits a change to a task's memory.
   ///
   /// - Returns: The outcome; it is `.stale` for a completion that came too late.
-  mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
-    unstageMemory(change)
+  mutating func commitMemoryChange(_ change: TaskChange) -> ChangeOutcome {
+    unstageMemoryChange(change)
     switch change {
     case .remember(let lease, let name, let value):
       guard let slot = slot(of: lease.id) else { return .stale }
@@ -85,7 +85,7 @@ extension TaskTable {
       if entries[slot].record.state == .suspended { wake(slot) }
       return .done
     default:
-      preconditionFailure("a change was staged that does not concern a memory")
+      preconditionFailure("a change of another kind was staged as a change to a memory")
     }
   }
 
@@ -138,7 +138,7 @@ extension TaskTable {
       record.suspend(until: date, countedFrom: origin)
       if hasCome { record.wake() }
     }
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
     putAtEndOfList(slot)
   }
 
@@ -242,9 +242,9 @@ struct StoredValues: Sendable {
   ///
   /// - Returns: Whether the change was staged.
   mutating func stageChange(of name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
-    let present =
+    let current =
       if let last = staged[ExactText(name)]?.last { last } else { committedValue(named: name) }
-    guard present?.bytes == old else { return false }
+    guard current?.bytes == old else { return false }
     staged[ExactText(name), default: []].append(new.map { Value(bytes: $0) })
     return true
   }
@@ -258,7 +258,7 @@ struct StoredValues: Sendable {
   /// Commits the first staged change of the value under a name.
   mutating func commitFirstChange(of name: String) {
     guard let value = takeStaged(name, { $0.removeFirst() }) else {
-      preconditionFailure("a change of a value was committed that was not staged")
+      preconditionFailure("a change to a value was committed without having been staged")
     }
     setValue(named: name, to: value)
   }
