@@ -56,10 +56,10 @@ public actor BackgroundScheduler {
   /// The calls that wait for the result of the current pass, and return the same result.
   nonisolated let passEnd = Waiters<BackgroundResult>()
   /// The calls that wait until the current activity ends.
-  nonisolated let turnEnd = Waiters<Void>()
+  nonisolated let activityEnd = Waiters<Void>()
   /// The errors of the tasks whose last run in this process failed, by name.
   var errors: [String: any Error] = [:]
-  private var refusal: TaskQueueError?
+  private var argumentError: TaskQueueError?
 
   /// Makes a scheduler without tasks.
   ///
@@ -82,10 +82,12 @@ public actor BackgroundScheduler {
     self.minimumInterval = minimumInterval
     store = persistence
     time = QueueTime(clock)
-    if let fault = Self.fault(inName: name) {
-      refusal = Self.refusal(because: "the name of a background scheduler \(fault)")
+    if let problem = Self.problem(withName: name) {
+      argumentError = Self.invalidArgumentError("the name of a background scheduler \(problem)")
     } else if minimumInterval < .zero {
-      refusal = Self.refusal(because: "minimumInterval is \(minimumInterval); give 0 or more")
+      argumentError = Self.invalidArgumentError(
+        "minimumInterval is \(minimumInterval); give 0 or more"
+      )
     }
   }
 
@@ -116,17 +118,17 @@ public actor BackgroundScheduler {
     averaging count: Int = 3,
     perform: @escaping @Sendable () async throws -> BackgroundResult
   ) {
-    if let fault = Self.fault(inName: name) {
-      return refuse(because: "the name of a background task \(fault)")
+    if let problem = Self.problem(withName: name) {
+      return recordInvalidArgument("the name of a background task \(problem)")
     }
     if expectedDuration < .zero {
-      return refuse(
-        because: "the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more"
+      return recordInvalidArgument(
+        "the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more"
       )
     }
     if !(1...100).contains(count) {
-      return refuse(
-        because: "the average duration of '\(name)' is over \(count) runs; give 1 to 100"
+      return recordInvalidArgument(
+        "the average duration of '\(name)' is over \(count) runs; give 1 to 100"
       )
     }
     let task = Registration(
@@ -147,36 +149,36 @@ public actor BackgroundScheduler {
   ///
   /// The scheduler's name becomes part of the name of a stored value, which may have at most 1,024
   /// bytes.
-  private static let longestName = 512
+  private static let maxNameLength = 512
 
   /// Returns what is wrong with the name of a scheduler or of a task, as the end of a sentence;
   /// `nil` if the name is valid.
-  private static func fault(inName name: String) -> String? {
-    if name.isEmpty { return "is empty; give a name of 1 to \(longestName) bytes of UTF-8" }
+  private static func problem(withName name: String) -> String? {
+    if name.isEmpty { return "is empty; give a name of 1 to \(maxNameLength) bytes of UTF-8" }
     if name.hasNUL { return "has a NUL (U+0000), which a database can't store; remove the NUL" }
-    guard name.utf8.count > longestName else { return nil }
-    return "has \(name.utf8.count) bytes of UTF-8; give a name of at most \(longestName)"
+    guard name.utf8.count > maxNameLength else { return nil }
+    return "has \(name.utf8.count) bytes of UTF-8; give a name of at most \(maxNameLength)"
   }
 
-  private func refuse(because message: String) {
-    refusal = refusal ?? Self.refusal(because: message)
+  private func recordInvalidArgument(_ message: String) {
+    argumentError = argumentError ?? Self.invalidArgumentError(message)
   }
 
-  private static func refusal(because message: String) -> TaskQueueError {
+  private static func invalidArgumentError(_ message: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, message)
   }
 
   /// Throws if the scheduler was made, or a task was registered, with invalid arguments, or if the
   /// call is cancelled.
   func checkCanRun() throws {
-    if let refusal { throw refusal }
+    if let argumentError { throw argumentError }
     try Task.checkCancellation()
   }
 
   /// The state of the tasks, in the order in which a pass would run them now.
   public var status: [BackgroundTaskStatus] {
     get async throws {
-      if let refusal { throw refusal }
+      if let argumentError { throw argumentError }
       let history = try await readHistory()
       let ranking = ranking(from: history, now: time.now)
       return ranking.order.map { index in
@@ -252,7 +254,7 @@ extension BackgroundScheduler {
   public func run(within budget: Duration) async throws -> BackgroundResult {
     try checkCanRun()
     let end = time.deadline(after: budget)
-    while activity == .other { try await turnEnd.wait { nil } }
+    while activity == .other { try await activityEnd.wait { nil } }
     if activity == .pass { return try await passEnd.wait { nil } }
     return try await runAlone(as: .pass) { try await runPass(until: end) }
   }
@@ -289,11 +291,11 @@ extension BackgroundScheduler {
     as activity: Activity,
     _ body: () async throws -> Result
   ) async throws -> Result {
-    while self.activity != nil { try await turnEnd.wait { nil } }
+    while self.activity != nil { try await activityEnd.wait { nil } }
     self.activity = activity
     defer {
       self.activity = nil
-      turnEnd.resumeAll(with: .success(()))
+      activityEnd.resumeAll(with: .success(()))
     }
     return try await body()
   }
@@ -340,7 +342,7 @@ extension BackgroundScheduler {
 
   // MARK: Running
 
-  private struct End: Sendable {
+  private struct EndedRun: Sendable {
     let index: Int
     let result: Result<BackgroundResult, any Error>
     let duration: Duration
@@ -395,15 +397,15 @@ extension BackgroundScheduler {
   private nonisolated func runTogether(
     _ chosen: [Registration],
     within time: Duration
-  ) async -> (ends: [End], isOver: Bool) {
+  ) async -> (ends: [EndedRun], isOver: Bool) {
     let (clock, stopwatch) = (self.time.clock, self.time.stopwatch)
-    return await withTaskGroup(of: End?.self) { group in
+    return await withTaskGroup(of: EndedRun?.self) { group in
       let start = stopwatch()
       for (index, task) in chosen.enumerated() {
         group.addTask {
           let result = await task.result()
           let (duration, wasCancelled) = (stopwatch() - start, Task.isCancelled)
-          return End(
+          return EndedRun(
             index: index,
             result: result,
             duration: duration,
@@ -416,7 +418,7 @@ extension BackgroundScheduler {
         try? await clock.wait(for: max(time, .nanoseconds(1)))
         return nil
       }
-      var (ends, isOver): ([End], Bool) = ([], false)
+      var (ends, isOver): ([EndedRun], Bool) = ([], false)
       while ends.count < chosen.count, let end = await group.next() {
         if let end {
           ends.append(end)

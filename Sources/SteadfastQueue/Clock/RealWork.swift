@@ -85,7 +85,7 @@ public enum RealWork {
   /// Throws if a queue is run on the clock of a virtual time by a task that this virtual time does
   /// not control.
   static func checkRun(of queue: String, on clock: any WallClock) throws {
-    if let mistake = observer?.errorForRun(of: queue, on: clock) { throw mistake }
+    if let error = observer?.errorForRun(of: queue, on: clock) { throw error }
   }
 
   /// The executor that keeps an unstructured task in the current virtual time; `nil` if no virtual

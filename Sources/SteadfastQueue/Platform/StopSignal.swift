@@ -2,7 +2,7 @@ import SystemC
 
 /// Wakes a thread that waits for input on a file descriptor.
 package final class StopSignal: Sendable {
-  package enum Found: Equatable {
+  package enum WaitResult: Equatable {
     case stop
     /// The descriptor has something to read, possibly an error.
     case input
@@ -49,7 +49,7 @@ package final class StopSignal: Sendable {
   package func wait(
     for descriptor: Int32?,
     milliseconds: Int32
-  ) throws(SystemCallError) -> Found {
+  ) throws(SystemCallError) -> WaitResult {
     // The system ignores negative descriptors.
     var files = [receiver, descriptor ?? -1].map { file in
       pollfd(fd: file, events: Int16(POLLIN), revents: 0)

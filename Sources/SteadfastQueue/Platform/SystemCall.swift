@@ -60,7 +60,7 @@ enum SystemCall {
   /// Sets a file's data protection class, if the file has one and its file system can change it.
   static func setProtectionClass(of file: Int32, to number: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
-    guard let present = protectionClass(of: file), present != number,
+    guard let current = protectionClass(of: file), current != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
     else { return }
     guard errno == ENOTSUP else { throw .last("fcntl(F_SETPROTECTIONCLASS)") }

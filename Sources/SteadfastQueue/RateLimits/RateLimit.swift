@@ -113,7 +113,7 @@ public struct RateLimit: Sendable {
   ///
   /// The limit's name becomes part of the name of a stored value, which may have at most 1,024
   /// bytes.
-  private static let longestName = 512
+  private static let maxNameLength = 512
 
   /// Throws if the limit's count, interval or name is invalid.
   func validate() throws(TaskQueueError) {
@@ -130,7 +130,7 @@ public struct RateLimit: Sendable {
         "the interval of a rate limit is \(interval); give a millisecond to 10,000 days"
       )
     }
-    guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
+    guard RateWindow(count, per: interval).interval >= RateWindow.shortestInterval else {
       throw TaskQueueError(
         .invalidArgument,
         "a rate limit allows \(count) starts per \(interval), more than a queue can start, so "
@@ -138,11 +138,11 @@ public struct RateLimit: Sendable {
       )
     }
     guard let name = names?[0] else { return }
-    guard !name.isEmpty, name.utf8.count <= Self.longestName else {
+    guard !name.isEmpty, name.utf8.count <= Self.maxNameLength else {
       throw TaskQueueError(
         .invalidArgument,
         "the name of a rate limit has \(name.utf8.count) bytes of UTF-8; give a name of 1 to "
-          + "\(Self.longestName) bytes"
+          + "\(Self.maxNameLength) bytes"
       )
     }
     try TaskQueueError.check(text: name, "the name of a rate limit")

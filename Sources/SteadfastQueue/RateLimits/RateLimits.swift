@@ -22,7 +22,7 @@ struct RateLimits: Sendable {
   private var known: [String: Known] = [:]
   /// For each key without a free start, the tasks that were postponed until the key's next free
   /// start.
-  private(set) var lines: [Place: Line] = [:]
+  private(set) var postponedUntilFree: [HistoryID: PostponedTasks] = [:]
 
   init(
     _ limits: [RateLimit],
@@ -116,14 +116,14 @@ struct RateLimits: Sendable {
     for name in known.keys {
       known[name]?.histories.changeAll { $0.rebase(to: now, at: now, tolerance: tolerance) }
     }
-    lines = [:]
+    postponedUntilFree = [:]
     if hasOneClock { lastRebase = now }
   }
 
-  private func limiter(for place: Place) -> RateLimiter {
+  private func limiter(for id: HistoryID) -> RateLimiter {
     RateLimiter(
-      windows: scopes[place.scope].windows,
-      history: known[place.valueName]?.histories[place.key] ?? StartHistory()
+      windows: scopes[id.scope].windows,
+      history: known[id.valueName]?.histories[id.key] ?? StartHistory()
     )
   }
 
@@ -139,8 +139,8 @@ struct RateLimits: Sendable {
   func usedUpLimits(at now: Int64) -> [UsedUp] {
     scopes.indices.compactMap { index in
       guard scopes[index].key == nil else { return nil }
-      let limiter = limiter(for: onlyPlace(of: index))
-      return limiter.room(at: now) > 0
+      let limiter = limiter(for: onlyHistoryID(of: index))
+      return limiter.remainingStarts(at: now) > 0
         ? nil : UsedUp(scope: index, until: limiter.nextStart(from: now))
     }
   }
@@ -150,7 +150,7 @@ struct RateLimits: Sendable {
   func requestWithinLimits(_ request: ClaimRequest, at now: Int64) -> ClaimRequest {
     var request = request
     for index in scopes.indices where scopes[index].key == nil {
-      let room = limiter(for: onlyPlace(of: index)).room(at: now)
+      let room = limiter(for: onlyHistoryID(of: index)).remainingStarts(at: now)
       guard let names = scopes[index].names else {
         request.limit = min(request.limit, room)
         continue
@@ -163,8 +163,8 @@ struct RateLimits: Sendable {
     return request
   }
 
-  private func onlyPlace(of scope: Int) -> Place {
-    Place(scope: scope, valueName: scopes[scope].valueName, key: StartHistories.onlyKey)
+  private func onlyHistoryID(of scope: Int) -> HistoryID {
+    HistoryID(scope: scope, valueName: scopes[scope].valueName, key: StartHistories.onlyKey)
   }
 
   // MARK: After a claim
@@ -180,7 +180,7 @@ struct RateLimits: Sendable {
     var postponed: [(index: Int, until: Int64)] = []
     /// The values to store before the tasks begin.
     var writes: [Write] = []
-    fileprivate var lines: [Place: Line] = [:]
+    fileprivate var postponedUntilFree: [HistoryID: PostponedTasks] = [:]
     fileprivate var histories: [String: StartHistories] = [:]
   }
 
@@ -190,22 +190,22 @@ struct RateLimits: Sendable {
     let new: [UInt8]?
   }
 
-  enum Answer {
+  enum AdmissionResult {
     /// There is no decision yet: first, these values must be read and cached.
     case missing(Set<String>)
     case decided(Admission)
   }
 
   /// Returns where the starts of a task are counted: one history for each limit that applies to it.
-  func places(of record: TaskRecord) -> [Place] {
+  func historyIDs(of record: TaskRecord) -> [HistoryID] {
     scopes.indices.compactMap { index in
       let scope = scopes[index]
       guard scope.concerns(taskNamed: record.name) else { return nil }
-      guard let key = scope.key else { return onlyPlace(of: index) }
+      guard let key = scope.key else { return onlyHistoryID(of: index) }
       // A task whose payload can't be decoded has no key. The task will be parked anyway.
       guard let text = key(record) else { return nil }
       let number = Self.storedNumber(ofKey: text)
-      return Place(scope: index, valueName: scope.valueName(ofKey: number), key: number)
+      return HistoryID(scope: index, valueName: scope.valueName(ofKey: number), key: number)
     }
   }
 
@@ -213,25 +213,25 @@ struct RateLimits: Sendable {
   ///
   /// The tasks in `denied` were denied by an earlier decision about this claim, and stay denied
   /// even if the limits allow them now.
-  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> Answer {
-    let places = records.map(places)
-    let missing = Set(places.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
+  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> AdmissionResult {
+    let ids = records.map(historyIDs)
+    let missing = Set(ids.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
     guard missing.isEmpty else { return .missing(missing) }
     var admission = Admission()
-    admission.lines = lines.filter { $0.value.date > now }
-    for (index, places) in places.enumerated() {
+    admission.postponedUntilFree = postponedUntilFree.filter { $0.value.date > now }
+    for (index, ids) in ids.enumerated() {
       if let date = denied[index] {
         admission.deny(index, until: date)
         continue
       }
-      let denying = places.filter { !allowsStart($0, in: admission, at: now) }
+      let denying = ids.filter { !allowsStart($0, in: admission, at: now) }
       if denying.isEmpty {
-        for place in places { recordStart(for: place, in: &admission, at: now) }
+        for id in ids { recordStart(for: id, in: &admission, at: now) }
         admission.admitted.append(index)
         continue
       }
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
-        dateOfNextTry(of: records[index], at: $0, in: &admission, now: now)
+        dateOfNextTry(of: records[index], for: $0, in: &admission, now: now)
       }
       admission.deny(index, until: dates.max())
     }
@@ -241,39 +241,39 @@ struct RateLimits: Sendable {
     return .decided(admission)
   }
 
-  private func limiter(for place: Place, in admission: Admission) -> RateLimiter {
-    var limiter = limiter(for: place)
-    if let changed = admission.histories[place.valueName] { limiter.history = changed[place.key] }
+  private func limiter(for id: HistoryID, in admission: Admission) -> RateLimiter {
+    var limiter = limiter(for: id)
+    if let changed = admission.histories[id.valueName] { limiter.history = changed[id.key] }
     return limiter
   }
 
-  private func allowsStart(_ place: Place, in admission: Admission, at now: Int64) -> Bool {
-    guard limiter(for: place, in: admission).room(at: now) > 0 else { return false }
-    let histories = histories(for: place, in: admission)
+  private func allowsStart(_ id: HistoryID, in admission: Admission, at now: Int64) -> Bool {
+    guard limiter(for: id, in: admission).remainingStarts(at: now) > 0 else { return false }
+    let histories = histories(for: id, in: admission)
     // A value with the starts of very many keys is full. Tasks with further keys then wait.
     return histories.maxByteCount + 64 <= maxValueSize
-      || histories.histories[place.key] != nil && histories.maxByteCount + 16 <= maxValueSize
-      || trimmedHistories(histories, for: place, at: now).maxByteCount + 64 <= maxValueSize
+      || histories.histories[id.key] != nil && histories.maxByteCount + 16 <= maxValueSize
+      || trimmedHistories(histories, for: id, at: now).maxByteCount + 64 <= maxValueSize
   }
 
-  private func histories(for place: Place, in admission: Admission) -> StartHistories {
-    admission.histories[place.valueName] ?? known[place.valueName]?.histories ?? StartHistories()
+  private func histories(for id: HistoryID, in admission: Admission) -> StartHistories {
+    admission.histories[id.valueName] ?? known[id.valueName]?.histories ?? StartHistories()
   }
 
   private func trimmedHistories(
     _ histories: StartHistories,
-    for place: Place,
+    for id: HistoryID,
     at now: Int64
   ) -> StartHistories {
     var histories = histories
-    histories.changeAll { $0.trim(to: scopes[place.scope].windows, at: now) }
+    histories.changeAll { $0.trim(to: scopes[id.scope].windows, at: now) }
     return histories
   }
 
-  private func recordStart(for place: Place, in admission: inout Admission, at now: Int64) {
-    var histories = trimmedHistories(histories(for: place, in: admission), for: place, at: now)
-    histories[place.key].addStart(at: now)
-    admission.histories[place.valueName] = histories
+  private func recordStart(for id: HistoryID, in admission: inout Admission, at now: Int64) {
+    var histories = trimmedHistories(histories(for: id, in: admission), for: id, at: now)
+    histories[id.key].addStart(at: now)
+    admission.histories[id.valueName] = histories
   }
 
   /// Returns the date at which a task whose key has no free start tries again.
@@ -284,21 +284,23 @@ struct RateLimits: Sendable {
   /// be cancelled, the task tries at least once in ``PostponedTasks/mostStarts`` starts.
   private func dateOfNextTry(
     of record: TaskRecord,
-    at place: Place,
+    for id: HistoryID,
     in admission: inout Admission,
     now: Int64
   ) -> Int64 {
-    let limiter = limiter(for: place, in: admission)
+    let limiter = limiter(for: id, in: admission)
     let next = limiter.nextStart(from: now)
     // If the value is full, the task tries again after the limit's interval.
     guard next > now else { return now + (limiter.windows.map(\.interval).max() ?? 0) }
-    var line = admission.lines[place] ?? Line(date: next)
-    if line.date != next { line = Line(date: next) }
-    let ahead = line.addTask(withPriority: record.priority)
-    admission.lines[place] = line
-    guard ahead >= Line.nearCount, record.availableDate > record.createdDate else { return next }
+    var tasks = admission.postponedUntilFree[id] ?? PostponedTasks(date: next)
+    if tasks.date != next { tasks = PostponedTasks(date: next) }
+    let aheadCount = tasks.addTask(withPriority: record.priority)
+    admission.postponedUntilFree[id] = tasks
+    guard aheadCount >= PostponedTasks.nearCount, record.availableDate > record.createdDate else {
+      return next
+    }
     // The added microsecond puts the task behind the tasks that try at each free start.
-    return next + limiter.duration(ofStarts: min(ahead, Line.mostStarts)) + 1
+    return next + limiter.duration(ofStarts: min(aheadCount, PostponedTasks.mostStarts)) + 1
   }
 
   /// Updates the cached values after the values of a decision were stored.
@@ -306,7 +308,7 @@ struct RateLimits: Sendable {
   /// The admitted tasks begin now. Storing the values may have taken long, so this process counts
   /// the starts from `now`, not from the date of the decision.
   mutating func recordWrites(of admission: Admission, decidedAt date: Int64, at now: Int64) {
-    lines = admission.lines
+    postponedUntilFree = admission.postponedUntilFree
     for write in admission.writes {
       guard var histories = admission.histories[write.valueName] else { continue }
       histories.changeAll { $0.delayStarts(from: date, to: now) }
@@ -342,22 +344,22 @@ extension RateLimits {
   ///
   /// These are the histories of the task's key. If there are none, they are the histories of its
   /// name or, if there are none either, those of all tasks.
-  func placesToPause(for record: TaskRecord) -> [Place] {
-    let places = places(of: record)
-    let keyed = places.filter { scopes[$0.scope].key != nil }
-    let named = places.filter { scopes[$0.scope].names != nil }
-    return keyed.isEmpty ? named.isEmpty ? places : named : keyed
+  func historiesToPause(for record: TaskRecord) -> [HistoryID] {
+    let ids = historyIDs(of: record)
+    let keyed = ids.filter { scopes[$0.scope].key != nil }
+    let named = ids.filter { scopes[$0.scope].names != nil }
+    return keyed.isEmpty ? named.isEmpty ? ids : named : keyed
   }
 
   /// Returns the new bytes of a stored value after one of its histories was paused.
   func valueAfterPausing(
-    _ place: Place,
+    _ id: HistoryID,
     in bytes: [UInt8]?,
     from now: Int64,
     until end: Int64
   ) -> [UInt8]? {
-    var histories = StartHistories(bytes) ?? usedUpHistories(ofValue: place.valueName, at: now)
-    histories[place.key].pause(from: now, until: end)
+    var histories = StartHistories(bytes) ?? usedUpHistories(ofValue: id.valueName, at: now)
+    histories[id.key].pause(from: now, until: end)
     return histories.bytes
   }
 }
@@ -396,7 +398,7 @@ extension RateLimits {
   }
 
   /// Identifies a history: the stored value that contains it, and its key in the value.
-  struct Place: Sendable, Hashable {
+  struct HistoryID: Sendable, Hashable {
     let scope: Int
     let valueName: String
     let key: UInt64
@@ -413,7 +415,7 @@ extension RateLimits {
 
   /// The number of tasks with one key, by priority, that were postponed until the key's next free
   /// start.
-  struct Line: Sendable, Hashable {
+  struct PostponedTasks: Sendable, Hashable {
     /// How many of the postponed tasks try again at each free start.
     static let nearCount = 16
     /// The number of free starts within which each of the other postponed tasks tries at least
@@ -440,7 +442,7 @@ struct RateWindow: Sendable, Hashable {
   /// The maximum number of starts whose dates are stored.
   static let maxCount = 1_024
   /// The shortest interval, in microseconds.
-  static let shortestPart: Int64 = 1_000
+  static let shortestInterval: Int64 = 1_000
 
   /// The maximum number of starts, from 1 to 1,024.
   let count: Int
@@ -534,7 +536,7 @@ struct RateLimiter: Sendable {
   var history: StartHistory
 
   /// Returns how many attempts may begin at a date.
-  func room(at now: Int64) -> Int {
+  func remainingStarts(at now: Int64) -> Int {
     if let pause = history.pause, pause.end > now { return 0 }
     var room = Int.max
     for window in windows {
@@ -572,7 +574,7 @@ struct RateLimiter: Sendable {
 /// lowest bits first, and with the highest bit set in all bytes but the last.
 struct StartHistories: Sendable, Equatable {
   /// The version of the format.
-  private static let form: UInt8 = 1
+  private static let formatVersion: UInt8 = 1
   /// The number of the history of a limit without keys.
   static let onlyKey: UInt64 = 0
 
@@ -585,7 +587,7 @@ struct StartHistories: Sendable, Equatable {
   /// - Returns: The histories; `nil` if the bytes are malformed.
   init?(_ bytes: [UInt8]?) {
     guard let bytes else { return }
-    guard bytes.first == Self.form else { return nil }
+    guard bytes.first == Self.formatVersion else { return nil }
     var reader = Reader(bytes: bytes[1...])
     while !reader.bytes.isEmpty {
       guard let key = reader.readNumber(), let history = reader.readHistory() else { return nil }
@@ -596,7 +598,7 @@ struct StartHistories: Sendable, Equatable {
   /// The bytes of the value; `nil` if there are no histories.
   var bytes: [UInt8]? {
     guard !histories.isEmpty else { return nil }
-    var bytes = [Self.form]
+    var bytes = [Self.formatVersion]
     for (key, history) in histories.sorted(by: { $0.key < $1.key }) {
       for shift in stride(from: 56, through: 0, by: -8) {
         bytes.append(UInt8(truncatingIfNeeded: key >> shift))

@@ -45,7 +45,7 @@ struct DatabaseWatch: Sendable {
     let file = FileWatch()
     var schedule = LookSchedule(longest: longestInterval(watchingWith: file), now: now())
     while true {
-      let found: StopSignal.Found
+      let found: StopSignal.WaitResult
       do throws(SystemCallError) {
         found = try stop.wait(
           for: schedule.awaitsFile ? file.descriptor : nil,

@@ -136,19 +136,19 @@ enum InternetFamily {
 /// routes, and then the IPv6 routes. Reading ends at the first route that leads outside, so the
 /// whole list of routes is read only if there is none.
 struct RouteReading {
-  struct Answer: Equatable {
+  struct Outcome: Equatable {
     let holds: Bool
     /// Whether the result stays valid until the kernel reports a change.
     let isSure: Bool
 
     /// The result to assume if the kernel refuses a request, or if its reply can't be read.
-    static let unknown = Answer(holds: true, isSure: false)
+    static let unknown = Outcome(holds: true, isSure: false)
   }
 
   enum Step: Equatable {
     case send([UInt8])
     case receive
-    case end(Answer)
+    case end(Outcome)
   }
 
   /// The lists that are requested from the kernel; the raw value is the number of the request.
@@ -200,7 +200,7 @@ struct RouteReading {
     case NetlinkMessage.Kind.newRoute where list != .interfaces:
       guard let route = Route(message.body) else { return .end(.unknown) }
       if route.leadsToInternet(through: interfaces) {
-        return .end(Answer(holds: true, isSure: true))
+        return .end(Outcome(holds: true, isSure: true))
       }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
       // Both messages start with an error number, or with zero. A list may end with an error.
@@ -220,7 +220,7 @@ struct RouteReading {
       return .send(list.request.bytes)
     case .ipv6Routes:
       // A kernel without IPv6 refuses to list the routes of IPv6, and has no such routes.
-      return .end(Answer(holds: false, isSure: !wasInterrupted))
+      return .end(Outcome(holds: false, isSure: !wasInterrupted))
     }
   }
 }
@@ -242,9 +242,9 @@ struct RouteWatch {
   /// The maximum number of reports to receive before the routes are read.
   ///
   /// Without a maximum, an endless series of reports could prevent the routes from ever being read.
-  private static var mostReports: Int { 1_000 }
+  private static var maxReportCount: Int { 1_000 }
   /// The number of consecutive unsure results after which the last one is accepted.
-  private static var mostTries: Int { 4 }
+  private static var maxTryCount: Int { 4 }
 
   private var isDue = true
   private var isSure = false
@@ -254,7 +254,7 @@ struct RouteWatch {
 
   var next: Step {
     guard isDue else { return .wait }
-    return reports == 0 || reports >= Self.mostReports ? .read : .take
+    return reports == 0 || reports >= Self.maxReportCount ? .read : .take
   }
 
   /// Records what was received from the socket.
@@ -275,20 +275,20 @@ struct RouteWatch {
   ///
   /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
   ///   again.
-  mutating func apply(_ answer: RouteReading.Answer) -> Bool? {
-    (isSure, reports) = (answer.isSure, 0)
+  mutating func apply(_ outcome: RouteReading.Outcome) -> Bool? {
+    (isSure, reports) = (outcome.isSure, 0)
     tries = isSure ? 0 : tries + 1
-    isDue = !isSure && tries < Self.mostTries
+    isDue = !isSure && tries < Self.maxTryCount
     guard !isDue else { return nil }
     tries = 0
-    return valueToReport(for: answer.holds)
+    return valueToReport(for: outcome.holds)
   }
 
   /// Records that the kernel no longer reports changes.
   ///
   /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
   ///   again.
-  mutating func fail() -> Bool? { valueToReport(for: RouteReading.Answer.unknown.holds) }
+  mutating func fail() -> Bool? { valueToReport(for: RouteReading.Outcome.unknown.holds) }
 
   private mutating func valueToReport(for holds: Bool) -> Bool? {
     guard reported != holds else { return nil }
@@ -341,7 +341,7 @@ struct RouteMonitor: Sendable {
           didEnd()
         }
       } catch {
-        continuation.yield(RouteReading.Answer.unknown.holds)
+        continuation.yield(RouteReading.Outcome.unknown.holds)
         didEnd()
       }
     }
@@ -374,8 +374,8 @@ struct RouteMonitor: Sendable {
         case .nothing: watch.apply(.nothing)
         }
       case .read:
-        guard let answer = readRoutes() else { return }
-        if let holds = watch.apply(answer) { report(holds) }
+        guard let outcome = readRoutes() else { return }
+        if let holds = watch.apply(outcome) { report(holds) }
       }
     }
   }
@@ -384,7 +384,7 @@ struct RouteMonitor: Sendable {
   ///
   /// Each call uses a new socket, because the unread rest of a reply would get in the way of the
   /// next call.
-  private func readRoutes() -> RouteReading.Answer? {
+  private func readRoutes() -> RouteReading.Outcome? {
     do throws(SystemCallError) {
       return try readRoutes(from: open(NetlinkSocket.Groups.none))
     } catch {
@@ -394,7 +394,7 @@ struct RouteMonitor: Sendable {
 
   private func readRoutes(
     from socket: consuming NetlinkSocket
-  ) throws(SystemCallError) -> RouteReading.Answer? {
+  ) throws(SystemCallError) -> RouteReading.Outcome? {
     var reading = RouteReading()
     var step = reading.firstStep()
     while true {
@@ -409,8 +409,8 @@ struct RouteMonitor: Sendable {
         case .lost: step = .end(.unknown)
         case .nothing: continue
         }
-      case .end(let answer):
-        return answer
+      case .end(let outcome):
+        return outcome
       }
     }
   }
