@@ -52,7 +52,7 @@ struct Slab<Element: Sendable>: Sendable {
     if used[word] == 0 { giveBackMemory(of: slot / Self.pageSize) }
   }
 
-  /// Removes all elements of a page at once, and frees its memory.
+  /// Removes all elements of a page at once, and frees the page's memory.
   mutating func removePage(_ page: Int) {
     for word in Self.words(of: page) {
       if used[word] == .max { roomyWords.append(word) }
@@ -101,7 +101,8 @@ struct Slab<Element: Sendable>: Sendable {
     pages.append(blankPage)
   }
 
-  /// If this page is empty, frees the page that became empty before it, and keeps this one.
+  /// If this page is empty, frees the memory of the page that became empty before it, and keeps the
+  /// memory of this one.
   private mutating func giveBackMemory(of page: Int) {
     guard isPageEmpty(page) else { return }
     if let idlePage, idlePage != page, isPageEmpty(idlePage) { pages[idlePage] = blankPage }

@@ -10,7 +10,7 @@
 /// in order. It isn't faster, either. Adding and removing one element takes, in nanoseconds on one
 /// machine:
 ///
-/// | elements in the line | ordered dates: line | heap | random dates: line | heap |
+/// | elements | ordered dates: list | heap | random dates: list | heap |
 /// | --- | --- | --- | --- | --- |
 /// | 1 | 8 | 10 | 10 | 13 |
 /// | 100 | 8 | 43 | 19 | 29 |
@@ -46,7 +46,7 @@ struct SortedList<Element: Comparable & Sendable>: Sendable {
   var pieceCount: Int { 1 + pieces.count - pieceHead }
   var first: Element? { head < firstPiece.count ? firstPiece[head] : nil }
 
-  // MARK: In
+  // MARK: Inserting
 
   mutating func insert(_ element: Element) {
     count += 1
@@ -125,7 +125,7 @@ struct SortedList<Element: Comparable & Sendable>: Sendable {
     return Piece(start: copy[0], elements: copy)
   }
 
-  // MARK: Out
+  // MARK: Removing
 
   @discardableResult
   mutating func popFirst() -> Element? {
@@ -212,12 +212,12 @@ struct SortedList<Element: Comparable & Sendable>: Sendable {
     pieceHead = 0
   }
 
-  // MARK: Looking
+  // MARK: Reading
 
   /// Returns up to `limit` elements in order: those after `element`, or those from the start if
   /// `element` is `nil`.
   ///
-  /// O(k + log n) for k elements.
+  /// This takes O(k + log n) for k elements.
   func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
     var found: [Element] = []
     var next = pieceHead

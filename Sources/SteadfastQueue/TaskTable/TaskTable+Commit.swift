@@ -34,7 +34,7 @@ extension TaskTable {
       joinBatch(slot)
       unbindDependents(of: slot)
     }
-    completeInsertion(of: slot)
+    countAndPutAtEndOfList(slot)
   }
 
   /// Commits a change to a task that others wait for, if changes of this kind affect other tasks.
@@ -206,10 +206,10 @@ extension TaskTable {
     }
   }
 
-  /// Removes the ended tasks that are older than a date, or that exceed the number to keep.
+  /// Removes the ended tasks that ended before a date, or that exceed the number to keep.
   ///
-  /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock went
-  /// back since the last pruning, it takes O(n).
+  /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock was
+  /// set back since the last pruning, it takes O(n).
   private mutating func prune(
     _ state: TaskState,
     in queue: Int,

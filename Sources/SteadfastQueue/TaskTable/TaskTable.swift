@@ -1,7 +1,7 @@
 import SystemFoundation
 
-/// All tasks of one store that is in memory or in a file, with what finds them quickly: by ID, by
-/// unique key, by order key, by priority and date, and by the tasks that they wait for.
+/// All tasks of a store in memory or in a file, which can be found by ID, by unique key, by order
+/// key, by priority and date, and by the tasks that they wait for.
 ///
 /// The table reads no clock, takes no lock and does no I/O. A change has two steps. First it is
 /// staged: the table checks it, and reserves the tasks that it affects. After the change is
@@ -9,6 +9,7 @@ import SystemFoundation
 /// that is reserved, and a second change to a reserved task is stale. A store in memory commits
 /// each change as soon as it is staged.
 struct TaskTable: Sendable {
+  /// The tasks; the index of a task in this slab is its slot.
   var entries = IdentifiedSlab(filler: Entry.none)
   private(set) var ids = SortedList<TaskID>()
   var keys = UniqueKeys()
@@ -82,16 +83,15 @@ extension TaskTable {
     return slot
   }
 
-  /// Completes the committed insertion of a task: counts the task, and adds it to the end of its
-  /// list.
-  mutating func completeInsertion(of slot: Int) {
+  /// Counts a task whose insertion is committed, and adds it to the end of its list.
+  mutating func countAndPutAtEndOfList(_ slot: Int) {
     countTask(slot)
     putAtEndOfList(slot)
   }
 
-  /// Completes the committed insertion of a task that keeps the position that it had in another
-  /// table.
-  mutating func completeInsertionAtOldPosition(of slot: Int) {
+  /// Counts a task whose insertion is committed, and adds it to its list at the position that it
+  /// had in another table.
+  mutating func countAndPutInList(_ slot: Int) {
     countTask(slot)
     skipNumbers(through: entries[slot].position)
     putInList(slot)
@@ -192,8 +192,8 @@ extension TaskTable {
     /// Whether the task's memory contains any value.
     var remembers = false
     private var narrowByteCount: Int32 = 0
-    /// A number that orders the tasks of a list that have the same priority and date; a task at the
-    /// end of a list gets a new number.
+    /// A number that orders tasks with the same priority and date; a task that is moved to the end
+    /// of a list gets a new number.
     ///
     /// The number is 0 until the task is first added to a list.
     var position: UInt64 = 0
@@ -250,7 +250,7 @@ extension TaskTable {
       set { flags.set(.isBehindHead, to: newValue) }
     }
 
-    /// Whether other tasks wait for this task to end, or have waited for that.
+    /// Whether other tasks wait, or have waited, for this task to end.
     var isAwaited: Bool {
       get { flags.contains(.isAwaited) }
       set { flags.set(.isAwaited, to: newValue) }

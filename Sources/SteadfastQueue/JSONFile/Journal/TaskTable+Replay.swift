@@ -128,7 +128,7 @@ extension TaskTable {
     rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
-    completeInsertionAtOldPosition(of: slot)
+    countAndPutInList(slot)
     lastRestored = task.record.id
     return true
   }
@@ -155,7 +155,7 @@ extension TaskTable {
     joinGraph(slot)
     joinBatch(slot)
     promoteIfKeyHasNoHolder(slot)
-    completeInsertion(of: slot)
+    countAndPutAtEndOfList(slot)
     return true
   }
 
@@ -179,7 +179,7 @@ extension TaskTable {
     // The new task may be the follower of a batch whose tasks were added earlier.
     joinGraph(slot)
     joinBatch(slot)
-    completeInsertion(of: slot)
+    countAndPutAtEndOfList(slot)
     return true
   }
 

@@ -128,7 +128,7 @@ struct DependencyEdges: Sendable {
   /// Whether no task in the table depends on another.
   var isEmpty: Bool { newest.isEmpty }
 
-  // MARK: Who names whom
+  // MARK: Edges
 
   /// Records that the task in a slot names another task.
   mutating func addEdge(from slot: Int, to named: TaskID) {
@@ -185,7 +185,7 @@ struct DependencyEdges: Sendable {
   /// Returns whether any task in the table depends on a task.
   func hasDependents(of id: TaskID) -> Bool { newest[id] != nil }
 
-  // MARK: How many have not ended
+  // MARK: Unfinished dependencies
 
   /// Returns how many dependencies of the task in a slot have not ended.
   func unfinishedCount(of slot: Int) -> Int {

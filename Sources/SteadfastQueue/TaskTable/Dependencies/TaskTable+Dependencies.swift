@@ -88,7 +88,7 @@ extension TaskTable {
 
   /// Returns the ID of a task that a new task would wait for forever; `nil` if there is none.
   ///
-  /// If there are several such tasks, the result is the least ID.
+  /// If there are several such tasks, the result is the lowest ID.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
     guard record.hasPrerequisites, !record.state.isFinished,
       let dependencies = record.presentDependencies
@@ -129,15 +129,15 @@ extension TaskTable {
 
   // MARK: Leaving
 
-  /// Removes a task that leaves the table from the graph, and ends the wait of the tasks that wait
-  /// for it.
+  /// Removes a task from the graph because it leaves the table, so that no other task waits for it
+  /// any longer.
   mutating func leaveGraph(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].isAwaited, !record.state.isFinished { releaseDependents(slot) }
     graph.edges.removeEdges(from: slot)
   }
 
-  /// Ends the wait of the tasks that wait for a task that is removed before it has ended.
+  /// Makes the tasks that wait for an unfinished task stop waiting, because that task is removed.
   private mutating func releaseDependents(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
@@ -211,8 +211,8 @@ extension TaskTable {
     return batch
   }
 
-  /// Updates whether a task waits for others and, if that has changed, moves it to the list for
-  /// that.
+  /// Updates whether a task waits for others, and moves the task to another list if that has
+  /// changed.
   mutating func updateWaitingAndMove(_ slot: Int) {
     guard updateWaiting(slot) else { return }
     moveUnlessReserved(slot)

@@ -227,7 +227,7 @@ extension TaskTable {
     for (key, successor) in keys.successorsWithoutHolder { promote(successor, toHolderOf: key) }
   }
 
-  /// Takes its role from a task that ends or is removed; if the task was the holder, its successor
+  /// Removes the role of a task that ends or is removed; if the task was the holder, its successor
   /// becomes the holder.
   mutating func removeRole(of slot: Int) {
     guard entries[slot].record.keyRole != nil, let key = entries[slot].record.uniqueKey else {
@@ -243,7 +243,7 @@ extension TaskTable {
     }
   }
 
-  /// Takes its role from an ended task, which can still be found by its unique key.
+  /// Removes the role of an ended task, which can still be found by its unique key.
   mutating func retainKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { keys.addTaskWithoutRole(slot, key: key) }
@@ -352,13 +352,13 @@ extension TaskTable {
     return others
   }
 
-  /// Takes its role from an expired task, after the new task is stored.
+  /// Removes the role of an expired task, after the new task is stored.
   mutating func completeDisplacement(of slot: Int) {
     entries[slot].record.keyRole = nil
     endReservation(of: slot)
   }
 
-  /// Gives an expired task its role again, because the new task could not be stored.
+  /// Gives an expired task its role back, because the new task could not be stored.
   mutating func undoDisplacement(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     keys.removeTaskWithoutRole(slot, key: key)
@@ -440,10 +440,10 @@ struct UniqueKeys: Sendable {
   private var tasks: [ExactText: Tasks] = [:]
   /// For each key, the tasks that have no role.
   private(set) var withoutRole: [ExactText: Set<Int>] = [:]
-  /// For each key and name, the succeeded tasks one of which replaces the `recent` task when that
-  /// is removed.
+  /// For each key and name, other succeeded tasks that prevent duplicates; one of them becomes
+  /// `recent` when the current one is removed.
   ///
-  /// The `recent` task may be one of them.
+  /// The current `recent` task may be among them.
   private var lessRecent: [KeyOfName: Set<Int>] = [:]
 
   private struct KeyOfName: Hashable {
@@ -506,7 +506,7 @@ struct UniqueKeys: Sendable {
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }
 
-  /// Returns the succeeded tasks one of which replaces the `recent` task when that is removed.
+  /// Returns the other succeeded tasks with a key and a name that prevent duplicates.
   func lessRecentTasks(key: String, lane: Int) -> Set<Int> {
     lessRecent[KeyOfName(key: ExactText(key), lane: lane)] ?? []
   }

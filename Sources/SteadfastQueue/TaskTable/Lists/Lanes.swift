@@ -127,7 +127,7 @@ struct Lanes: Sendable {
     number(ofQueue: queue).flatMap { queues[$0].indices[ExactText(name)] }
   }
 
-  /// Counts one task less in a lane.
+  /// Subtracts one from the number of tasks in a lane.
   mutating func removeTask(from lane: Int) {
     let main = all[lane].main
     if main != lane { removeTask(fromVariant: lane, of: main) }
