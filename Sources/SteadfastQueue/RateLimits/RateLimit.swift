@@ -120,14 +120,14 @@ public struct RateLimit: Sendable {
     guard count >= 1 else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts; give 1 or more, or, to let no task start, pause the "
-          + "queue or the name of the tasks"
+        "a rate limit allows \(count) starts; give 1 or more, or pause the queue or the tasks' name "
+          + "if no task may start"
       )
     }
     guard interval >= .milliseconds(1), interval <= Self.longestInterval else {
       throw TaskQueueError(
         .invalidArgument,
-        "the interval of a rate limit is \(interval); give a millisecond to 10,000 days"
+        "the interval of a rate limit is \(interval); give an interval from 1 millisecond to 10,000 days"
       )
     }
     guard RateWindow(count, per: interval).interval >= RateWindow.shortestInterval else {

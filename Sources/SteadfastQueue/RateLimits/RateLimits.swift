@@ -1,8 +1,8 @@
-/// The rate limits of a queue, and what this process knows about the starts that count for them.
+/// The rate limits of a queue, with a cache of the stored starts that count for them.
 ///
-/// It decides which of the claimed tasks may begin, and which values must be stored before they
-/// begin. If another process has changed the stored values, the new values can't be stored, and the
-/// decision is repeated with the current values.
+/// This type decides which of the claimed tasks may begin, and which values must be stored before
+/// they begin. If another process has changed the stored values, the new values can't be stored,
+/// and the decision is repeated with the current values.
 struct RateLimits: Sendable {
   /// A value of the store, as it was when this process last read or wrote it.
   private struct Known: Sendable {
@@ -500,7 +500,7 @@ struct StartHistory: Sendable, Hashable {
     pause = Pause(begin: now, end: end)
   }
 
-  /// Removes the starts and the pause if they have no effect from `now` on.
+  /// Removes the starts that no longer count at `now`, and the pause if it has ended.
   mutating func trim(to windows: [RateWindow], at now: Int64) {
     if let pause, pause.end <= now { self.pause = nil }
     let (count, interval) = (
@@ -568,7 +568,7 @@ struct RateLimiter: Sendable {
 /// The histories in one value of a store, each under the number of its key.
 ///
 /// The first byte is 1. Then, for each history, in the order of the numbers of their keys, there
-/// are: the number of the key (8 bytes, the highest first), the begin and the end of the pause (0
+/// are: the number of the key (8 bytes, the highest first), the start and the end of the pause (0
 /// and 0 if there is none), the number of starts, the first start, and the time from each start to
 /// the next. All of these except the number of the key are encoded with seven bits to a byte, the
 /// lowest bits first, and with the highest bit set in all bytes but the last.

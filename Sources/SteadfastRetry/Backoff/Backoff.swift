@@ -29,7 +29,7 @@ public struct Backoff: Sendable {
 
   /// A backoff that starts with `first`, and adds `step` each time.
   ///
-  /// A negative step shortens the interval, down to nothing.
+  /// A negative step shortens the interval, down to zero.
   public static func linear(from first: Duration, by step: Duration) -> Backoff {
     Backoff(.linear(from: first, by: step))
   }

@@ -25,7 +25,7 @@ import Synchronization
 /// - Parameters:
 ///   - limit: how long the operation may take.
 ///   - clock: the clock that measures the limit.
-///   - isolation: where the operation runs; by default in the caller's isolation.
+///   - isolation: the isolation in which the operation runs; by default the caller's.
 ///   - operation: the operation that must end within the limit.
 /// - Returns: what the operation returned.
 /// - Throws: ``TimeoutError`` if the time is up first, else what the operation threw.

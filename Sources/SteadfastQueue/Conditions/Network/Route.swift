@@ -286,8 +286,7 @@ struct RouteWatch {
 
   /// Records that the kernel no longer reports changes.
   ///
-  /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
-  ///   again.
+  /// - Returns: The value to report; `nil` if it has not changed.
   mutating func fail() -> Bool? { valueToReport(for: RouteReading.Outcome.unknown.holds) }
 
   private mutating func valueToReport(for holds: Bool) -> Bool? {
