@@ -1,9 +1,9 @@
 import SystemFoundation
 
-/// When background tasks have run, and how long they took, stored as one value of the store.
+/// When background tasks have run, and how long they took.
 ///
-/// The value is a JSON object. Everything in it can be measured again, so a malformed value counts
-/// as an empty history.
+/// The history is stored as a JSON object, in one value of a store. Everything in it can be
+/// measured again, so malformed JSON counts as an empty history.
 struct BackgroundHistory: Sendable, Equatable, Codable {
   struct Entry: Sendable, Equatable, Codable {
     /// When the task's last run began, in seconds since 1970.
@@ -20,7 +20,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   init() {}
 
-  /// Reads the history from the bytes of its value; `nil` is an empty history.
+  /// Reads the history from its JSON; `nil` or malformed JSON gives an empty history.
   init(_ bytes: [UInt8]?) {
     guard let bytes,
       let history = try? JSONDecoder().decode(BackgroundHistory.self, from: Data(bytes))
@@ -28,12 +28,12 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     self = history
   }
 
-  /// Returns the bytes of the value.
+  /// Returns the history as JSON of at most `limit` bytes.
   ///
-  /// If the bytes exceed the limit, tasks that are not in `names` are dropped, beginning with the
-  /// task whose last run is the longest ago. If that is not enough, averages include fewer runs. If
-  /// that is still not enough, tasks in `names` are dropped in the same order: a dropped task ranks
-  /// as if it had never run, which is nearly the same.
+  /// If the history is too long, tasks that are not in `names` are removed, beginning with the task
+  /// whose last run is the longest ago. If that is not enough, averages include fewer runs. If that
+  /// is still not enough, tasks in `names` are removed in the same order: a removed task ranks as
+  /// if it had never run.
   func bytes(keeping names: Set<String>, limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8]
   {
     var history = self
@@ -55,7 +55,8 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     return bytes
   }
 
-  /// Halves the maximum number of durations of a task, keeping the latest ones.
+  /// Limits the number of durations of each task to half of the current maximum, keeping the latest
+  /// ones.
   ///
   /// - Returns: Whether there were any durations.
   private mutating func halveDurations() -> Bool {
@@ -85,15 +86,16 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Returns the date from which the next pass may begin; `nil` if there was no pass before.
   func earliestNextPass(interval: Duration, now: Date) -> Date? {
-    // If the last pass is in the future, the clock was set back since, so that pass is ignored.
+    // If the last pass is in the future, the clock was set back since then, and that pass is
+    // ignored.
     guard let lastPass, lastPass <= now.timeIntervalSince1970 else { return nil }
     return Date(timeIntervalSince1970: lastPass + interval / .seconds(1))
   }
 
-  /// Records that some of the scheduler's tasks begin to run.
+  /// Records that tasks begin to run.
   ///
-  /// The history is stored before they run. So a task that crashes its process each time does not
-  /// come first in every pass.
+  /// The history is stored before the tasks run. So a task that crashes its process each time does
+  /// not come first in every pass.
   mutating func recordStart(
     of names: [String],
     registered known: Set<String>,
@@ -116,13 +118,13 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
 /// Decides which background tasks run in a pass, by Selene's rule.
 ///
-/// A task's score is its priority × the time since its last run, both normalised: the priority to
-/// the highest of the five, the time to the longest of all tasks. In the order of their scores,
-/// tasks run if their average duration fits into the remaining budget. No task starves: when a task
-/// runs, its score drops to zero, and the scores of the others keep rising in relation to it.
+/// A task's score is its priority × the time since its last run: the priority as a fraction of the
+/// highest priority, the time as a fraction of the longest time of all tasks. In the order of their
+/// scores, tasks run if their average duration fits into the remaining budget. No task starves:
+/// when a task runs, its score drops to zero, and the scores of the others rise in relation to it.
 ///
-/// A task that has never run ranks as if it had waited longest. Its wait counts from the first pass
-/// that included it: if the wait did not grow from pass to pass, a more important task could be
+/// A task that has never run ranks as if it had waited longest. Its time counts from the first pass
+/// that included it: if the time did not grow from pass to pass, a more important task could be
 /// ahead of the new task forever.
 struct BackgroundRanking: Sendable {
   struct Candidate: Sendable, Equatable {
@@ -140,7 +142,7 @@ struct BackgroundRanking: Sendable {
 
   init(_ candidates: [Candidate], now: Date) {
     self.candidates = candidates
-    // If a date is in the future, the clock was set back since, so that date is ignored.
+    // If a date is in the future, the clock was set back since then, and the date is ignored.
     func wait(since date: Date?) -> Double? {
       date.flatMap { $0 <= now ? now.timeIntervalSince($0) : nil }
     }
@@ -150,7 +152,7 @@ struct BackgroundRanking: Sendable {
     scores = zip(candidates, waits).map { candidate, wait in
       let priority =
         Double(candidate.priority.rawValue) / Double(BackgroundPriority.veryHigh.rawValue)
-      // If no candidate has waited for any time, the priority alone decides.
+      // If no candidate has waited at all, only the priority decides.
       guard let wait, longest > 0 else { return priority }
       return priority * wait / longest
     }
@@ -174,9 +176,9 @@ struct BackgroundRanking: Sendable {
 
   /// Returns the indices of the candidates that fit into a budget together, tried in `order`.
   ///
-  /// A candidate that does not fit is skipped, and later ones may still fit. A candidate that takes
-  /// longer than the whole budget counts as if it took all of it: otherwise it would never run
-  /// again.
+  /// A candidate that does not fit is skipped, but later ones may fit. A candidate that takes
+  /// longer than the whole budget counts as if it took the whole budget: otherwise it would never
+  /// run again.
   static func indicesThatFit(
     _ order: [Int],
     durations: [Duration],

@@ -14,14 +14,14 @@ public import SystemFoundation
 /// let result = try await scheduler.run(within: .seconds(25))
 /// ```
 ///
-/// An app that the system wakes in the background has a few seconds, and often more work than fits.
-/// Each call of ``run(within:)`` is a pass: it ranks the tasks by their priority × the time since
-/// their last run, and runs those whose average duration fits into the remaining time. So all of
-/// them run sooner or later, the important ones more often. The rule is that of Selene, which took
-/// it from the scheduler of Linux.
+/// An app that the system wakes in the background has a few seconds, and often has more work than
+/// fits. Each call of ``run(within:)`` is a pass: it ranks the tasks by their priority × the time
+/// since their last run, and runs those whose average duration fits into the remaining time. So
+/// every task runs sooner or later, and important ones more often. The rule comes from Selene,
+/// which took it from the scheduler of Linux.
 ///
-/// The scheduler stores when tasks have run, and how long they took, so that the ranking outlasts
-/// the process. A ``TaskQueue`` may use the same store.
+/// The scheduler stores when tasks have run, and how long they took, so that the ranking survives a
+/// restart. A ``TaskQueue`` may use the same store.
 public actor BackgroundScheduler {
   struct Registration: Sendable {
     let name: String
@@ -40,9 +40,7 @@ public actor BackgroundScheduler {
     }
   }
 
-  /// What the scheduler is doing: a pass, or something else, such as a reset.
-  ///
-  /// It does one thing at a time.
+  /// What the scheduler is doing: running a pass, or something else, such as a reset.
   enum Activity { case pass, other }
 
   /// The scheduler's name; schedulers on one store with different names are independent.
@@ -58,10 +56,10 @@ public actor BackgroundScheduler {
   /// The calls that wait for the result of the current pass, and return the same result.
   nonisolated let passEnd = Waiters<BackgroundResult>()
   /// The calls that wait until the current activity ends.
-  nonisolated let turnEnd = Waiters<Void>()
-  /// Why the last run of a task failed in this process.
+  nonisolated let activityEnd = Waiters<Void>()
+  /// The errors of the tasks whose last run in this process failed, by name.
   var errors: [String: any Error] = [:]
-  private var refusal: TaskQueueError?
+  private var argumentError: TaskQueueError?
 
   /// Makes a scheduler without tasks.
   ///
@@ -84,10 +82,12 @@ public actor BackgroundScheduler {
     self.minimumInterval = minimumInterval
     store = persistence
     time = QueueTime(clock)
-    if let fault = Self.fault(inName: name) {
-      refusal = Self.refusal(because: "the name of a background scheduler \(fault)")
+    if let problem = Self.problem(withName: name) {
+      argumentError = Self.invalidArgumentError("the name of a background scheduler \(problem)")
     } else if minimumInterval < .zero {
-      refusal = Self.refusal(because: "minimumInterval is \(minimumInterval); give 0 or more")
+      argumentError = Self.invalidArgumentError(
+        "minimumInterval is \(minimumInterval); give 0 or more"
+      )
     }
   }
 
@@ -97,9 +97,9 @@ public actor BackgroundScheduler {
   /// concurrent executor unless it is isolated to an actor. When the time is up, the closure's
   /// Swift task is cancelled, and the closure should end soon.
   ///
-  /// An empty name, a name that is too long, a negative duration, and an average of less than one
-  /// or more than 100 runs are mistakes. After such a mistake, the task is not registered, and each
-  /// later call that can throw throws a ``TaskQueueError`` that names the mistake.
+  /// If the name is empty, too long or contains NUL, if the duration is negative, or if the average
+  /// is of less than one or more than 100 runs, the task is not registered. Then each later call
+  /// that can throw throws a ``TaskQueueError`` that says what is wrong.
   ///
   /// The history of all tasks has at most 64 KiB. If it would have more, because averages of many
   /// runs are stored for dozens of tasks, it stores averages of fewer runs.
@@ -118,17 +118,17 @@ public actor BackgroundScheduler {
     averaging count: Int = 3,
     perform: @escaping @Sendable () async throws -> BackgroundResult
   ) {
-    if let fault = Self.fault(inName: name) {
-      return refuse(because: "the name of a background task \(fault)")
+    if let problem = Self.problem(withName: name) {
+      return recordInvalidArgument("the name of a background task \(problem)")
     }
     if expectedDuration < .zero {
-      return refuse(
-        because: "the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more"
+      return recordInvalidArgument(
+        "the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more"
       )
     }
     if !(1...100).contains(count) {
-      return refuse(
-        because: "the average duration of '\(name)' is over \(count) runs; give 1 to 100"
+      return recordInvalidArgument(
+        "the average duration of '\(name)' is over \(count) runs; give 1 to 100"
       )
     }
     let task = Registration(
@@ -147,36 +147,38 @@ public actor BackgroundScheduler {
 
   /// The maximum length of the name of a scheduler or a task, in bytes of UTF-8.
   ///
-  /// The scheduler's name is part of the name of a value, which may have at most 1,024 bytes.
-  private static let longestName = 512
+  /// The scheduler's name becomes part of the name of a stored value, which may have at most 1,024
+  /// bytes.
+  private static let maxNameLength = 512
 
-  /// Returns what is wrong with the name of a scheduler or of a task; `nil` if nothing is.
-  private static func fault(inName name: String) -> String? {
-    if name.isEmpty { return "is empty; give a name of 1 to \(longestName) bytes of UTF-8" }
+  /// Returns what is wrong with the name of a scheduler or of a task, as the end of a sentence;
+  /// `nil` if the name is valid.
+  private static func problem(withName name: String) -> String? {
+    if name.isEmpty { return "is empty; give a name of 1 to \(maxNameLength) bytes of UTF-8" }
     if name.hasNUL { return "has a NUL (U+0000), which a database can't store; remove the NUL" }
-    guard name.utf8.count > longestName else { return nil }
-    return "has \(name.utf8.count) bytes of UTF-8; give a name of at most \(longestName)"
+    guard name.utf8.count > maxNameLength else { return nil }
+    return "has \(name.utf8.count) bytes of UTF-8; give a name of at most \(maxNameLength)"
   }
 
-  private func refuse(because message: String) {
-    refusal = refusal ?? Self.refusal(because: message)
+  private func recordInvalidArgument(_ message: String) {
+    argumentError = argumentError ?? Self.invalidArgumentError(message)
   }
 
-  private static func refusal(because message: String) -> TaskQueueError {
+  private static func invalidArgumentError(_ message: String) -> TaskQueueError {
     TaskQueueError(.invalidArgument, message)
   }
 
-  /// Throws if the scheduler was made, or a task was registered, with arguments that make no sense,
-  /// or if the call is cancelled.
+  /// Throws if the scheduler was made, or a task was registered, with invalid arguments, or if the
+  /// call is cancelled.
   func checkCanRun() throws {
-    if let refusal { throw refusal }
+    if let argumentError { throw argumentError }
     try Task.checkCancellation()
   }
 
   /// The state of the tasks, in the order in which a pass would run them now.
   public var status: [BackgroundTaskStatus] {
     get async throws {
-      if let refusal { throw refusal }
+      if let argumentError { throw argumentError }
       let history = try await readHistory()
       let ranking = ranking(from: history, now: time.now)
       return ranking.order.map { index in
@@ -196,7 +198,7 @@ public actor BackgroundScheduler {
   ///
   /// The tasks stay registered.
   ///
-  /// - Throws: `CancellationError` if the call is cancelled while it waits; what the store throws.
+  /// - Throws: `CancellationError` if the call is cancelled while it waits; any error of the store.
   public func reset() async throws {
     try await runAlone(as: .other) {
       errors = [:]
@@ -223,42 +225,44 @@ public struct BackgroundTaskStatus: Sendable, Hashable {
 extension BackgroundScheduler {
   /// Runs the tasks that rank first and fit into the time, all at the same time.
   ///
-  /// A task's score is the product of two fractions: its priority divided by the highest one, and
-  /// the time since its last run divided by the longest such time. A task that has never run ranks
-  /// as if it had waited longest. Of equal scores, a task that has never run comes first, then the
-  /// one that was registered first. In this order, each task runs if its average duration fits into
-  /// the remaining budget. A task that takes longer than the whole budget runs alone when it is
-  /// first in this order, and is cancelled at the end of the budget.
+  /// A task's score is the product of two fractions: its priority divided by the highest priority,
+  /// and the time since its last run divided by the longest such time. A task that has never run
+  /// ranks as if it had waited longest. Of tasks with equal scores, those that have never run come
+  /// first, then those that were registered first. In this order, each task runs if its average
+  /// duration fits into the remaining budget. A task that takes longer than the whole budget runs
+  /// alone when it comes first, and is cancelled at the end of the budget.
   ///
-  /// The tasks are children of the call: they are cancelled when the call is cancelled, and at the
-  /// end of the budget. The call returns when all of them have ended, so a closure that ignores
+  /// The tasks are child tasks of the call: they are cancelled when the call is cancelled, and at
+  /// the end of the budget. The call returns when all of them have ended, so a closure that ignores
   /// cancellation makes the pass longer. A run that takes longer than the budget, or fails, counts
   /// for the average like any other. A run that is cut short because the call is cancelled does not
   /// count.
   ///
-  /// A call during a pass starts nothing, and returns the result of the pass. If the pass's own
-  /// call is cancelled, the calls that have joined it get the result so far.
+  /// A call during a pass starts nothing, and returns the result of that pass. If the call that
+  /// started the pass is cancelled, the other calls get the result so far.
   ///
   /// - Parameter budget: how long the tasks may run; with zero or less, no task runs. The budget
-  ///   includes the time to read the store before they run, but not the time to store their ends.
+  ///   includes the time to read the store before the tasks run, but not the time to store their
+  ///   durations afterwards.
   /// - Returns: ``BackgroundResult/newData`` if any task had new data, else
   ///   ``BackgroundResult/failed`` if any task has failed, else ``BackgroundResult/noData``, even
   ///   if no task ran.
-  /// - Throws: `CancellationError` when the call is cancelled; a ``TaskQueueError`` if a task was
-  ///   registered in a way that makes no sense; what the store throws. If the store throws after
-  ///   the tasks have run, the next pass does not know their durations.
+  /// - Throws: `CancellationError` when the call is cancelled; a ``TaskQueueError`` if the
+  ///   scheduler was made, or a task was registered, with invalid arguments; any error of the
+  ///   store. If the store throws after the tasks have run, the next pass does not know their
+  ///   durations.
   public func run(within budget: Duration) async throws -> BackgroundResult {
     try checkCanRun()
     let end = time.deadline(after: budget)
-    while activity == .other { try await turnEnd.wait { nil } }
+    while activity == .other { try await activityEnd.wait { nil } }
     if activity == .pass { return try await passEnd.wait { nil } }
     return try await runAlone(as: .pass) { try await runPass(until: end) }
   }
 
   /// Runs one task now, whatever its rank and the minimum interval.
   ///
-  /// If a pass is running, the call waits until it has ended. The task may run for the time that
-  /// then remains, and its history is stored as in a pass.
+  /// If a pass is running, the call waits until the pass has ended. The task may run for the time
+  /// that then remains, and its run is stored as in a pass.
   ///
   /// - Parameters:
   ///   - name: the name of a registered task.
@@ -282,21 +286,21 @@ extension BackgroundScheduler {
     }
   }
 
-  /// Performs the body as soon as the scheduler does nothing else.
+  /// Waits until the scheduler does nothing else, and performs the body.
   func runAlone<Result: Sendable>(
     as activity: Activity,
     _ body: () async throws -> Result
   ) async throws -> Result {
-    while self.activity != nil { try await turnEnd.wait { nil } }
+    while self.activity != nil { try await activityEnd.wait { nil } }
     self.activity = activity
     defer {
       self.activity = nil
-      turnEnd.resumeAll(with: .success(()))
+      activityEnd.resumeAll(with: .success(()))
     }
     return try await body()
   }
 
-  /// Makes a pass, and gives its result to the calls that have joined it.
+  /// Runs a pass, and also gives its result to the calls that were made during the pass.
   private func runPass(until end: Duration) async throws -> BackgroundResult {
     let result: BackgroundResult
     do {
@@ -338,7 +342,7 @@ extension BackgroundScheduler {
 
   // MARK: Running
 
-  private struct End: Sendable {
+  private struct EndedRun: Sendable {
     let index: Int
     let result: Result<BackgroundResult, any Error>
     let duration: Duration
@@ -374,7 +378,7 @@ extension BackgroundScheduler {
         errors[chosen[end.index].name] = error
       }
     }
-    // If a run was cut short because the call was cancelled, its duration is not known.
+    // The duration of a run is not known if the run was cut short because the call was cancelled.
     let measured = ends.filter { !$0.wasCancelled || isOver }
     if !measured.isEmpty {
       try await changeHistory { history in
@@ -389,19 +393,19 @@ extension BackgroundScheduler {
 
   /// Runs tasks, and cancels them when the time is up.
   ///
-  /// - Returns: How each task ended, and whether the time was up before all of them had ended.
+  /// - Returns: The ended runs, and whether the time was up before all of them had ended.
   private nonisolated func runTogether(
     _ chosen: [Registration],
     within time: Duration
-  ) async -> (ends: [End], isOver: Bool) {
+  ) async -> (ends: [EndedRun], isOver: Bool) {
     let (clock, stopwatch) = (self.time.clock, self.time.stopwatch)
-    return await withTaskGroup(of: End?.self) { group in
+    return await withTaskGroup(of: EndedRun?.self) { group in
       let start = stopwatch()
       for (index, task) in chosen.enumerated() {
         group.addTask {
           let result = await task.result()
           let (duration, wasCancelled) = (stopwatch() - start, Task.isCancelled)
-          return End(
+          return EndedRun(
             index: index,
             result: result,
             duration: duration,
@@ -410,11 +414,11 @@ extension BackgroundScheduler {
         }
       }
       group.addTask {
-        // This wait is cancelled when the pass is cancelled, or when the tasks have ended.
+        // This wait is cancelled when the call is cancelled, or when all tasks have ended.
         try? await clock.wait(for: max(time, .nanoseconds(1)))
         return nil
       }
-      var (ends, isOver): ([End], Bool) = ([], false)
+      var (ends, isOver): ([EndedRun], Bool) = ([], false)
       while ends.count < chosen.count, let end = await group.next() {
         if let end {
           ends.append(end)
@@ -437,7 +441,8 @@ extension BackgroundScheduler {
     return BackgroundHistory(try await store.value(named: valueName))
   }
 
-  /// Changes the stored history; a change to `nil` removes it from the store.
+  /// Changes the stored history; if `change` sets it to `nil`, the history is removed from the
+  /// store.
   func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
@@ -458,7 +463,7 @@ extension BackgroundScheduler {
 
 /// The result of a background task, or of a whole pass.
 public enum BackgroundResult: Sendable, Hashable {
-  /// There is something new for the user.
+  /// The task has fetched or produced something new for the user.
   case newData
   /// The work is done, and nothing is new.
   case noData
@@ -478,7 +483,7 @@ public enum BackgroundResult: Sendable, Hashable {
 
 /// How important a background task is among the others of its scheduler.
 ///
-/// The raw value is the weight in the score by which tasks are ranked.
+/// The raw value is the factor for the priority in the score by which tasks are ranked.
 public enum BackgroundPriority: Int, Sendable, Hashable, CaseIterable {
   /// A fifth of the weight of ``veryHigh``.
   case veryLow = 1

@@ -3,8 +3,8 @@ import Synchronization
 /// Work that takes real time, not a clock's: a write to disk, a request over the network.
 ///
 /// A store wraps each call that waits for a device in ``performInTurn(_:)``. Other code wraps its
-/// input and output in ``perform(_:)``. So the hours of a virtual time do not pass while the disk
-/// is busy. Outside of virtual time, both functions only perform the work.
+/// input and output in ``perform(_:)``. So virtual time, which may skip hours, stands still while
+/// the disk is busy. Outside of virtual time, both functions only perform the work.
 public enum RealWork {
   private struct Observation {
     let observer: any RealWorkObserver
@@ -15,11 +15,11 @@ public enum RealWork {
   @TaskLocal private static var localObservation: Observation?
   /// Whether this process has ever installed virtual time.
   ///
-  /// As long as this is `false`, only this flag is read, at a tenth of the cost of reading a
-  /// task-local value.
+  /// As long as this is `false`, only this flag is read, which takes a tenth of the time of reading
+  /// a task-local value.
   private static let isUsed = Atomic(false)
 
-  // A task that has an observation was made after the flag was set, so that task reads `true`.
+  // The flag was set before any task with an observation was made, so that task reads `true`.
   private static var observation: Observation? {
     isUsed.load(ordering: .relaxed) ? localObservation : nil
   }
@@ -28,10 +28,10 @@ public enum RealWork {
 
   /// Performs `operation` in the caller's isolation, while the virtual time stands still.
   ///
-  /// Operations that run at the same time end in an order that the outside world decides. If no
-  /// virtual time is installed, the function costs one read of an atomic value. The operation must
-  /// not sleep on the virtual clock: that clock stands still, so the sleep would never end. The
-  /// operation handles cancellation itself. The function returns or throws what the operation does.
+  /// Operations that run at the same time may end in any order. If no virtual time is installed,
+  /// the function costs one read of an atomic value. The operation must not sleep on the virtual
+  /// clock: that clock stands still, so the sleep would never end. The operation handles
+  /// cancellation itself. The function returns or throws what the operation does.
   nonisolated(nonsending)
     public static func perform<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -49,11 +49,12 @@ public enum RealWork {
   /// So the speed of the device can't change what a test observes. In virtual time, such operations
   /// run one after another, in the order in which they were called. Each operation begins when no
   /// task can run, and its caller continues when, again, no task can run. The operation must wait
-  /// only for its device, and not for another task of the test: that task may itself be waiting to
-  /// perform an operation. A nested operation is part of the outer one.
+  /// only for its device, and not for another task of the test, which may itself be waiting to
+  /// perform an operation. An operation inside another one runs as a part of it.
   ///
-  /// In a program, operations run at the same time, and a store may batch them. A cancelled task
-  /// still waits for its turn and performs the operation, which handles cancellation itself.
+  /// Outside of virtual time, operations run at the same time, and a store may batch them. A
+  /// cancelled task also waits until its operation may begin, and performs it; the operation
+  /// handles cancellation itself.
   nonisolated(nonsending)
     public static func performInTurn<Success, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -67,8 +68,8 @@ public enum RealWork {
     return try ending.get()
   }
 
-  // A task-local value can only be bound around code that throws any error or none, so this
-  // function makes a result of the typed error.
+  // A task-local value can be bound only around code that throws any error or none, so this
+  // function turns a typed error into a result.
   nonisolated(nonsending)
     private static func result<Success, Failure: Error>(
       of operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -81,17 +82,17 @@ public enum RealWork {
     }
   }
 
-  /// Throws if the current task starts a queue on the clock of a virtual time, but that virtual
-  /// time does not run the current task.
+  /// Throws if a queue is run on the clock of a virtual time by a task that this virtual time does
+  /// not control.
   static func checkRun(of queue: String, on clock: any WallClock) throws {
-    if let mistake = observer?.errorForRun(of: queue, on: clock) { throw mistake }
+    if let error = observer?.errorForRun(of: queue, on: clock) { throw error }
   }
 
   /// The executor that keeps an unstructured task in the current virtual time; `nil` if no virtual
   /// time is installed.
   package static var taskExecutor: (any TaskExecutor)? { observation?.observer.taskExecutor }
 
-  /// Runs `body`, and notifies `observer` of the real work in it and in its child tasks.
+  /// Runs `body`, and notifies `observer` of the real work in the body and in its child tasks.
   nonisolated(nonsending)
     package static func observed<Success>(
       by observer: any RealWorkObserver,
@@ -111,9 +112,9 @@ package protocol RealWorkObserver: Sendable {
   var taskExecutor: any TaskExecutor { get }
   /// Whether payloads are encoded when their tasks are enqueued, and decoded for their handlers.
   var encodesPayloads: Bool { get }
-  /// Returns why the current task can't run a queue on a clock; `nil` if it can.
+  /// Returns an error that says why the current task can't run a queue on a clock; `nil` if it can.
   func errorForRun(of queue: String, on clock: any WallClock) -> (any Error)?
-  /// Records that a caller begins a wait that may never end.
+  /// Records that a wait begins that may never end.
   ///
   /// - Returns: The number to pass to ``waitEnded(_:)``.
   func waitBegan(_ wait: KnownWait) -> UInt64
@@ -128,15 +129,14 @@ package protocol RealWorkObserver: Sendable {
   ///
   /// Cancelling the task does not end the wait.
   nonisolated(nonsending) func beginTurn() async
-  /// Records that the operation that began its turn has ended, and suspends until its caller may
-  /// continue.
+  /// Records that the caller's operation has ended, and suspends until the caller may continue.
   nonisolated(nonsending) func endTurn() async
 }
 
-/// A wait of a caller, with a function that describes what the caller waits for, and why the wait
-/// may never end.
+/// A wait that may never end, with a function that describes what it waits for, and why that may
+/// never come.
 package struct KnownWait: Sendable {
-  /// Returns the description, given the clock of the observer that asks for it.
+  /// Returns the description, which may contain dates of the observer's clock.
   package let describe: @Sendable (any WallClock) async -> String
 }
 

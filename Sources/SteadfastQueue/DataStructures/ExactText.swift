@@ -1,6 +1,7 @@
-/// A text that equals another text only if both have the same UTF-8 bytes.
+/// A string that equals another string only if both have the same UTF-8 bytes.
 ///
-/// Swift considers "\u{e9}" and "e\u{301}" equal, as readers do. Databases don't.
+/// Swift considers the strings "\u{e9}" and "e\u{301}" equal, because they look the same. Databases
+/// don't.
 package struct ExactText: Hashable, Sendable {
   package let text: String
 
@@ -10,29 +11,29 @@ package struct ExactText: Hashable, Sendable {
     left.text.isExactly(right.text)
   }
 
-  /// Hashes the text as Swift does: texts with the same bytes have the same hash.
+  /// Hashes the string as Swift does, because strings with the same bytes have the same hash.
   package func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }
 
 extension String {
-  /// Returns whether the UTF-8 bytes of two texts are the same.
+  /// Returns whether two strings have the same UTF-8 bytes.
   package func isExactly(_ other: String) -> Bool {
-    // Texts with the same bytes are always equal. `==` is much faster for texts that differ, or
-    // that share their storage.
+    // Strings with the same bytes are always equal, and `==` is much faster for strings that
+    // differ, or that share their storage.
     guard self == other else { return false }
     let isSame = unsafe utf8.withContiguousStorageIfAvailable { bytes in
       unsafe other.utf8.withContiguousStorageIfAvailable { others in
-        // A loop over the indices: `elementsEqual` takes seven times as long.
+        // This is a loop over the indices, because `elementsEqual` takes seven times as long.
         bytes.count == others.count
           && bytes.indices.allSatisfy { unsafe bytes[$0] == others[$0] }
       }
     }
-    // A text from Objective-C has no contiguous bytes.
+    // A string from Objective-C has no contiguous bytes.
     return (isSame ?? nil) ?? utf8.elementsEqual(other.utf8)
   }
 }
 
-/// A text that is compared with many others.
+/// A string that is compared with many others.
 struct ComparedText: Sendable {
   let text: String
   private let isASCII: Bool
@@ -42,23 +43,23 @@ struct ComparedText: Sendable {
     isASCII = text.utf8.allSatisfy { $0 < 0x80 }
   }
 
-  /// Returns whether both texts have the same UTF-8 bytes; faster than `String.isExactly(_:)`.
+  /// Returns whether both strings have the same UTF-8 bytes; faster than `String.isExactly(_:)`.
   func isExactly(_ other: String) -> Bool {
-    // If `==` considers a text that is not ASCII equal to an ASCII text, the former has more bytes.
+    // If `==` considers an ASCII string equal to one that is not ASCII, the latter has more bytes.
     isASCII
       ? text == other && text.utf8.count == other.utf8.count : text.isExactly(other)
   }
 }
 
 extension Set<String> {
-  /// Returns whether a text with the same UTF-8 bytes is in the set.
+  /// Returns whether the set contains a string with the same UTF-8 bytes.
   package func containsExactly(_ text: String) -> Bool {
     firstIndex(of: text).map { self[$0].isExactly(text) } ?? false
   }
 }
 
 extension Dictionary where Key == String {
-  /// The value for a text with the same UTF-8 bytes.
+  /// The value for the key that has the same UTF-8 bytes as `text`.
   package subscript(exactly text: String) -> Value? {
     guard let index = index(forKey: text) else { return nil }
     let (key, value) = self[index]
@@ -68,13 +69,14 @@ extension Dictionary where Key == String {
 
 /// The digits of identifiers and checksums: written in lowercase, read in either case.
 enum Hexadecimal {
-  /// Returns the digit for the lowest four bits.
+  /// Returns the ASCII code of the hexadecimal digit for the lowest four bits.
   static func digit(_ bits: UInt64) -> UInt8 {
     let value = UInt8(truncatingIfNeeded: bits & 15)
     return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
   }
 
-  /// Returns the eight digits of a number, the first in the lowest byte.
+  /// Returns the eight hexadecimal digits of a number as ASCII codes, the first digit in the lowest
+  /// byte.
   static func eightDigits(of number: UInt32) -> UInt64 {
     let each: UInt64 = 0x0101_0101_0101_0101
     var values = UInt64(number)
@@ -87,7 +89,7 @@ enum Hexadecimal {
     return values &+ each * UInt64(UInt8(ascii: "0")) &+ isLetter * 0x27
   }
 
-  /// Returns the text of the lowest bits of a number.
+  /// Returns the last `digits` hexadecimal digits of a number.
   static func text(_ number: UInt64, digits: Int) -> String {
     let places = (0..<digits).reversed()
     return String(decoding: places.map { digit(number >> (4 * UInt64($0))) }, as: UTF8.self)
@@ -102,8 +104,8 @@ enum Hexadecimal {
     }
   }
 
-  /// Returns the number for eight characters, the first in the lowest byte; `nil` if one of them is
-  /// not a digit.
+  /// Returns the number that eight hexadecimal digits represent, the first digit in the lowest
+  /// byte; `nil` if a character isn't a digit.
   ///
   /// The function converts all characters at once. It first computes the value that each character
   /// has if it is a digit. Then it converts the values back to digits, and compares these digits

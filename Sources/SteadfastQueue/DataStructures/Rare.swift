@@ -1,7 +1,7 @@
-/// A value that most tasks don't have; an empty one uses one word.
+/// A value that is empty in most tasks, and then uses only one word.
 ///
-/// With this type, and with small fields side by side, a pending task that was read from a file
-/// uses 375 bytes in addition to its payload. Without these two measures, it uses 479.
+/// With this type, and with small properties next to each other, a pending task that was read from
+/// a file uses 375 bytes in addition to its payload. Without these two measures, it uses 479.
 struct Boxed<Value: BoxedValue>: Sendable {
   private final class Box: Sendable {
     let value: Value
@@ -14,7 +14,7 @@ struct Boxed<Value: BoxedValue>: Sendable {
   /// Makes an empty value, at no cost.
   init() {}
 
-  // This is inlined, so that a value that turns out to be empty is never created.
+  // This is inlined, so that no value is created if it turns out to be empty.
   @inline(__always)
   init(_ value: Value) { self.value = value }
 
@@ -27,7 +27,7 @@ struct Boxed<Value: BoxedValue>: Sendable {
 
   /// The value; `nil` if the value is empty.
   ///
-  /// Reading part of the value through this property never creates an empty value.
+  /// To read a part of the value, use this property: it never creates an empty value.
   var present: Value? {
     @inline(__always) get { box?.value }
   }

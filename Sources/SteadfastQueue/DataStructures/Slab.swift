@@ -1,15 +1,15 @@
-/// Elements at stable indices (slots), in pages; growing moves no element, and free slots are
-/// reused.
+/// A collection whose elements have stable indices (slots), which are reused after a removal.
 ///
-/// A copy shares the pages of the original. Changing a slab while a copy exists copies one page
-/// and, the first time, the list of pages. A free slot contains a filler instead of an optional's
-/// `nil`, because reading one property of an optional element copies the whole element.
+/// The elements are in pages, so growing moves no element. A copy shares the pages of the original.
+/// Changing a slab while a copy exists copies one page and, the first time, the list of pages. A
+/// free slot contains a filler instead of an optional's `nil`, because reading one property of an
+/// optional element copies the whole element.
 ///
-/// A bitmap marks the free slots, because a compaction copies the slab and skips the free slots.
-/// With a list of free slots instead of the bitmap, one step of a compaction took 2.4 ms at 16,000
-/// free slots.
+/// A bitmap marks the free slots, so that a compaction, which copies the slab, can skip them
+/// quickly. With a list of free slots instead, one step of a compaction took 2.4 ms at 16,000 free
+/// slots.
 struct Slab<Element: Sendable>: Sendable {
-  /// The number of slots in a page; a few words of `used` have the bits of one page.
+  /// The number of slots in a page, which is a multiple of the bits of a word of `used`.
   static var pageSize: Int { 256 }
   private static var wordsPerPage: Int { pageSize / UInt64.bitWidth }
 
@@ -27,7 +27,7 @@ struct Slab<Element: Sendable>: Sendable {
   private let filler: Element
   /// A page of fillers that all empty pages share, so that empty pages use no memory.
   ///
-  /// It is allocated when the first page is added.
+  /// The array is empty until the first page is added.
   private var blankPage: [Element] = []
 
   init(filler: Element) { self.filler = filler }
@@ -52,7 +52,7 @@ struct Slab<Element: Sendable>: Sendable {
     if used[word] == 0 { giveBackMemory(of: slot / Self.pageSize) }
   }
 
-  /// Removes all elements of a page at once, and frees its memory.
+  /// Removes all elements of a page at once, and frees the page's memory.
   mutating func removePage(_ page: Int) {
     for word in Self.words(of: page) {
       if used[word] == .max { roomyWords.append(word) }
@@ -63,7 +63,7 @@ struct Slab<Element: Sendable>: Sendable {
 
   /// Returns the first used slot at or after `slot`; `nil` if there is none.
   ///
-  /// O(n/64) for n free slots in between.
+  /// This takes O(n/64) for n free slots in between.
   func firstUsedSlot(from slot: Int) -> Int? {
     var (word, bit) = slot.quotientAndRemainder(dividingBy: UInt64.bitWidth)
     while word < used.count {
@@ -75,7 +75,7 @@ struct Slab<Element: Sendable>: Sendable {
     return nil
   }
 
-  /// The end of the slots: every slot is below this number.
+  /// A number that is greater than every slot.
   var endSlot: Int { pages.count * Self.pageSize }
 
   /// The slot's element, or the filler if the slot is free.
@@ -101,7 +101,8 @@ struct Slab<Element: Sendable>: Sendable {
     pages.append(blankPage)
   }
 
-  /// If this page is empty, frees the memory of the page that was emptied last before this one.
+  /// If this page is empty, frees the memory of the page that became empty before it, and keeps the
+  /// memory of this one.
   private mutating func giveBackMemory(of page: Int) {
     guard isPageEmpty(page) else { return }
     if let idlePage, idlePage != page, isPageEmpty(idlePage) { pages[idlePage] = blankPage }
@@ -158,11 +159,11 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
   }
 }
 
-/// Finds the slots of a ``Slab`` by the IDs of the tasks in them.
+/// Finds the slots of a ``Slab`` by the IDs of the elements in them.
 ///
-/// The index is a hash table with open addressing and linear probing. It stores no IDs. A bucket
-/// has eight bytes: half of an ID's hash, and the ID's slot. The owner of the elements checks
-/// whether a slot belongs to an ID.
+/// The index is a hash table with open addressing and linear probing. It does not store IDs: a
+/// bucket has eight bytes, with half of an ID's hash and the ID's slot. The owner of the elements
+/// checks whether a slot belongs to an ID.
 ///
 /// The hash combines the two halves of a product by XOR. The factors are the ID's two halves, each
 /// combined with a random number that differs in each process. So the writer of a file can't know
@@ -177,7 +178,7 @@ struct SlotIndex: Sendable {
   private static let manyShards = 256
   /// The maximum number of slots in an index with one shard.
   ///
-  /// It limits the number of buckets that are moved at once.
+  /// This limits the number of buckets that are moved at once.
   private static let maxCountOfOneShard = 12 << 10
 
   private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
@@ -194,8 +195,8 @@ struct SlotIndex: Sendable {
 
   /// Returns the slot of an ID.
   ///
-  /// `isRight` returns whether a slot belongs to the ID, because other IDs may have the same half
-  /// of a hash.
+  /// Several IDs may have the same half of a hash, so `isRight` returns whether a slot belongs to
+  /// this ID.
   func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
     return shards[shard(of: hash)].slot(with: hash, where: isRight)
@@ -204,7 +205,7 @@ struct SlotIndex: Sendable {
   /// Reserves capacity for `count` IDs in total.
   mutating func reserveCapacity(_ count: Int) {
     if count > Self.maxCountOfOneShard { splitIntoManyShards() }
-    // The shards are filled nearly evenly.
+    // The hash spreads the IDs nearly evenly among the shards.
     for shard in shards.indices { shards[shard].reserveCapacity(count / shards.count) }
   }
 
@@ -256,7 +257,7 @@ struct SlotIndex: Sendable {
 
 extension SlotIndex {
   private struct Bucket {
-    /// The slot's number plus one in the lower half, and half of the ID's hash in the upper half.
+    /// The slot plus one in the lower half, and half of the ID's hash in the upper half.
     ///
     /// The bits are 0 if the bucket is free.
     let bits: UInt64
@@ -275,7 +276,7 @@ extension SlotIndex {
   private struct Shard {
     private static let minBucketCount = 16
 
-    /// The buckets, whose number is zero before the first insertion, and then a power of two.
+    /// The buckets; their number is zero before the first insertion, and then a power of two.
     ///
     /// At most three quarters of the buckets are in use.
     private var buckets: [Bucket] = []

@@ -1,8 +1,8 @@
 import SystemC
 
-/// Interrupts a thread that waits for a descriptor, such as a socket's.
+/// Wakes a thread that waits for input on a file descriptor.
 package final class StopSignal: Sendable {
-  package enum Found: Equatable {
+  package enum WaitResult: Equatable {
     case stop
     /// The descriptor has something to read, possibly an error.
     case input
@@ -33,23 +33,23 @@ package final class StopSignal: Sendable {
     _ = close(sender)
   }
 
-  /// Ends the present wait and all later ones.
+  /// Ends the current wait, and each later one at once.
   package func stop() {
-    // Closing the socket would not suffice: a forked process may have it open too.
+    // Closing the socket is not enough, because a forked process may also have it open.
     _ = shutdown(sender, Int32(SHUT_RDWR))
   }
 
-  /// Waits until ``stop()`` is called, there is something to read, or a time has passed.
+  /// Waits until ``stop()`` is called, the descriptor has input, or a time has passed.
   ///
   /// - Parameters:
-  ///   - descriptor: The descriptor to read from; `nil` to wait only for the stop.
+  ///   - descriptor: The file descriptor to wait for; `nil` to wait only for ``stop()``.
   ///   - milliseconds: The maximum time to wait; no limit if negative.
   /// - Returns: The reason why the wait ended.
   /// - Throws: The system's error if it has no memory for the call.
   package func wait(
     for descriptor: Int32?,
     milliseconds: Int32
-  ) throws(SystemCallError) -> Found {
+  ) throws(SystemCallError) -> WaitResult {
     // The system ignores negative descriptors.
     var files = [receiver, descriptor ?? -1].map { file in
       pollfd(fd: file, events: Int16(POLLIN), revents: 0)

@@ -17,7 +17,7 @@ enum SystemCall {
 
   // MARK: Flushes
 
-  /// Flushes the bytes of a file, and the metadata needed to read them.
+  /// Flushes the contents of a file, and the metadata that is needed to read them.
   static func flushBytes(of file: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
     try flush(file, reportedAs: "fsync")
@@ -26,11 +26,12 @@ enum SystemCall {
     #endif
   }
 
-  /// Flushes a file, or a folder with the names of its files.
+  /// Flushes a file, or the names of the files in a folder.
   static func flush(_ file: Int32, reportedAs call: String) throws(SystemCallError) {
     #if canImport(Darwin)
-    // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
-    // `F_FULLFSYNC`. After a disk error, `fsync` might succeed even though nothing was stored.
+    // On Darwin, `fsync` leaves the bytes in the drive's cache. `F_FULLFSYNC` does not, but some
+    // file systems don't support it: only then is `fsync` used. After a disk error, `fsync` might
+    // succeed although nothing was stored.
     do {
       _ = try repeatingWhileInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
       return
@@ -41,7 +42,7 @@ enum SystemCall {
 
   // MARK: Protection
 
-  /// Returns the number of a file's protection class, or `nil` if it has none.
+  /// Returns the number of a file's data protection class, or `nil` if the file has none.
   ///
   /// A Mac and the simulator have no effective protection classes. Some file systems of a device,
   /// such as external ones, have none either.
@@ -56,10 +57,10 @@ enum SystemCall {
     #endif
   }
 
-  /// Sets a file's protection class, if it has one and its file system can change it.
+  /// Sets a file's data protection class, if the file has one and its file system can change it.
   static func setProtectionClass(of file: Int32, to number: Int32) throws(SystemCallError) {
     #if canImport(Darwin)
-    guard let present = protectionClass(of: file), present != number,
+    guard let current = protectionClass(of: file), current != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
     else { return }
     guard errno == ENOTSUP else { throw .last("fcntl(F_SETPROTECTIONCLASS)") }
@@ -68,7 +69,8 @@ enum SystemCall {
 
   // MARK: Limits
 
-  /// Whether the process has a file size limit whose signal goes to the writing thread.
+  /// Whether the process has a file size limit, and exceeding it sends a signal to the writing
+  /// thread.
   ///
   /// On Darwin, the signal always goes to the process.
   static var limitsFileSizes: Bool {
@@ -81,7 +83,7 @@ enum SystemCall {
     #else
     let result = unsafe getrlimit(RLIMIT_FSIZE, &limit)
     #endif
-    // The greatest unsigned number means that there is no limit.
+    // The greatest unsigned value means that there is no limit.
     return result != 0 || UInt64(limit.rlim_cur) <= UInt64(Int64.max)
     #endif
   }
@@ -110,7 +112,7 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
   }
 }
 
-/// Messages to the people who run a program, about problems that concern no caller.
+/// Messages to the people who run a program, about problems that no call can report as an error.
 enum StandardError {
   /// The maximum length of a line, in bytes.
   ///
@@ -118,9 +120,9 @@ enum StandardError {
   /// Linux, 512 on Darwin.
   static let maxLength = Int(PIPE_BUF)
 
-  /// Writes a line; if the write fails, or would have to wait, the message is lost.
+  /// Writes a line; if that fails, or would block, the message is lost.
   ///
-  /// A slow or closed reader must not stop a store.
+  /// A reader that is slow, or has closed the pipe, must not block a store.
   static func write(_ message: String) { _ = write(message, to: STDERR_FILENO) }
 
   /// - Returns: Whether the line was written.
@@ -138,29 +140,29 @@ enum StandardError {
     return systemWrite(file, line) == line.count
   }
 
-  /// Returns whether a write would neither wait nor raise a signal.
+  /// Returns whether a write would neither block nor raise a signal.
   private static func canWriteWithoutBlocking(to file: Int32) -> Bool {
     var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
-    // Darwin's `poll` doesn't support every device, and reports POLLNVAL; then a write reveals
-    // more.
+    // Darwin's `poll` reports `POLLNVAL` for devices that it doesn't support; the write then
+    // succeeds or fails by itself.
     return unsafe poll(&status, 1, 0) == 1 && status.revents & Int16(POLLERR | POLLHUP) == 0
   }
 }
 
-// The name of this call is also the name of a method above.
+// The method `write` above hides the system call `write`, so this function makes the call.
 private func systemWrite(_ file: Int32, _ bytes: [UInt8]) -> Int {
   unsafe write(file, bytes, bytes.count)
 }
 
-/// Distinguishes a forked process that runs no new program from its parent.
+/// Distinguishes a forked child process, which runs no new program, from its parent process.
 ///
-/// Such a child has a copy of everything that its parent had open, but only one of its threads. A
-/// check reads one number. Asking the system for the process ID would need a call each time.
+/// The child has a copy of everything that its parent had open, but only one of its threads. A
+/// check reads one number, while asking for the process ID could take a system call.
 package enum ForkCount {
   private static let count = Atomic<Int>(0)
 
   private static let isCounted: Bool = {
-    // The number must exist before a fork so that the child can read it.
+    // The number is initialized before any fork, so that the child can read it.
     _ = count.load(ordering: .relaxed)
     return pthread_atfork(nil, nil, { ForkCount.count.add(1, ordering: .relaxed) }) == 0
   }()

@@ -21,14 +21,14 @@ package enum SystemThread {
     }
   }
 
-  /// Blocks signals on this thread, except those that report an error of the program itself.
+  /// Blocks signals on this thread, except those that report an error in the program itself.
   ///
-  /// A signal that is sent to the process goes to one of the program's own threads. Here it would
-  /// interrupt a flush.
+  /// A signal that is sent to the process then goes to one of the program's own threads. On this
+  /// thread, it would interrupt a flush.
   ///
-  /// Blocking also makes a write beyond the process's file size limit fail instead of ending the
-  /// process. Linux sends that signal to the thread that writes, so the program's other threads
-  /// keep the handling that they chose.
+  /// On Linux, a write beyond the process's file size limit sends a signal to the thread that
+  /// writes. Because the signal is blocked here, the write fails instead of ending the process, and
+  /// the program's own threads keep the handling that they chose.
   private static func blockSignals() {
     var signals = sigset_t()
     _ = unsafe sigfillset(&signals)
@@ -68,10 +68,11 @@ package enum SystemThread {
   }
 }
 
-/// The identity of a thread; no two threads of a process ever have the same one.
+/// The identity of a thread, which no other thread of the process ever has, even after the thread
+/// has ended.
 ///
-/// ``current`` asks the system again each time. The C libraries declare `pthread_self` constant, so
-/// an optimizer may reuse its result after a suspension, when the code may run on another thread.
+/// This type does not use `pthread_self`: the C libraries declare it constant, so an optimizer may
+/// reuse its result after a suspension, when the code may run on another thread.
 package struct ThreadIdentity: Sendable, Equatable {
   private static let count = Atomic<UInt>(0)
 
@@ -95,15 +96,14 @@ package struct ThreadIdentity: Sendable, Equatable {
   }
 }
 
-/// A system thread that meets deadlines while handlers occupy Swift's threads.
+/// A system thread that meets deadlines even while handlers occupy all of Swift's threads.
 ///
 /// Swift has as many threads as there are cores. A handler that computes or blocks occupies one of
-/// them until it suspends, and everything that waits for that thread is delayed. So the code that
-/// proves that this process is alive, and the code that ends attempts, waits and runs, runs on this
-/// thread.
+/// them until it suspends, and everything that waits for that thread is delayed. So this thread
+/// runs the code that must be on time: it extends leases, and ends attempts, waits and runs.
 ///
-/// This thread never runs a handler. It does call the closures that cancelled tasks registered with
-/// `withTaskCancellationHandler`, which must not block.
+/// This thread never runs a handler. But it calls the cancellation handlers
+/// (`withTaskCancellationHandler`) of the tasks that it cancels, so those must not block.
 final class DeadlineThread: TaskExecutor {
   private typealias Sleepers = DeadlineHeap<
     CheckedContinuation<Void, any Error>, ContinuousClock.Instant
@@ -114,7 +114,7 @@ final class DeadlineThread: TaskExecutor {
     var sleepers = Sleepers()
   }
 
-  /// The only such thread of the process; `nil` if the system can't start it.
+  /// The process's thread of this kind; `nil` if the system can't start it.
   static let shared = try? DeadlineThread()
 
   private let state = Mutex(State())
@@ -148,7 +148,8 @@ final class DeadlineThread: TaskExecutor {
     }
   }
 
-  /// Performs what is due, or sleeps until something is.
+  /// Performs the jobs and resumes the sleepers that are due; if there are none, waits until there
+  /// are.
   private func performDueWork() {
     let now = ContinuousClock.now
     var due: [CheckedContinuation<Void, any Error>] = []
@@ -165,7 +166,7 @@ final class DeadlineThread: TaskExecutor {
 }
 
 extension DispatchSemaphore {
-  /// Waits for a signal, at most until an instant if there is one.
+  /// Waits for a signal, but no longer than until `instant`, if that is not `nil`.
   func wait(until instant: ContinuousClock.Instant?) {
     guard let instant else { return wait() }
     let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components

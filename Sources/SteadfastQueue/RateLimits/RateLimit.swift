@@ -1,4 +1,4 @@
-/// The maximum number of tasks of a queue that may begin within an interval.
+/// A limit on the number of attempts that a queue's tasks may begin within an interval.
 ///
 /// ```swift
 /// let configuration = TaskQueueConfiguration(
@@ -10,10 +10,9 @@
 ///   ]
 /// )
 /// ```
-/// In every interval of this length, whenever it begins, at most as many attempts begin as the
-/// limit allows. Retries count like first attempts. The starts are stored before the attempts
-/// begin, so a limit holds across restarts, and for all processes that share a store:
-/// <doc:RateLimits>.
+/// The limit applies to every interval of this length, whenever it begins. Retries count like first
+/// attempts. The starts are stored before the attempts begin, so a limit holds across restarts, and
+/// for all processes that share a store: <doc:RateLimits>.
 public struct RateLimit: Sendable {
   /// How many attempts may begin within the interval.
   public let count: Int
@@ -21,7 +20,7 @@ public struct RateLimit: Sendable {
   public let interval: Duration
   /// The names of the tasks that the limit applies to; `nil` for all tasks of the queue.
   let names: [String]?
-  /// Returns the key by which tasks share the limit; `nil` if the payload can't be decoded.
+  /// For a limit with keys, returns the key of a task; `nil` if the payload can't be decoded.
   let key: (@Sendable (TaskRecord) -> String?)?
 
   private init(
@@ -48,7 +47,7 @@ public struct RateLimit: Sendable {
     RateLimit(interval, count)
   }
 
-  /// A limit for the tasks of one payload type, under its present and its former names.
+  /// A limit for the tasks of one payload type, under its current and its former names.
   ///
   /// - Parameters:
   ///   - count: how many attempts may begin within the interval, as for ``atMost(_:per:)``.
@@ -65,9 +64,9 @@ public struct RateLimit: Sendable {
 
   /// A limit for the tasks of one payload type that have the same key, such as an account.
   ///
-  /// If the key of a task has no start left, the task is postponed until the key has one again: the
-  /// task's available date changes, and tasks with other keys go ahead. Stores get a number that is
-  /// derived from the key, not the key itself.
+  /// If all starts of a task's key are used up, the task is postponed until the key has a free
+  /// start: the task's available date changes, and tasks with other keys go ahead. Stores get a
+  /// number that is derived from the key, not the key itself.
   ///
   /// - Parameters:
   ///   - count: how many attempts with one key may begin within the interval, as for
@@ -112,25 +111,26 @@ public struct RateLimit: Sendable {
   static let longestInterval = Duration.seconds(10_000 * 86_400)
   /// The maximum length of the name of a limit, in bytes of UTF-8.
   ///
-  /// The name is part of the name of a store's value, which has at most 1,024 bytes.
-  private static let longestName = 512
+  /// The limit's name becomes part of the name of a stored value, which may have at most 1,024
+  /// bytes.
+  private static let maxNameLength = 512
 
-  /// Throws if the limit makes no sense.
+  /// Throws if the limit's count, interval or name is invalid.
   func validate() throws(TaskQueueError) {
     guard count >= 1 else {
       throw TaskQueueError(
         .invalidArgument,
-        "a rate limit allows \(count) starts; give 1 or more, or, to let no task start, pause the "
-          + "queue or the name of the tasks"
+        "a rate limit allows \(count) starts; give 1 or more, or pause the queue or the tasks' name "
+          + "if no task may start"
       )
     }
     guard interval >= .milliseconds(1), interval <= Self.longestInterval else {
       throw TaskQueueError(
         .invalidArgument,
-        "the interval of a rate limit is \(interval); give a millisecond to 10,000 days"
+        "the interval of a rate limit is \(interval); give an interval from 1 millisecond to 10,000 days"
       )
     }
-    guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
+    guard RateWindow(count, per: interval).interval >= RateWindow.shortestInterval else {
       throw TaskQueueError(
         .invalidArgument,
         "a rate limit allows \(count) starts per \(interval), more than a queue can start, so "
@@ -138,11 +138,11 @@ public struct RateLimit: Sendable {
       )
     }
     guard let name = names?[0] else { return }
-    guard !name.isEmpty, name.utf8.count <= Self.longestName else {
+    guard !name.isEmpty, name.utf8.count <= Self.maxNameLength else {
       throw TaskQueueError(
         .invalidArgument,
         "the name of a rate limit has \(name.utf8.count) bytes of UTF-8; give a name of 1 to "
-          + "\(Self.longestName) bytes"
+          + "\(Self.maxNameLength) bytes"
       )
     }
     try TaskQueueError.check(text: name, "the name of a rate limit")
@@ -150,7 +150,7 @@ public struct RateLimit: Sendable {
 }
 
 extension RateLimit: CustomStringConvertible {
-  /// The limit as text, as in `100 per 60.0 seconds of Mail`.
+  /// A description such as `100 per 60.0 seconds of Mail`.
   public var description: String {
     let scope = names.map { " of \($0[0])\(key == nil ? "" : " with one key")" } ?? ""
     return "\(count) per \(interval)\(scope)"

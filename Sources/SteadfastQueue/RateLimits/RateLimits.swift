@@ -1,8 +1,8 @@
-/// The rate limits of a queue, and the known history of the starts that count for them.
+/// The rate limits of a queue, with a cache of the stored starts that count for them.
 ///
-/// This type decides which of the claimed tasks may begin, and which values are stored before that.
-/// The known values may be outdated, because another process has changed the stored ones. The new
-/// values can't be stored then, and the decision is repeated with the current values.
+/// This type decides which of the claimed tasks may begin, and which values must be stored before
+/// they begin. If another process has changed the stored values, the new values can't be stored,
+/// and the decision is repeated with the current values.
 struct RateLimits: Sendable {
   /// A value of the store, as it was when this process last read or wrote it.
   private struct Known: Sendable {
@@ -10,19 +10,19 @@ struct RateLimits: Sendable {
     var histories: StartHistories
   }
 
-  /// The start of the names of all values that store histories.
+  /// The prefix of the names of all values in which starts are stored.
   static let valueName = "steadfast.limit"
 
   let scopes: [Scope]
   /// How far the clocks of processes on one store may be apart, in microseconds.
   private let tolerance: Int64
-  /// The date of the last moment at which the clock was, or may have been, set back.
+  /// The last date at which the clock was set back, or may have been, in microseconds since 1970.
   private var lastRebase: Int64?
   private let maxValueSize: Int
   private var known: [String: Known] = [:]
-  /// For each key without a free start, how many tasks were postponed until the key's next free
+  /// For each key without a free start, the tasks that were postponed until the key's next free
   /// start.
-  private(set) var lines: [Place: Line] = [:]
+  private(set) var postponedUntilFree: [HistoryID: PostponedTasks] = [:]
 
   init(
     _ limits: [RateLimit],
@@ -33,8 +33,8 @@ struct RateLimits: Sendable {
     for limit in limits {
       let window = RateWindow(limit.count, per: limit.interval)
       let name = limit.names?[0]
-      // Limits with the same first name share a history: the name of its value contains only the
-      // first name.
+      // Limits with the same first task name share a history, because the name of the stored value
+      // contains only the first task name.
       if limit.key == nil,
         let index = scopes.firstIndex(where: { $0.names?[0] == name && $0.key == nil })
       {
@@ -60,18 +60,18 @@ struct RateLimits: Sendable {
 
   // MARK: The store's values
 
-  /// The names of the values to read before tasks are claimed.
+  /// The names of the values that must be read before tasks are claimed.
   var missingValues: [String] {
     scopes.filter { $0.key == nil && known[$0.valueName] == nil }.map(\.valueName)
   }
 
   /// Caches a value that was read from the store.
   ///
-  /// A malformed value counts as a limit that has just been used up: the limit is respected, and
-  /// tasks begin again when its interval has passed.
+  /// If the value is malformed, the limit counts as just used up: it is respected, and tasks begin
+  /// again when its interval has passed.
   ///
-  /// - Returns: Whether the stored value must be replaced, because it is malformed or its dates lie
-  ///   in the future. If it was not replaced, each process would count the interval from its own
+  /// - Returns: Whether the stored value must be replaced, because it is malformed or has dates in
+  ///   the future. If it was not replaced, each process would count the interval from its own
   ///   start, and a process that lives for less than the interval would begin no task.
   mutating func cacheValue(named name: String, bytes: [UInt8]?, at now: Int64) -> Bool {
     let found = StartHistories(bytes)
@@ -82,7 +82,7 @@ struct RateLimits: Sendable {
     return histories != found
   }
 
-  /// Caches a corrupt value, and returns the bytes that replace it in the store.
+  /// Caches a malformed value, and returns the bytes that replace it in the store.
   mutating func mendValue(named name: String, bytes: [UInt8]?, at now: Int64) -> [UInt8]? {
     _ = cacheValue(named: name, bytes: bytes, at: now)
     let mended = known[name]?.histories.bytes
@@ -90,10 +90,10 @@ struct RateLimits: Sendable {
     return mended
   }
 
-  /// Returns histories by which the limit of a value has just been used up.
+  /// Returns the histories of a limit that has just been used up.
   func usedUpHistories(ofValue name: String, at now: Int64) -> StartHistories {
     var histories = StartHistories()
-    // If the limit has keys, they are unknown, so they count as unused.
+    // If the limit has keys, it is unknown which keys had starts, so none counts as used up.
     guard let scope = scopes.first(where: { $0.key == nil && $0.valueName == name }) else {
       return histories
     }
@@ -108,28 +108,28 @@ struct RateLimits: Sendable {
     for name in names { known[name] = nil }
   }
 
-  /// Moves dates that are later than `now` to `now`, because the clock was set back.
+  /// Moves all dates that are later than `now` to `now`, because the clock was set back.
   ///
-  /// If all processes share that clock (`hasOneClock`), any later date in a value that is read
+  /// If all processes share the clock (`hasOneClock`), any later date in a value that is read
   /// afterwards was stored before the clock was set back.
   mutating func rebase(to now: Int64, hasOneClock: Bool) {
     for name in known.keys {
       known[name]?.histories.changeAll { $0.rebase(to: now, at: now, tolerance: tolerance) }
     }
-    lines = [:]
+    postponedUntilFree = [:]
     if hasOneClock { lastRebase = now }
   }
 
-  private func limiter(for place: Place) -> RateLimiter {
+  private func limiter(for id: HistoryID) -> RateLimiter {
     RateLimiter(
-      windows: scopes[place.scope].windows,
-      history: known[place.valueName]?.histories[place.key] ?? StartHistory()
+      windows: scopes[id.scope].windows,
+      history: known[id.valueName]?.histories[id.key] ?? StartHistory()
     )
   }
 
   // MARK: Before a claim
 
-  /// A limit that allows no start before a date.
+  /// A limit that allows no start before a date, in microseconds since 1970.
   struct UsedUp: Sendable, Hashable {
     let scope: Int
     let until: Int64
@@ -139,17 +139,18 @@ struct RateLimits: Sendable {
   func usedUpLimits(at now: Int64) -> [UsedUp] {
     scopes.indices.compactMap { index in
       guard scopes[index].key == nil else { return nil }
-      let limiter = limiter(for: onlyPlace(of: index))
-      return limiter.room(at: now) > 0
+      let limiter = limiter(for: onlyHistoryID(of: index))
+      return limiter.remainingStarts(at: now) > 0
         ? nil : UsedUp(scope: index, until: limiter.nextStart(from: now))
     }
   }
 
-  /// Returns the request, but only for as many tasks as the limits without keys let begin now.
+  /// Returns a copy of a request, for at most as many tasks as the limits without keys allow to
+  /// begin now.
   func requestWithinLimits(_ request: ClaimRequest, at now: Int64) -> ClaimRequest {
     var request = request
     for index in scopes.indices where scopes[index].key == nil {
-      let room = limiter(for: onlyPlace(of: index)).room(at: now)
+      let room = limiter(for: onlyHistoryID(of: index)).remainingStarts(at: now)
       guard let names = scopes[index].names else {
         request.limit = min(request.limit, room)
         continue
@@ -162,8 +163,8 @@ struct RateLimits: Sendable {
     return request
   }
 
-  private func onlyPlace(of scope: Int) -> Place {
-    Place(scope: scope, valueName: scopes[scope].valueName, key: StartHistories.onlyKey)
+  private func onlyHistoryID(of scope: Int) -> HistoryID {
+    HistoryID(scope: scope, valueName: scopes[scope].valueName, key: StartHistories.onlyKey)
   }
 
   // MARK: After a claim
@@ -172,14 +173,14 @@ struct RateLimits: Sendable {
   struct Admission: Sendable {
     /// The tasks that begin.
     var admitted: [Int] = []
-    /// The tasks that return to their places in line.
+    /// The tasks that return to their previous positions among the ready tasks.
     var released: [Int] = []
-    /// The tasks that are postponed until a date, because their key has no start left before that
+    /// The tasks that are postponed until a date, because their key has no free start before that
     /// date.
     var postponed: [(index: Int, until: Int64)] = []
     /// The values to store before the tasks begin.
     var writes: [Write] = []
-    fileprivate var lines: [Place: Line] = [:]
+    fileprivate var postponedUntilFree: [HistoryID: PostponedTasks] = [:]
     fileprivate var histories: [String: StartHistories] = [:]
   }
 
@@ -189,47 +190,48 @@ struct RateLimits: Sendable {
     let new: [UInt8]?
   }
 
-  enum Answer {
-    /// Read these values, and ask again.
+  enum AdmissionResult {
+    /// There is no decision yet: first, these values must be read and cached.
     case missing(Set<String>)
     case decided(Admission)
   }
 
-  /// Returns the histories that count the starts of a task.
-  func places(of record: TaskRecord) -> [Place] {
+  /// Returns where the starts of a task are counted: one history for each limit that applies to it.
+  func historyIDs(of record: TaskRecord) -> [HistoryID] {
     scopes.indices.compactMap { index in
       let scope = scopes[index]
       guard scope.concerns(taskNamed: record.name) else { return nil }
-      guard let key = scope.key else { return onlyPlace(of: index) }
-      // A payload that can't be decoded has no key. Its task is parked anyway.
+      guard let key = scope.key else { return onlyHistoryID(of: index) }
+      // A task whose payload can't be decoded has no key. The task will be parked anyway.
       guard let text = key(record) else { return nil }
       let number = Self.storedNumber(ofKey: text)
-      return Place(scope: index, valueName: scope.valueName(ofKey: number), key: number)
+      return HistoryID(scope: index, valueName: scope.valueName(ofKey: number), key: number)
     }
   }
 
-  /// Decides which of the tasks may begin now, in their order.
+  /// Decides which of the claimed tasks may begin now, in the order of the claim.
   ///
-  /// Tasks that were denied before stay denied, even if the limits allow them now.
-  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> Answer {
-    let places = records.map(places)
-    let missing = Set(places.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
+  /// The tasks in `denied` were denied by an earlier decision about this claim, and stay denied
+  /// even if the limits allow them now.
+  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> AdmissionResult {
+    let ids = records.map(historyIDs)
+    let missing = Set(ids.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
     guard missing.isEmpty else { return .missing(missing) }
     var admission = Admission()
-    admission.lines = lines.filter { $0.value.date > now }
-    for (index, places) in places.enumerated() {
+    admission.postponedUntilFree = postponedUntilFree.filter { $0.value.date > now }
+    for (index, ids) in ids.enumerated() {
       if let date = denied[index] {
         admission.deny(index, until: date)
         continue
       }
-      let denying = places.filter { !allowsStart($0, in: admission, at: now) }
+      let denying = ids.filter { !allowsStart($0, in: admission, at: now) }
       if denying.isEmpty {
-        for place in places { recordStart(for: place, in: &admission, at: now) }
+        for id in ids { recordStart(for: id, in: &admission, at: now) }
         admission.admitted.append(index)
         continue
       }
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
-        dateOfNextTry(of: records[index], at: $0, in: &admission, now: now)
+        dateOfNextTry(of: records[index], for: $0, in: &admission, now: now)
       }
       admission.deny(index, until: dates.max())
     }
@@ -239,72 +241,74 @@ struct RateLimits: Sendable {
     return .decided(admission)
   }
 
-  private func limiter(for place: Place, in admission: Admission) -> RateLimiter {
-    var limiter = limiter(for: place)
-    if let changed = admission.histories[place.valueName] { limiter.history = changed[place.key] }
+  private func limiter(for id: HistoryID, in admission: Admission) -> RateLimiter {
+    var limiter = limiter(for: id)
+    if let changed = admission.histories[id.valueName] { limiter.history = changed[id.key] }
     return limiter
   }
 
-  private func allowsStart(_ place: Place, in admission: Admission, at now: Int64) -> Bool {
-    guard limiter(for: place, in: admission).room(at: now) > 0 else { return false }
-    let histories = histories(for: place, in: admission)
-    // A value is full when it has the starts of very many keys. Tasks with other keys then wait.
+  private func allowsStart(_ id: HistoryID, in admission: Admission, at now: Int64) -> Bool {
+    guard limiter(for: id, in: admission).remainingStarts(at: now) > 0 else { return false }
+    let histories = histories(for: id, in: admission)
+    // A value with the starts of very many keys is full. Tasks with further keys then wait.
     return histories.maxByteCount + 64 <= maxValueSize
-      || histories.histories[place.key] != nil && histories.maxByteCount + 16 <= maxValueSize
-      || trimmedHistories(histories, for: place, at: now).maxByteCount + 64 <= maxValueSize
+      || histories.histories[id.key] != nil && histories.maxByteCount + 16 <= maxValueSize
+      || trimmedHistories(histories, for: id, at: now).maxByteCount + 64 <= maxValueSize
   }
 
-  private func histories(for place: Place, in admission: Admission) -> StartHistories {
-    admission.histories[place.valueName] ?? known[place.valueName]?.histories ?? StartHistories()
+  private func histories(for id: HistoryID, in admission: Admission) -> StartHistories {
+    admission.histories[id.valueName] ?? known[id.valueName]?.histories ?? StartHistories()
   }
 
   private func trimmedHistories(
     _ histories: StartHistories,
-    for place: Place,
+    for id: HistoryID,
     at now: Int64
   ) -> StartHistories {
     var histories = histories
-    histories.changeAll { $0.trim(to: scopes[place.scope].windows, at: now) }
+    histories.changeAll { $0.trim(to: scopes[id.scope].windows, at: now) }
     return histories
   }
 
-  private func recordStart(for place: Place, in admission: inout Admission, at now: Int64) {
-    var histories = trimmedHistories(histories(for: place, in: admission), for: place, at: now)
-    histories[place.key].addStart(at: now)
-    admission.histories[place.valueName] = histories
+  private func recordStart(for id: HistoryID, in admission: inout Admission, at now: Int64) {
+    var histories = trimmedHistories(histories(for: id, in: admission), for: id, at: now)
+    histories[id.key].addStart(at: now)
+    admission.histories[id.valueName] = histories
   }
 
-  /// Returns the date on which a task whose key has no free start tries again.
+  /// Returns the date at which a task whose key has no free start tries again.
   ///
-  /// The task tries when the key's next start is free, together with the other tasks of the key, so
-  /// that the task that is then first in line gets the start. A task that has tried before, and has
-  /// many tasks ahead of it, tries when all of these may have begun. Because some of these may be
-  /// cancelled, the task tries at least once in ``Line/mostStarts`` starts.
+  /// The task tries at the key's next free start, together with the other tasks with the key, so
+  /// that the task that comes first by then gets the start. A task that has tried before, and that
+  /// comes after many other tasks, tries when these may all have begun. Because some of these may
+  /// be cancelled, the task tries at least once in ``PostponedTasks/mostStarts`` starts.
   private func dateOfNextTry(
     of record: TaskRecord,
-    at place: Place,
+    for id: HistoryID,
     in admission: inout Admission,
     now: Int64
   ) -> Int64 {
-    let limiter = limiter(for: place, in: admission)
+    let limiter = limiter(for: id, in: admission)
     let next = limiter.nextStart(from: now)
     // If the value is full, the task tries again after the limit's interval.
     guard next > now else { return now + (limiter.windows.map(\.interval).max() ?? 0) }
-    var line = admission.lines[place] ?? Line(date: next)
-    if line.date != next { line = Line(date: next) }
-    let ahead = line.addTask(withPriority: record.priority)
-    admission.lines[place] = line
-    guard ahead >= Line.nearCount, record.availableDate > record.createdDate else { return next }
+    var tasks = admission.postponedUntilFree[id] ?? PostponedTasks(date: next)
+    if tasks.date != next { tasks = PostponedTasks(date: next) }
+    let aheadCount = tasks.addTask(withPriority: record.priority)
+    admission.postponedUntilFree[id] = tasks
+    guard aheadCount >= PostponedTasks.nearCount, record.availableDate > record.createdDate else {
+      return next
+    }
     // The added microsecond puts the task behind the tasks that try at each free start.
-    return next + limiter.duration(ofStarts: min(ahead, Line.mostStarts)) + 1
+    return next + limiter.duration(ofStarts: min(aheadCount, PostponedTasks.mostStarts)) + 1
   }
 
-  /// Updates the known values after the writes of an admission were stored.
+  /// Updates the cached values after the values of a decision were stored.
   ///
-  /// The admitted tasks begin now. If storing took long, this process counts their starts from now,
-  /// not from the date of the decision.
+  /// The admitted tasks begin now. Storing the values may have taken long, so this process counts
+  /// the starts from `now`, not from the date of the decision.
   mutating func recordWrites(of admission: Admission, decidedAt date: Int64, at now: Int64) {
-    lines = admission.lines
+    postponedUntilFree = admission.postponedUntilFree
     for write in admission.writes {
       guard var histories = admission.histories[write.valueName] else { continue }
       histories.changeAll { $0.delayStarts(from: date, to: now) }
@@ -314,8 +318,8 @@ struct RateLimits: Sendable {
 }
 
 extension RateLimits {
-  /// The tasks of a claim that may not begin, by their indices in the claim: for each, the date
-  /// until which it is postponed, or `nil` if it returns to its place in line.
+  /// The claimed tasks that may not begin, by their indices in the claim: for each, the date until
+  /// which it is postponed, or `nil` if it is released.
   typealias Denials = [Int: Int64?]
 }
 
@@ -336,37 +340,38 @@ extension RateLimits.Admission {
 
 /// Pauses of limits.
 extension RateLimits {
-  /// Returns the places to pause when a task reports that it has met a limit of a service: the
-  /// places of the task's key or, if there are none, those of its name or, if there are none, those
-  /// of all tasks.
-  func placesToPause(for record: TaskRecord) -> [Place] {
-    let places = places(of: record)
-    let keyed = places.filter { scopes[$0.scope].key != nil }
-    let named = places.filter { scopes[$0.scope].names != nil }
-    return keyed.isEmpty ? named.isEmpty ? places : named : keyed
+  /// Returns the histories to pause when a task reports that it has reached a limit of a service.
+  ///
+  /// These are the histories of the task's key. If there are none, they are the histories of its
+  /// name or, if there are none either, those of all tasks.
+  func historiesToPause(for record: TaskRecord) -> [HistoryID] {
+    let ids = historyIDs(of: record)
+    let keyed = ids.filter { scopes[$0.scope].key != nil }
+    let named = ids.filter { scopes[$0.scope].names != nil }
+    return keyed.isEmpty ? named.isEmpty ? ids : named : keyed
   }
 
-  /// Returns the bytes of a value after the place in that value has been paused.
+  /// Returns the new bytes of a stored value after one of its histories was paused.
   func valueAfterPausing(
-    _ place: Place,
+    _ id: HistoryID,
     in bytes: [UInt8]?,
     from now: Int64,
     until end: Int64
   ) -> [UInt8]? {
-    var histories = StartHistories(bytes) ?? usedUpHistories(ofValue: place.valueName, at: now)
-    histories[place.key].pause(from: now, until: end)
+    var histories = StartHistories(bytes) ?? usedUpHistories(ofValue: id.valueName, at: now)
+    histories[id.key].pause(from: now, until: end)
     return histories.bytes
   }
 }
 
 extension RateLimits {
-  /// The limits for the same tasks; all limits of a scope use the same history.
+  /// Limits for the same tasks, which share a history.
   struct Scope: Sendable {
     /// The names of the tasks; `nil` for all tasks of the queue.
     var names: [String]?
     var windows: [RateWindow]
     let key: (@Sendable (TaskRecord) -> String?)?
-    /// The start of the names of the values that store the histories.
+    /// The prefix of the names of the values that store the histories.
     let prefix: String
     var description: String
 
@@ -380,8 +385,9 @@ extension RateLimits {
 
     /// Adds a limit with the same first name.
     ///
-    /// A history does not record which names its starts have. So each limit of the scope counts the
-    /// tasks of all names in the scope: the limit may allow too few starts, never too many.
+    /// A history does not record the names of the tasks that have started. So each limit of the
+    /// scope counts the tasks with any of the scope's names: it may allow too few starts, never too
+    /// many.
     mutating func add(_ limit: RateLimit, window: RateWindow) {
       windows.append(window)
       description += ", \(limit)"
@@ -391,27 +397,29 @@ extension RateLimits {
     func concerns(taskNamed name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
   }
 
-  /// The history that counts a start of a task.
-  struct Place: Sendable, Hashable {
+  /// Identifies a history: the stored value that contains it, and its key in the value.
+  struct HistoryID: Sendable, Hashable {
     let scope: Int
     let valueName: String
     let key: UInt64
   }
 
-  /// The number of values across which the keys of a limit are spread.
+  /// The number of stored values across which the keys of a limit are spread.
   private static let partCount: UInt64 = 256
 
   /// Returns the number that represents a key in a store.
   ///
-  /// Two keys with the same number would share a limit. The probability that any two of a million
-  /// keys have the same number is 3 in 100 million.
+  /// Two keys with the same number would count as one key. The probability that any two of a
+  /// million keys have the same number is 3 in 100 million.
   static func storedNumber(ofKey key: String) -> UInt64 { key.utf8.stableHash }
 
-  /// How many tasks of a key were postponed until its next free start.
-  struct Line: Sendable, Hashable {
+  /// The number of tasks with one key, by priority, that were postponed until the key's next free
+  /// start.
+  struct PostponedTasks: Sendable, Hashable {
     /// How many of the postponed tasks try again at each free start.
     static let nearCount = 16
-    /// The number of starts within which each of the other postponed tasks tries at least once.
+    /// The number of free starts within which each of the other postponed tasks tries at least
+    /// once.
     static let mostStarts = 32
 
     /// The date of the key's next free start.
@@ -434,7 +442,7 @@ struct RateWindow: Sendable, Hashable {
   /// The maximum number of starts whose dates are stored.
   static let maxCount = 1_024
   /// The shortest interval, in microseconds.
-  static let shortestPart: Int64 = 1_000
+  static let shortestInterval: Int64 = 1_000
 
   /// The maximum number of starts, from 1 to 1,024.
   let count: Int
@@ -443,15 +451,15 @@ struct RateWindow: Sendable, Hashable {
 
   /// Makes a window of `count` starts per interval.
   ///
-  /// For more than 1,024 starts, the interval and the count are divided by the same number of
-  /// parts. Every interval of the whole length consists of that number of parts, so it has no more
-  /// than `count` starts.
+  /// For more than 1,024 starts, the interval and the count are divided by the same number. That
+  /// many of the shorter intervals make up the whole interval, so it has no more than `count`
+  /// starts.
   init(_ count: Int, per interval: Duration) {
     let count = max(count, 1)
     let parts = (count - 1) / Self.maxCount + 1
     let microseconds = min(max(interval, .zero), RateLimit.longestInterval).microseconds
     self.count = count / parts
-    // The part is rounded up: if it is too long, it allows too few starts, never too many.
+    // The interval is rounded up: if it is too long, it allows too few starts, never too many.
     self.interval = (microseconds + Int64(parts) - 1) / Int64(parts)
   }
 }
@@ -476,23 +484,23 @@ struct StartHistory: Sendable, Hashable {
 
   /// Records that an attempt begins.
   ///
-  /// If the last start is later than `now`, by the clock of another process, the attempt counts
-  /// from the date of that start.
+  /// If the last start is later than `now`, because another process's clock is ahead, the attempt
+  /// counts from the date of that start.
   mutating func addStart(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
 
-  /// Moves the starts on or after `date` to `now`, when these attempts really begin.
+  /// Moves the starts at or after `date` to `now`, because these attempts really begin at `now`.
   mutating func delayStarts(from date: Int64, to now: Int64) {
     guard now > date, let last = starts.last, last >= date else { return }
     starts = starts.map { $0 >= date ? max($0, now) : $0 }
   }
 
-  /// Prevents starts until `end`, or until the end of the present pause if that is later.
+  /// Prevents starts until `end`, or until the end of the current pause if that is later.
   mutating func pause(from now: Int64, until end: Int64) {
     guard end > max(now, pause?.end ?? now) else { return }
     pause = Pause(begin: now, end: end)
   }
 
-  /// Removes the starts, and the pause, that no longer matter at `now`.
+  /// Removes the starts that no longer count at `now`, and the pause if it has ended.
   mutating func trim(to windows: [RateWindow], at now: Int64) {
     if let pause, pause.end <= now { self.pause = nil }
     let (count, interval) = (
@@ -527,27 +535,27 @@ struct RateLimiter: Sendable {
   let windows: [RateWindow]
   var history: StartHistory
 
-  /// Returns how many attempts may begin on a date.
-  func room(at now: Int64) -> Int {
+  /// Returns how many attempts may begin at a date.
+  func remainingStarts(at now: Int64) -> Int {
     if let pause = history.pause, pause.end > now { return 0 }
     var room = Int.max
     for window in windows {
       let begin = now - window.interval
-      // The search begins at the end, because the starts within the window are the last ones, and
-      // there are mostly few of them.
+      // The search begins with the last start, because mostly, few starts are within the window,
+      // and these are the last ones.
       let first = history.starts.lastIndex { $0 <= begin }.map { $0 + 1 } ?? 0
       room = min(room, max(0, window.count - (history.starts.count - first)))
     }
     return room
   }
 
-  /// Returns how long a number of starts takes within the window that allows the fewest starts.
+  /// Returns how long a number of starts takes at the rate of the strictest limit.
   func duration(ofStarts count: Int) -> Int64 {
     let each = windows.map { Double($0.interval) / Double($0.count) }.max() ?? 0
     return Int64(min(each * Double(count), Double(RateLimit.longestInterval.microseconds)))
   }
 
-  /// Returns the earliest date, but not before `now`, on which an attempt may begin.
+  /// Returns the earliest date from `now` on at which an attempt may begin.
   func nextStart(from now: Int64) -> Int64 {
     var date = max(now, history.pause?.end ?? now)
     for window in windows where history.starts.count >= window.count {
@@ -560,13 +568,13 @@ struct RateLimiter: Sendable {
 /// The histories in one value of a store, each under the number of its key.
 ///
 /// The first byte is 1. Then, for each history, in the order of the numbers of their keys, there
-/// are: the number of the key (8 bytes, the highest first), the begin and the end of the pause (0
+/// are: the number of the key (8 bytes, the highest first), the start and the end of the pause (0
 /// and 0 if there is none), the number of starts, the first start, and the time from each start to
 /// the next. All of these except the number of the key are encoded with seven bits to a byte, the
 /// lowest bits first, and with the highest bit set in all bytes but the last.
 struct StartHistories: Sendable, Equatable {
   /// The version of the format.
-  private static let form: UInt8 = 1
+  private static let formatVersion: UInt8 = 1
   /// The number of the history of a limit without keys.
   static let onlyKey: UInt64 = 0
 
@@ -579,7 +587,7 @@ struct StartHistories: Sendable, Equatable {
   /// - Returns: The histories; `nil` if the bytes are malformed.
   init?(_ bytes: [UInt8]?) {
     guard let bytes else { return }
-    guard bytes.first == Self.form else { return nil }
+    guard bytes.first == Self.formatVersion else { return nil }
     var reader = Reader(bytes: bytes[1...])
     while !reader.bytes.isEmpty {
       guard let key = reader.readNumber(), let history = reader.readHistory() else { return nil }
@@ -590,7 +598,7 @@ struct StartHistories: Sendable, Equatable {
   /// The bytes of the value; `nil` if there are no histories.
   var bytes: [UInt8]? {
     guard !histories.isEmpty else { return nil }
-    var bytes = [Self.form]
+    var bytes = [Self.formatVersion]
     for (key, history) in histories.sorted(by: { $0.key < $1.key }) {
       for shift in stride(from: 56, through: 0, by: -8) {
         bytes.append(UInt8(truncatingIfNeeded: key >> shift))
@@ -621,7 +629,7 @@ struct StartHistories: Sendable, Equatable {
     }
   }
 
-  /// A number that the number of bytes of the value never exceeds.
+  /// An upper bound of the value's size, in bytes.
   var maxByteCount: Int { histories.values.reduce(1) { $0 + 40 + 9 * $1.starts.count } }
 
   private struct Reader {

@@ -16,7 +16,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   /// Makes an empty store.
   public init() {}
 
-  /// `true`: a change in memory needs no waiting.
+  /// `true`, because a change in memory takes effect before the call returns.
   public var appliesAtOnce: Bool { true }
 
   /// Applies a batch of changes and returns an outcome for each.

@@ -3,26 +3,26 @@ import SystemFoundation
 extension TaskTable {
   /// Commits a staged change.
   ///
-  /// - Returns: The outcome, which may contain consequences for other tasks, or say that a
-  ///   completion came too late.
+  /// - Returns: The outcome. It may list the effects on other tasks, or say that a completion came
+  ///   too late.
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor, let displaced):
-      for other in displaced { loseRole(other) }
+      for other in displaced { completeDisplacement(of: other) }
       if isSuccessor { promoteIfKeyHasNoHolder(slot) }
       commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
-      supersede(slot, by: successor, change)
+      supersede(slot, by: successor, after: change)
     case .change(let change, let slot):
-      guard concernsOthers(slot), let consequences = commitForOthers(change, of: slot) else {
+      guard mayAffectOthers(slot), let consequences = commitWithDependents(change, of: slot) else {
         commit(change, of: slot)
         break
       }
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
-    case .memory(let change): return commitMemory(change)
+    case .memory(let change): return commitMemoryChange(change)
     case .value(let name, _): values.commitFirstChange(of: name)
     case nil: break
     }
@@ -34,14 +34,14 @@ extension TaskTable {
       joinBatch(slot)
       unbindDependents(of: slot)
     }
-    admit(slot)
+    countAndPutAtEndOfList(slot)
   }
 
   /// Commits a change to a task that others wait for, if changes of this kind affect other tasks.
   ///
-  /// - Returns: The changes to other tasks; `nil` if changes of this kind never affect other tasks.
-  ///   The change is then not committed.
-  private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
+  /// - Returns: The changes to other tasks. The result is `nil`, and the change is not committed,
+  ///   if changes of this kind never affect other tasks.
+  private mutating func commitWithDependents(_ change: TaskChange, of slot: Int) -> Consequences? {
     let consequences: Consequences
     switch change {
     case .succeed(_, let date, let retains):
@@ -53,13 +53,14 @@ extension TaskTable {
       unbindDependents(of: slot)
       consequences = applyEndToOthers(of: slot, as: .cancelled, at: date, retains: retains)
     case .restart(_, let date, _) where entries[slot].record.state.isFinished:
-      // The tasks are unbound after the restart, when it is known which of them were restarted.
+      // The dependents are released after the restart, when it is known which of them were
+      // restarted.
       let excluded = graph.tasksExcluded(fromRestartOf: entries[slot].id)
-      consequences = restartOthers(alongWith: slot, availableDate: date, excluding: excluded)
+      consequences = restartOthers(with: slot, availableDate: date, excluding: excluded)
       unbindDependents(of: slot)
     case .remove:
       unbindDependents(of: slot)
-      consequences = removeOthers(alongWith: slot)
+      consequences = removeOthers(with: slot)
     case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
       .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return nil
@@ -69,7 +70,7 @@ extension TaskTable {
   }
 
   private mutating func commit(_ change: TaskChange, of slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     entries[slot].isReserved = false
     entries[slot].isFailing = false
     switch change {
@@ -77,27 +78,27 @@ extension TaskTable {
       forgetMemory(of: slot)
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
-      note(failure, on: slot)
+      recordFailure(failure, of: slot)
       retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
     case .cancel(_, let date, let retains):
       retains ? end(slot, as: .cancelled, at: date) : remove(slot)
     case .retry(_, let date, let retryCount, let failure, let origin):
-      postpone(slot, to: date, retryCount, failure, countedFrom: origin)
+      postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
       setState(.waiting, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .release:
       setState(.waiting, of: slot)
-      lineUp(slot)
+      putInList(slot)
     case .park(_, let failure):
-      note(failure, on: slot)
+      recordFailure(failure, of: slot)
       setState(.parked, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .suspend(_, let date, let names, let origin):
       suspend(slot, until: date, awaiting: names, countedFrom: origin)
     case .pause: pause(slot)
     case .resume:
       setState(.waiting, of: slot)
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .restart(_, let date, let forgets):
       if forgets { forgetMemory(of: slot) }
       restart(slot, availableDate: date)
@@ -106,17 +107,17 @@ extension TaskTable {
       entries[slot].record.isPostponed = false
       let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
       if waitsAgain { setState(.waiting, of: slot) }
-      lineUpAnew(slot)
+      putAtEndOfList(slot)
     case .update(_, let update): apply(update, to: slot)
     case .remove: remove(slot)
     // Only one queue uses this table, so claims never expire, and need not be extended.
     case .extend: break
     case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
-      preconditionFailure("a change was staged for a task that it does not concern")
+      preconditionFailure("a change of this kind must not be staged for a single task")
     }
   }
 
-  /// Commits a change that concerns several tasks.
+  /// Commits a change that concerns any number of tasks.
   private mutating func commit(_ change: TaskChange) {
     switch change {
     case .unpark(let name, let queue): unparkTasks(named: name, in: queue)
@@ -127,7 +128,7 @@ extension TaskTable {
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
       .reschedule, .update, .remove, .extend, .remember, .suspend, .complete, .setValue:
-      preconditionFailure("a change was staged without the task that it concerns")
+      preconditionFailure("a change of this kind must be staged for a single task")
     }
   }
 
@@ -135,39 +136,39 @@ extension TaskTable {
     let priority = entries[slot].record.priority
     addBytes(update.addedByteCount(to: entries[slot].record), to: slot)
     entries[slot].record.apply(update)
-    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { lineUp(slot) }
+    if entries[slot].record.priority != priority { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
   private mutating func postpone(
     _ slot: Int,
     to date: Date,
-    _ retryCount: Int,
-    _ failure: TaskFailure?,
+    retryCount: Int,
+    failure: TaskFailure?,
     countedFrom origin: Date?
   ) {
     setAvailableDate(date, countedFrom: failure?.date ?? origin, of: slot)
     entries[slot].record.retryCount = retryCount
     entries[slot].record.interruptionCount = 0
     entries[slot].record.isPostponed = true
-    if let failure { note(failure, on: slot) }
+    if let failure { recordFailure(failure, of: slot) }
   }
 
   private mutating func setAvailableDate(_ date: Date, countedFrom origin: Date?, of slot: Int) {
     entries[slot].record.availableDate = date
     entries[slot].record.countedFrom = origin
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
   }
 
   /// Gives a task the contents of a new task with the same unique key.
   private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
-    leaveLine(slot)
+    removeFromList(slot)
     entries[slot].isReserved = false
     let old = entries[slot].record
     let update = TaskUpdate(payload: record.payload, tags: record.tags)
     addBytes(update.addedByteCount(to: old), to: slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
     if entries[slot].record.conditions != old.conditions {
       let lane = entries[slot].lane
       entries[slot].lane = lanes.addTask(
@@ -177,15 +178,16 @@ extension TaskTable {
       )
       lanes.removeTask(from: lane)
     }
-    if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
+    if goesBehind { putAtEndOfList(slot) } else { putInList(slot) }
   }
 
-  /// Removes a key's holder, whose attempt has failed, and makes its successor the holder.
-  mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
+  /// Removes the holder of a unique key, whose attempt has failed, and makes its successor the
+  /// holder.
+  mutating func supersede(_ slot: Int, by successor: Int, after change: TaskChange) {
     guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
       preconditionFailure("a task that has not failed was superseded")
     }
-    postpone(slot, to: date, retryCount, failure, countedFrom: origin)
+    postpone(slot, to: date, retryCount: retryCount, failure: failure, countedFrom: origin)
     let holder = entries[slot].record
     entries[successor].isReserved = false
     addBytes(
@@ -198,16 +200,16 @@ extension TaskTable {
 
   private mutating func unparkTasks(named name: String, in queue: String) {
     while let first = lanes.firstParked(of: name, in: queue) {
-      leaveLine(first.slot)
+      removeFromList(first.slot)
       setState(.waiting, of: first.slot)
-      lineUpAnewWhenFree(first.slot)
+      putAtEndOfListWhenFree(first.slot)
     }
   }
 
-  /// Removes the retained tasks that are too old or too many.
+  /// Removes the ended tasks that ended before a date, or that exceed the number to keep.
   ///
-  /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock went
-  /// back since the last pruning, it takes O(n).
+  /// This takes O(k log n) for the k tasks that are removed or become removable. If the clock was
+  /// set back since the last pruning, it takes O(n).
   private mutating func prune(
     _ state: TaskState,
     in queue: Int,
@@ -218,8 +220,8 @@ extension TaskTable {
     if ended.hasReleased(state, in: queue, after: now) {
       for node in ended.prunableTasks(in: state, of: queue)
       where staysInTable(slot: node.slot, at: now) {
-        leaveLine(node.slot)
-        lineUp(node.slot)
+        removeFromList(node.slot)
+        putInList(node.slot)
       }
     }
     ended.makePrunable(state, in: queue, until: now)
@@ -229,7 +231,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard ended.prunableCount(state, in: queue) > count ?? .max || isOld else { break }
-      if entries[first.slot].isAwaited { _ = removeOthers(alongWith: first.slot) }
+      if entries[first.slot].isAwaited { _ = removeOthers(with: first.slot) }
       remove(first.slot)
     }
   }
@@ -240,7 +242,7 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Rebases the tasks, because the clock went back to the date `now`.
+  /// Moves the tasks' dates that are in the future to `now`, after the clock was set back to `now`.
   ///
   /// This takes O(1) if no task has a date after `now`. Otherwise, it takes O(n) for all tasks, and
   /// O(k log k) for the k tasks that have such a date.
@@ -254,23 +256,21 @@ extension TaskTable {
   }
 
   private mutating func rebase(_ slot: Int, to now: Date) {
-    let wasInLine = entries[slot].isInLine
+    let wasInLine = entries[slot].isInList
     let waited = entries[slot].record.state.isClaimable
-    leaveLine(slot)
+    removeFromList(slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.rebase(to: now) }
     if entries[slot].record.state.isFinished, let key = entries[slot].record.uniqueKey {
-      // The rebased task may now prevent duplicates for a shorter time than another task does.
+      // The task may now prevent duplicates for a shorter time than another task with its key.
       forgetTaskWithoutRole(slot, key: key)
       keys.addTaskWithoutRole(slot, key: key)
       recordRecentSuccess(of: slot, key: key)
     }
     if goesBehind, waited {
-      // If a staged change reserves the task, it is lined up when that change is committed or
-      // rolled back.
-      lineUpAnewWhenFree(slot)
+      putAtEndOfListWhenFree(slot)
     } else if wasInLine {
-      lineUp(slot)
+      putInList(slot)
     }
   }
 

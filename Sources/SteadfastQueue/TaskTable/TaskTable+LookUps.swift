@@ -9,9 +9,10 @@ extension TaskTable {
     entries.slot(of: id)
   }
 
-  /// Returns a page of tasks in the order of their IDs, in one step.
+  /// Returns the first tasks that match a filter and have greater IDs than `id`, in the order of
+  /// their IDs.
   ///
-  /// This takes O(k + log n) for the k tasks that are visited: the tasks of the page, and the tasks
+  /// This takes O(k + log n) for the k tasks that are visited: the returned tasks, and the tasks
   /// between them that don't match the filter.
   func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) -> [TaskRecord] {
     var lookUp = TaskLookUp(filter, after: id, limit: limit)
@@ -19,7 +20,6 @@ extension TaskTable {
     return lookUp.records
   }
 
-  /// Returns the number of tasks that match a filter, in one step.
   func count(matching filter: TaskFilter) -> Int {
     if let count = knownCount(matching: filter) { return count }
     var lookUp = TaskLookUp(counting: filter)
@@ -27,8 +27,8 @@ extension TaskTable {
     return lookUp.count
   }
 
-  /// Returns the number of tasks that match a filter, if its only criteria are states and possibly
-  /// a queue; otherwise `nil`.
+  /// Returns the number of tasks that match a filter, if the filter consists of states and possibly
+  /// a queue; `nil` for any other filter.
   ///
   /// This takes O(1).
   func knownCount(matching filter: TaskFilter) -> Int? {
@@ -38,20 +38,19 @@ extension TaskTable {
     return count(of: states, in: filter.queue)
   }
 
-  /// Returns the number of tasks in some states, in one queue or, if `queue` is `nil`, in all
-  /// queues.
+  /// Returns the number of tasks in any of these states; a `queue` of `nil` stands for all queues.
   private func count(of states: Set<TaskState>, in queue: String?) -> Int {
     guard let queue else { return stateCounts.total(of: states) }
     guard let number = lanes.number(ofQueue: queue) else { return 0 }
     if number > 0 { return lanes.queues[number].stateCounts.total(of: states) }
-    // The tasks of the unnamed queue are not counted separately: they are all tasks but those of
+    // The tasks of the unnamed queue are not counted separately: they are all tasks except those of
     // the named queues.
     return lanes.queues.dropFirst().reduce(stateCounts.total(of: states)) {
       $0 - $1.stateCounts.total(of: states)
     }
   }
 
-  /// Performs one slice of a look-up.
+  /// Continues a look-up with its next slice of at most `TaskLookUp.sliceSize` tasks.
   func advance(_ lookUp: inout TaskLookUp) {
     if !lookUp.hasBegun {
       lookUp.hasBegun = true
@@ -85,8 +84,7 @@ extension TaskTable {
     }
   }
 
-  /// Returns whether it is known that no task matches, because no task has the filter's states,
-  /// names or conditions.
+  /// Returns whether no task can match a filter, as far as that is known without visiting tasks.
   private func matchesNothing(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states, in: filter.queue) == 0 { return true }
     if let conditions = filter.unmetBy, !lanes.containTasksRequiring(moreThan: conditions) {
@@ -102,9 +100,10 @@ extension TaskTable {
     return indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
   }
 
-  /// Returns all tasks in the filter's states, if these are end states and few tasks are in them.
+  /// Returns the IDs of all tasks in the filter's states, if these are final states and the tasks
+  /// are few.
   ///
-  /// In this way, a few dead letters among a million tasks are found at once.
+  /// So a look-up of a few abandoned tasks need not visit a million other tasks.
   private func endedTasksIfFew(in filter: TaskFilter) -> Set<TaskID>? {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
       count(of: states, in: nil) <= TaskLookUp.sliceSize
@@ -113,10 +112,10 @@ extension TaskTable {
   }
 }
 
-/// A look-up in slices: a caller that guards the table with a lock releases it between them.
+/// A look-up that is performed in slices, so that its caller can release a lock between them.
 ///
-/// Each slice visits at most `sliceSize` tasks. A task is returned as it was when its slice visited
-/// it.
+/// Each slice visits at most `sliceSize` tasks. The result contains each task as it was when it was
+/// visited.
 struct TaskLookUp: Sendable {
   static let sliceSize = 512
 
@@ -141,7 +140,6 @@ struct TaskLookUp: Sendable {
   var source: Source
   /// The tasks that were found, in the order of their IDs.
   private(set) var records: [TaskRecord] = []
-  /// How many tasks were found.
   private(set) var count = 0
   var hasBegun = false
   var isOver: Bool

@@ -9,19 +9,19 @@ extension TaskTable {
     return stage(batch).map { commit($0) }
   }
 
-  /// Stages the changes of a batch in order: all changes that have an effect or, if one of them
-  /// refuses the batch, none.
+  /// Stages the changes of a batch in order; if one of them causes the batch to be refused, none of
+  /// them stays staged.
   ///
-  /// If a change expects another value than the stored one, every change has the outcome
-  /// `.valueDiffers`.
+  /// If a change to a stored value expects another value than the current one, every change has the
+  /// outcome `.valueDiffers`.
   mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
     var staged: [StagedChange] = []
     staged.reserveCapacity(batch.count)
     for change in batch { staged.append(stage(change)) }
-    guard staged.contains(where: \.refusesBatch) else { return staged }
+    guard staged.contains(where: \.causesBatchRefusal) else { return staged }
     for change in staged.reversed() { rollBack(change) }
-    let comesFirst = staged.contains { $0.outcome == .valueDiffers }
-    return staged.map { comesFirst ? .valueDiffers : $0.refused() }
+    let valueDiffers = staged.contains { $0.outcome == .valueDiffers }
+    return staged.map { valueDiffers ? .valueDiffers : $0.refused() }
   }
 
   mutating func stage(_ change: TaskChange) -> StagedChange {
@@ -34,7 +34,7 @@ extension TaskTable {
       .suspend(let lease, _, _, _), .extend(let lease, _):
       return stage(change, of: slot(ofClaimed: lease))
     case .remember(let lease, _, _):
-      return stageMemory(change, of: slot(ofClaimed: lease))
+      return stageMemoryChange(change, of: slot(ofClaimed: lease))
     case .complete:
       return stageCompletion(change)
     case .abandon(let lease, _, _):
@@ -53,7 +53,7 @@ extension TaskTable {
       let slot = slot(ofUnclaimed: id) { !$0.isFinished }
       return stage(change, of: slot.flatMap { isDisplaced($0) ? nil : $0 })
     case .remove(let id):
-      return stageForOthers(change, of: slot(ofUnclaimed: id) { $0.isFinished })
+      return stageWithDependents(change, of: slot(ofUnclaimed: id) { $0.isFinished })
     case .prune:
       ended.stagedPrunes += 1
       return StagedChange(.broadChange(change))
@@ -71,8 +71,8 @@ extension TaskTable {
     return StagedChange(.change(change, slot: slot))
   }
 
-  /// Stages a change that may also change other tasks.
-  mutating func stageForOthers(
+  /// Stages a change to a task that may also change the tasks that wait for it.
+  mutating func stageWithDependents(
     _ change: TaskChange,
     of slot: Int?,
     excluding excluded: [TaskID]? = nil
@@ -86,13 +86,13 @@ extension TaskTable {
     of slot: Int?
   ) -> StagedChange {
     if let slot { entries[slot].isFailing = true }
-    return stageForOthers(change, of: slot)
+    return stageWithDependents(change, of: slot)
   }
 
   /// Reserves a task for a staged change, so that no claim finds the task.
   mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
-    if entries[slot].record.state.isClaimable { leaveLine(slot) }
+    if entries[slot].record.state.isClaimable { removeFromList(slot) }
   }
 
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
@@ -111,24 +111,22 @@ extension TaskTable {
   }
 
   private func slot(ofUnclaimed id: TaskID, in states: (TaskState) -> Bool) -> Int? {
-    guard let slot = slot(of: id), !isInDoubt(slot), entries[slot].place.isAtRest,
+    guard let slot = slot(of: id), !hasPendingChange(slot), entries[slot].place.isAtRest,
       states(entries[slot].record.state)
     else { return nil }
     return slot
   }
 
-  /// Returns whether it is still undecided what happens to a task.
+  /// Returns whether a staged change may still change or remove a task.
   ///
-  /// That is the case while a staged change reserves the task, or if the task has ended and a
-  /// staged pruning may remove it. A decision that depends on such a task could differ when the
-  /// file is read again.
-  func isInDoubt(_ slot: Int) -> Bool {
+  /// A decision that depends on such a task could turn out differently when the file is read again.
+  func hasPendingChange(_ slot: Int) -> Bool {
     let place = entries[slot].place
     return entries[slot].isReserved || entries[slot].isPinned || place == .staged
       || (place == .finished && ended.stagedPrunes > 0)
   }
 
-  /// Records how many bytes the task or the value that the last staged change adds uses in a file.
+  /// Records the size in a file of the task or the value that the last staged change adds.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
     switch staged.effect {
     case .insertion(let slot, _, _): addBytes(count, to: slot)
@@ -137,38 +135,38 @@ extension TaskTable {
     }
   }
 
-  /// Undoes the reservations of staging.
+  /// Undoes a staged change that was not committed.
   ///
-  /// Changes must be rolled back in the reverse order of staging.
+  /// Changes must be rolled back in the reverse of the order in which they were staged.
   mutating func rollBack(_ staged: StagedChange) {
     switch staged.effect {
     case .insertion(let slot, _, let displaced):
       unbindDependents(of: slot)
       remove(slot)
-      for other in displaced { regainRole(other) }
+      for other in displaced { undoDisplacement(of: other) }
     case .replacement(_, let slot): endReservation(of: slot)
     case .supersession(_, let slot, let successor):
       endReservation(of: successor)
       endReservation(of: slot)
     case .change(.restart, let slot):
-      giveUpRole(of: slot)
+      giveUpReclaimedKey(of: slot)
       endReservation(of: slot)
     case .change(_, let slot): endReservation(of: slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
     case .value(let name, _): values.rollBackLastChange(of: name)
-    case .memory(let change): unstageMemory(change)
+    case .memory(let change): unstageMemoryChange(change)
     case .broadChange, nil: break
     }
   }
 
-  /// Ends the reservation of a task, which returns to its place in line.
+  /// Ends the reservation of a task, so that claims find the task again.
   mutating func endReservation(of slot: Int) {
     unbindDependents(of: slot)
     entries[slot].isReserved = false
     entries[slot].isFailing = false
-    // If the task's insertion is also staged, it is not in any line yet.
+    // A task whose insertion is staged, too, is not in any list yet.
     guard entries[slot].place != .staged else { return }
-    if entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { putInList(slot) }
   }
 }
 
@@ -182,32 +180,35 @@ extension TaskTable.Place {
   }
 }
 
-/// A change that was checked; its reservations last until the change is committed or rolled back.
+/// A change that the table has checked, and that reserves tasks until it is committed or rolled
+/// back.
 struct StagedChange: Sendable {
   let outcome: ChangeOutcome
-  /// The effect of the commit; `nil` if the change has no effect, and must not be written.
+  /// What the commit does; `nil` if the change has no effect, and must not be written.
   private(set) var effect: Effect?
-  /// Whether this change refuses its batch: no change of the batch is written.
-  private(set) var refusesBatch = false
+  /// Whether this change causes its batch to be refused, so that no change of the batch is written.
+  private(set) var causesBatchRefusal = false
   /// Whether the outcome depends on other staged changes, and may differ once those are committed.
   private(set) var isUncertain = false
 
-  /// The effect of committing a change.
+  /// What the commit of a change does.
   enum Effect: Sendable {
-    /// Lines up a new task, which is already in the table.
+    /// Makes a new task available to claims; staging has already added its entry to the table.
     ///
-    /// If the new task is a successor and its key no longer has a holder, it becomes the holder.
-    /// The `displaced` tasks have expired, and lose their roles for the new task's unique key.
+    /// If `isSuccessor` is `true`, the new task waits for the task that holds its unique key; if
+    /// that task has ended, the new task takes its role. The `displaced` tasks have expired, and
+    /// lose their unique key to the new task.
     case insertion(slot: Int, isSuccessor: Bool = false, displaced: [Int] = [])
-    /// Gives the task of a slot the contents of a new task with the same unique key.
+    /// Gives the task in a slot the contents of a new task with the same unique key.
     indirect case replacement(TaskRecord, slot: Int)
-    /// Removes a task whose attempt has failed, and makes its successor the holder.
+    /// Removes a task whose attempt has failed, so that the task that waits for its unique key
+    /// replaces it.
     case supersession(TaskChange, slot: Int, successor: Int)
-    /// Changes the task of a slot.
+    /// Changes the task in a slot, and possibly tasks that wait for it.
     case change(TaskChange, slot: Int)
-    /// Changes the values that a task remembers; until the commit, the task is not reserved.
+    /// Changes the memory of a task, which staging has not reserved.
     case memory(TaskChange)
-    /// Changes several tasks, or none.
+    /// Changes any number of tasks, which staging has not reserved.
     case broadChange(TaskChange)
     /// Sets or removes the value under this name; `grows` says whether the new value is larger than
     /// the previous one.
@@ -221,33 +222,33 @@ struct StagedChange: Sendable {
 
   private init(
     withoutEffect outcome: ChangeOutcome,
-    refusesBatch: Bool,
+    causesBatchRefusal: Bool,
     isUncertain: Bool = false
   ) {
     self.outcome = outcome
-    self.refusesBatch = refusesBatch
+    self.causesBatchRefusal = causesBatchRefusal
     self.isUncertain = isUncertain
   }
 
   /// A change that no longer applies.
-  static let stale = StagedChange(withoutEffect: .stale, refusesBatch: false)
+  static let stale = StagedChange(withoutEffect: .stale, causesBatchRefusal: false)
 
-  /// A change of a value that does not equal the value that the change expects.
-  static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, refusesBatch: true)
+  /// A change to a stored value, if the change expects another value than the current one.
+  static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, causesBatchRefusal: true)
 
-  /// An insertion whose ID belongs to another task.
-  static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
+  /// An insertion of a task whose ID belongs to another task.
+  static let identityTaken = StagedChange(withoutEffect: .identityTaken, causesBatchRefusal: true)
 
-  /// An insertion that was repeated, although its task is already in the table.
-  static let sentBefore = StagedChange(withoutEffect: .done, refusesBatch: false)
+  /// A repeated insertion, whose task is already in the table.
+  static let sentBefore = StagedChange(withoutEffect: .done, causesBatchRefusal: false)
 
   /// An insertion of a task that would wait for another task forever.
   ///
   /// `isCertain` is `false` if that depends on a staged change.
-  static func unmet(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
+  static func unmetDependency(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
     StagedChange(
       withoutEffect: .unmetDependency(dependency),
-      refusesBatch: true,
+      causesBatchRefusal: true,
       isUncertain: !isCertain
     )
   }
@@ -256,18 +257,18 @@ struct StagedChange: Sendable {
   ///
   /// If the policy is `reject`, no change of the batch is written.
   static func duplicate(of twin: TaskID, _ policy: UniquePolicy) -> StagedChange {
-    StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy == .reject)
+    StagedChange(withoutEffect: .duplicate(of: twin), causesBatchRefusal: policy == .reject)
   }
 
   /// Whether to write the change, and then commit it.
   var isKept: Bool { effect != nil }
 
-  /// Returns what becomes of this change if its batch is refused.
+  /// Returns this change without its effect, because its batch is refused.
   func refused() -> StagedChange {
     let isStored = isKept || outcome == .done
     return StagedChange(
       withoutEffect: isStored ? .batchRefused : outcome,
-      refusesBatch: refusesBatch,
+      causesBatchRefusal: causesBatchRefusal,
       isUncertain: isUncertain
     )
   }

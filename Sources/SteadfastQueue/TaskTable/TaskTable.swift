@@ -1,59 +1,61 @@
 import SystemFoundation
 
-/// All tasks of one store, indexed by ID, by unique key and by order key; ready tasks by rank,
-/// waiting tasks by date, and dependent tasks by the tasks that they wait for.
+/// All tasks of a store in memory or in a file, which can be found by ID, by unique key, by order
+/// key, by priority and date, and by the tasks that they wait for.
 ///
-/// The table is a value without clock, lock or I/O, and the only index of every embedded store. A
-/// change is first staged: it is checked, and reserves the tasks that it needs. After the change
-/// was written, it is committed; if it could not be written, it is rolled back. No claim returns a
-/// task that a staged change has reserved, and a second change to such a task is stale. A store in
-/// memory stages and commits a change at once.
+/// The table reads no clock, takes no lock and does no I/O. A change has two steps. First it is
+/// staged: the table checks it, and reserves the tasks that it affects. After the change is
+/// written, it is committed; if it can't be written, it is rolled back. No claim returns a task
+/// that is reserved, and a second change to a reserved task is stale. A store in memory commits
+/// each change as soon as it is staged.
 struct TaskTable: Sendable {
+  /// The tasks; the index of a task in this slab is its slot.
   var entries = IdentifiedSlab(filler: Entry.none)
-  /// The IDs of all tasks.
-  private(set) var ids = OrderedLine<TaskID>()
+  private(set) var ids = SortedList<TaskID>()
   var keys = UniqueKeys()
   var order = OrderKeys()
   var graph = DependencyGraph()
-  /// The ready and the parked tasks.
+  /// The ready and the parked tasks, by queue, name and conditions.
   var lanes = Lanes()
-  /// The tasks that wait for their dates.
-  var waiting = OrderedLine<DateNode>()
+  /// The waiting tasks whose dates have not come, in the order of their dates.
+  var waiting = SortedList<DateNode>()
   var ended = EndedTasks()
   var values = StoredValues()
   var memories = TaskMemories()
-  /// The total number of values that tasks remember.
+  /// The total number of values in the memories of all tasks.
   var memoryCount = 0
-  /// The number of staged changes to the memory of each slot's task.
+  /// For each slot, the number of staged changes to the memory of its task.
   var stagedMemories: [Int: Int] = [:]
-  /// The slots of the tasks whose attempts have started; used while a file is read.
+  /// The slots of the tasks whose attempts have started; used only while a file is read.
   ///
-  /// They include the slots of all leased tasks, and of some tasks that are no longer leased. A
-  /// slot may occur more than once.
+  /// The array contains the slots of all leased tasks. It may also contain slots of tasks that are
+  /// no longer leased, and the same slot several times.
   var begun: [Int] = []
-  /// The task that the previous line has restored; used while a file is read.
+  /// The ID of the task that the previous line of a compacted file restored; used only while the
+  /// file is read.
   var lastRestored: TaskID?
   /// The approximate number of bytes that all tasks use in a file.
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
-  /// The date of the last claim.
+  /// The date of the last claim: the tasks that are available by this date are ready, and later
+  /// ones wait.
   ///
-  /// The tasks that are available by this date are in the lines of ready tasks. If an earlier claim
-  /// had a later date, some tasks that become available later are in these lines, too; a claim that
-  /// finds such a task makes it wait.
+  /// If the clock was set back before the claim, some tasks with later dates are ready, too. A
+  /// claim that finds such a task makes it wait again.
   var cutoff = Date.distantPast
-  /// A date after which no task was created or has failed, and from which no date was counted.
+  /// A date that is not earlier than any task's creation, last failure or last postponement.
   private(set) var latestDate = Date.distantPast
 
-  /// Returns a number that was never returned before; it serves as a position or as a lease token.
+  /// Returns a new number, which serves as a task's position or as a lease token.
   mutating func nextNumber() -> UInt64 {
     lastNumber += 1
     return lastNumber
   }
 
-  /// Records that another table has used a number.
-  mutating func noteNumber(_ number: UInt64) { lastNumber = max(lastNumber, number) }
+  /// Makes ``nextNumber()`` return only numbers greater than `number`, which another table has
+  /// used.
+  mutating func skipNumbers(through number: UInt64) { lastNumber = max(lastNumber, number) }
 }
 
 // MARK: - Moves
@@ -62,57 +64,57 @@ extension TaskTable {
   /// Reserves capacity for `count` tasks in total.
   mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
-  /// Adds a task with a new ID; the task is not in any line yet.
+  /// Adds a task with a new ID, which claims and counts ignore until the insertion is committed.
   ///
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate)
-    if record.hasFailureState { noteOrigin(of: record) }
+    if record.hasFailureState { advanceLatestDate(for: record) }
     let lane =
       record.hasExtras
       ? lanes.addTask(queue: record.queue, name: record.name, conditions: record.conditions)
       : lanes.addTask(queue: "", name: record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
-    // The table assigns the roles for unique keys.
+    // The table decides which task is the holder or the successor of a unique key, not the caller.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
-    // A new task remembers nothing, and the table counts the values that tasks remember.
+    // A new task has an empty memory, whatever the caller's record says.
     if record.memorySize != 0 { entries[slot].record.memorySize = 0 }
     ids.insert(record.id)
     return slot
   }
 
-  /// Counts a task whose insertion is committed, and adds it to its line.
-  mutating func admit(_ slot: Int) {
+  /// Counts a task whose insertion is committed, and adds it to the end of its list.
+  mutating func countAndPutAtEndOfList(_ slot: Int) {
     countTask(slot)
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 
-  /// Counts a task whose insertion is committed, and adds it to its line at the position that it
+  /// Counts a task whose insertion is committed, and adds it to its list at the position that it
   /// had in another table.
-  mutating func admitAtOldPosition(_ slot: Int) {
+  mutating func countAndPutInList(_ slot: Int) {
     countTask(slot)
-    noteNumber(entries[slot].position)
-    lineUp(slot)
+    skipNumbers(through: entries[slot].position)
+    putInList(slot)
   }
 
   private mutating func countTask(_ slot: Int) {
-    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
     guard entries[slot].record.hasPrerequisites,
       !entries[slot].record.state.isFinished || entries[slot].record.blocksOrder
     else { return }
     joinOrder(slot)
   }
 
-  /// Records that an attempt at a task has failed.
-  mutating func note(_ failure: TaskFailure, on slot: Int) {
+  mutating func recordFailure(_ failure: TaskFailure, of slot: Int) {
     let byteCount = entries[slot].record.failureByteCount
     entries[slot].record.note(failure)
     addBytes(entries[slot].record.failureByteCount - byteCount, to: slot)
     latestDate = max(latestDate, failure.date)
   }
 
-  /// Updates ``latestDate`` with the dates from which a task's dates were counted.
-  mutating func noteOrigin(of record: TaskRecord) {
+  /// Advances ``latestDate`` to the date of a task's last failure or postponement, if that is
+  /// later.
+  mutating func advanceLatestDate(for record: TaskRecord) {
     let origin = record.countedFrom ?? .distantPast
     latestDate = max(latestDate, origin, record.failedDate ?? .distantPast)
   }
@@ -121,22 +123,21 @@ extension TaskTable {
     changeRecord(of: slot) { $0.state = state }
   }
 
-  /// Changes a task's record, and updates the counts of states.
+  /// Changes a task's record, and updates the number of tasks in each state.
   @inline(__always)
   mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
-    changeCount(of: entries[slot].record.state, by: -1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
     change(&entries[slot].record)
-    changeCount(of: entries[slot].record.state, by: 1, slot: slot)
+    changeCount(of: entries[slot].record.state, by: 1, inQueueOf: slot)
   }
 
-  private mutating func changeCount(of state: TaskState, by change: Int, slot: Int) {
+  private mutating func changeCount(of state: TaskState, by change: Int, inQueueOf slot: Int) {
     stateCounts[state] += change
     guard lanes.haveNamedQueues else { return }
     let queue = queueNumber(of: slot)
     if queue > 0 { lanes.queues[queue].stateCounts[state] += change }
   }
 
-  /// Returns the number of the queue that a task is in.
   func queueNumber(of slot: Int) -> Int { lanes[entries[slot].lane].queue }
 
   mutating func setPlace(_ place: Place, of slot: Int) {
@@ -148,10 +149,10 @@ extension TaskTable {
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
     if entries[slot].isOrdered, !entries[slot].record.blocksOrder { leaveOrder(slot) }
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 
-  /// Records that a task uses `count` more bytes in a file.
+  /// Adds `count`, which may be negative, to the number of bytes that a task uses in a file.
   mutating func addBytes(_ count: Int, to slot: Int) {
     byteCount -= entries[slot].byteCount
     entries[slot].byteCount += count
@@ -159,12 +160,12 @@ extension TaskTable {
   }
 
   mutating func remove(_ slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     forgetMemory(of: slot)
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
     if entries[slot].place != .staged {
-      changeCount(of: entries[slot].record.state, by: -1, slot: slot)
+      changeCount(of: entries[slot].record.state, by: -1, inQueueOf: slot)
     }
     setPlace(.staged, of: slot)
     ids.remove(id)
@@ -177,23 +178,24 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// A task and its place in the table.
+  /// A task, its position, and what prevents it from being claimed.
   ///
-  /// An entry uses 64 bytes, because the properties that are smaller than a word are next to each
-  /// other.
+  /// An entry uses only 64 bytes, because the properties that are smaller than a word are next to
+  /// each other.
   struct Entry: Identifiable, Sendable {
     var record: TaskRecord
     private var flags: Flags = []
     private var narrowLane: Int32
     var place: Place
-    /// Whether the task stands in the line for its `place`.
-    var isInLine = false
-    /// Whether the table's memories contain something for the task.
+    /// Whether the task is in the list for its `place`.
+    var isInList = false
+    /// Whether the task's memory contains any value.
     var remembers = false
     private var narrowByteCount: Int32 = 0
-    /// The position in line, which increases when the task goes to the end of a line.
+    /// A number that orders tasks with the same priority and date; a task that is moved to the end
+    /// of a list gets a new number.
     ///
-    /// The position is 0 until the task first enters a line.
+    /// The number is 0 until the task is first added to a list.
     var position: UInt64 = 0
 
     init(record: TaskRecord, place: Place, lane: Int) {
@@ -226,7 +228,8 @@ extension TaskTable {
       set { flags.set(.isReserved, to: newValue) }
     }
 
-    /// Whether a later task has taken the task's unique key, as in earlier versions of the package.
+    /// Whether a later task has taken the task's unique key, as earlier versions of this package
+    /// allowed.
     var hasLostKey: Bool {
       get { flags.contains(.hasLostKey) }
       set { flags.set(.hasLostKey, to: newValue) }
@@ -235,25 +238,25 @@ extension TaskTable {
     /// Whether another task has the task's unique key, although the task has not ended.
     var isKeyless: Bool { hasLostKey || record.isDisplaced }
 
-    /// Whether the task is in the line of its order key.
+    /// Whether the task is in the list of the tasks with its order key.
     var isOrdered: Bool {
       get { flags.contains(.isOrdered) }
       set { flags.set(.isOrdered, to: newValue) }
     }
 
-    /// Whether another task is the head of its order key.
+    /// Whether the task must wait for another task with the same order key.
     var isBehindHead: Bool {
       get { flags.contains(.isBehindHead) }
       set { flags.set(.isBehindHead, to: newValue) }
     }
 
-    /// Whether other tasks wait for the end of the task, or have waited for it.
+    /// Whether other tasks wait, or have waited, for this task to end.
     var isAwaited: Bool {
       get { flags.contains(.isAwaited) }
       set { flags.set(.isAwaited, to: newValue) }
     }
 
-    /// Whether the task waits for another task that has not ended.
+    /// Whether the task depends on another task that has not ended.
     var waitsForOthers: Bool {
       get { flags.contains(.waitsForOthers) }
       set { flags.set(.waitsForOthers, to: newValue) }
@@ -265,7 +268,8 @@ extension TaskTable {
       set { flags.set(.isPinned, to: newValue) }
     }
 
-    /// Whether a staged change ends the task without success, or replaces it by its successor.
+    /// Whether a staged change ends the task without success, or replaces it by another task with
+    /// its unique key.
     var isFailing: Bool {
       get { flags.contains(.isFailing) }
       set { flags.set(.isFailing, to: newValue) }
@@ -274,7 +278,7 @@ extension TaskTable {
     /// Whether other tasks prevent the task from being claimed.
     var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isPinned]) }
 
-    /// The lane of the task's name and conditions.
+    /// The index of the lane that contains the task when it is ready.
     var lane: Int {
       get { Int(narrowLane) }
       set { narrowLane = Int32(newValue) }
@@ -283,8 +287,7 @@ extension TaskTable {
     /// The approximate number of bytes that the task uses in a file; 0 without a file.
     var byteCount: Int {
       get { Int(narrowByteCount) }
-      // The number fits: a line of a file has at most 16 MiB. Without a file, a longer text is
-      // possible.
+      // A line of a file has at most 16 MiB, so the number fits. A task in memory may be larger.
       set { narrowByteCount = Int32(clamping: newValue) }
     }
 
@@ -302,13 +305,13 @@ extension TaskTable {
     )
   }
 
-  /// The location of a task.
+  /// Which of the table's lists contains a task, or why none does.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// The task is suspended without a date: it waits again only after a completion or a request.
+    /// The task is suspended without a date: only a completion or a caller can wake it.
     case suspended
-    /// The task waits for other tasks: the holder of its unique key, the head of its order key, or
-    /// the tasks that it names.
+    /// The task waits for other tasks: for one with the same unique key or order key, or for its
+    /// dependencies.
     case held
   }
 }
@@ -316,26 +319,26 @@ extension TaskTable {
 extension TaskTable {
   /// The contents of a table at one moment: a copy that shares memory with the table.
   ///
-  /// The snapshot contains only the parts that are written to a file. A part that the table and a
-  /// snapshot share is copied when the table changes it.
+  /// The snapshot contains only what is written to a file. When the table changes memory that it
+  /// shares with a snapshot, it copies that memory first.
   struct Snapshot: Sendable {
     let tasks: Slab<Entry>
     let memories: TaskMemories
     let values: Set<PackedValue>
   }
 
-  /// The present contents of the table.
+  /// The current contents of the table.
   var snapshot: Snapshot {
     Snapshot(tasks: entries.slab, memories: memories, values: values.packed)
   }
 }
 
-/// A stored value and its name in one piece of memory; a set finds the value by its name.
+/// A stored value and its name, in one array of bytes; two elements are equal if their names are.
 ///
-/// A store with 10,000 schedules has at least 10,000 values. In this form, a schedule uses 423
-/// bytes in addition to its task; with a text for each name, and a dictionary, it used 486.
+/// A set of these elements uses less memory than a dictionary: a schedule, which is stored as a
+/// value, uses 423 bytes in addition to its task, instead of 486.
 struct PackedValue: Hashable, Sendable {
-  /// The UTF-8 bytes of the name, and then those of the value.
+  /// The UTF-8 bytes of the name, followed by the bytes of the value.
   private let packed: [UInt8]
   private let nameCount: UInt32
   private let fileByteCount: UInt32
@@ -350,7 +353,7 @@ struct PackedValue: Hashable, Sendable {
     fileByteCount = UInt32(clamping: value.byteCount)
   }
 
-  /// Makes an element that equals the value with this name, to find that value in a set.
+  /// Makes an element that equals the value with this name, to look up the value in a set.
   init(named name: String) { self.init(name, StoredValues.Value(bytes: [])) }
 
   var name: String { String(decoding: nameBytes, as: UTF8.self) }

@@ -1,11 +1,13 @@
-/// How long to wait between attempts: a shape, with optional jitter and an optional cap.
+/// How long to wait between attempts: a series of intervals, with optional jitter and an optional
+/// cap.
 ///
 /// ```swift
 /// Backoff.exponential(from: .milliseconds(100), multiplier: 2)
 ///   .jittered(.full).capped(at: .seconds(10))
 /// ```
 /// Delays are whole nanoseconds and never negative. The arithmetic saturates: no attempt number,
-/// duration or factor traps. Without jitter, the delays of a growing shape never shrink.
+/// duration or factor causes a trap. Without jitter, the delays of a backoff that grows never
+/// become shorter.
 public struct Backoff: Sendable {
   let shape: BackoffShape
   private(set) var jitter: Jitter?
@@ -19,40 +21,44 @@ public struct Backoff: Sendable {
   public static let `default` = Backoff.exponential(from: .milliseconds(500), multiplier: 1.5)
     .jittered(.proportional(0.5)).capped(at: .seconds(60))
 
-  /// No waiting at all.
+  /// A backoff without delays.
   public static let immediate = Backoff.constant(.zero)
 
-  /// The same interval each time.
+  /// A backoff with the same interval each time.
   public static func constant(_ interval: Duration) -> Backoff { Backoff(.constant(interval)) }
 
-  /// Starts with `first`, and adds `step` each time.
+  /// A backoff that starts with `first`, and adds `step` each time.
   ///
-  /// A negative step shortens the interval, down to nothing.
+  /// A negative step shortens the interval, down to zero.
   public static func linear(from first: Duration, by step: Duration) -> Backoff {
     Backoff(.linear(from: first, by: step))
   }
 
-  /// Starts with `first`; each later interval is `multiplier` times the previous one.
+  /// A backoff that starts with `first`; each later interval is `multiplier` times the previous
+  /// one.
   ///
-  /// Interval n is first × multiplierⁿ⁻¹, to the nearest nanosecond. A multiplier that is not a
-  /// number, or is above 1 by less than 10⁻¹², counts as 1; a negative one as 0.
+  /// Interval n is first × multiplierⁿ⁻¹, rounded to the nearest nanosecond. A multiplier that is
+  /// not a number, or is above 1 by less than 10⁻¹², counts as 1; a negative multiplier counts as
+  /// 0.
   public static func exponential(from first: Duration, multiplier: Double = 2) -> Backoff {
     Backoff(.exponential(from: first, by: multiplier))
   }
 
-  /// Starts with `first` twice; each later interval is the sum of the two previous intervals.
+  /// A backoff that starts with `first` twice; each later interval is the sum of the two previous
+  /// intervals.
   public static func fibonacci(from first: Duration) -> Backoff {
     Backoff(.fibonacci(from: first))
   }
 
-  /// Uses the interval that the closure returns for the failed attempt; a negative one means none.
+  /// A backoff with the interval that the closure returns for the failed attempt; a negative
+  /// interval counts as zero.
   public static func custom(
     _ interval: @escaping @Sendable (RetryAttempt) -> Duration
   ) -> Backoff {
     Backoff(.custom(interval))
   }
 
-  /// Returns this backoff with its delays spread by `jitter`, which replaces any earlier jitter.
+  /// Returns this backoff with delays randomized by `jitter`, which replaces any earlier jitter.
   public func jittered(_ jitter: Jitter) -> Backoff {
     var copy = self
     copy.jitter = jitter
@@ -61,8 +67,8 @@ public struct Backoff: Sendable {
 
   /// Returns this backoff with no delay longer than `cap`, which replaces any earlier cap.
   ///
-  /// The cap bounds the interval before jitter and the delay after it, whichever of the two methods
-  /// is called first. A negative cap counts as zero.
+  /// The cap limits the interval before jitter as well as the delay after it, in whichever order
+  /// the two methods are called. A negative cap counts as zero.
   public func capped(at cap: Duration) -> Backoff {
     var copy = self
     copy.cap = cap
@@ -70,7 +76,7 @@ public struct Backoff: Sendable {
   }
 }
 
-/// How the interval before a retry grows with the number of attempts, without jitter or cap.
+/// A series of intervals between attempts, before jitter and cap are applied.
 enum BackoffShape: Sendable {
   case constant(Duration)
   case linear(from: Duration, by: Duration)
@@ -78,7 +84,7 @@ enum BackoffShape: Sendable {
   case fibonacci(from: Duration)
   case custom(@Sendable (RetryAttempt) -> Duration)
 
-  /// The interval after the failed `attempt`: never negative, at most the longest `Duration`.
+  /// Returns the interval after the failed `attempt`, which is never negative.
   func interval(after attempt: RetryAttempt) -> Duration {
     let interval: Duration =
       switch self {
@@ -93,7 +99,8 @@ enum BackoffShape: Sendable {
     return max(interval, .zero)
   }
 
-  /// Makes an exponential shape whose intervals are all numbers.
+  /// Makes an exponential shape that never shrinks because of an invalid multiplier or of rounding
+  /// errors.
   ///
   /// A multiplier that is not a number counts as 1, and a negative multiplier as 0. A multiplier
   /// that is above 1 by less than 2⁻⁴⁰ counts as 1, too: the rounding errors of its powers (some
@@ -108,7 +115,7 @@ enum BackoffShape: Sendable {
     approximating: Duration.longest.wholeNanoseconds
   )
 
-  /// The product of `first` and `multiplier` to the `exponent`, to the nearest nanosecond.
+  /// Returns `first` × `multiplier` to the power of `exponent`, rounded to the nearest nanosecond.
   ///
   /// The power is computed by squaring, in O(log exponent).
   private static func power(
@@ -126,14 +133,16 @@ enum BackoffShape: Sendable {
       rest /= 2
     }
     let nanoseconds = (product / 1e9).rounded()
-    // A product that is not below the limit saturates, and so does infinity.
+    // A product that is too large, such as infinity, counts as the longest duration.
     guard nanoseconds < Self.longestNanoseconds else { return .longest }
     return Duration(wholeNanoseconds: Int128(wholePart: nanoseconds))
   }
 
-  /// The product of `first` and the Fibonacci number at `index`, of 1, 1, 2, 3, 5 and so on.
+  /// Returns the product of `first` and the Fibonacci number at `index`, where the numbers 1 and 2
+  /// are both 1.
   private static func fibonacci(_ index: Int, times first: Duration) -> Duration {
-    // The multiples of zero never saturate, so the loop would run `index` times.
+    // Without this check, the loop would run `index` times, because multiples of zero never
+    // saturate.
     guard first > .zero else { return .zero }
     var (term, next) = (first, first)
     for _ in 1..<index {
@@ -147,9 +156,9 @@ enum BackoffShape: Sendable {
 extension Backoff {
   /// Returns the delay between the failed `attempt` and the next one.
   ///
-  /// The attempt's number, counted from 1, determines the interval. Only ``Jitter/decorrelated``
-  /// uses the delay before the attempt. The only side effect is on the generator: one number is
-  /// drawn from it if jitter spreads the delay over a range.
+  /// The attempt's number, counted from 1, determines the interval. The delay before the attempt
+  /// matters only for ``Jitter/decorrelated``. If jitter has a range to draw from, one number is
+  /// drawn from the generator.
   public func delay(
     after attempt: RetryAttempt,
     using generator: inout some RandomNumberGenerator
@@ -170,10 +179,11 @@ extension Backoff {
     return Duration(wholeNanoseconds: lower + min(drawn, span))
   }
 
-  /// Returns the first `count` delays of a call that keeps failing, for a table or a plot.
+  /// Returns the first `count` delays of a series in which all attempts fail, for a table or a
+  /// plot.
   ///
-  /// With jitter, each call returns another series; seed `randomness` to get the same one again.
-  /// A custom shape gets the sum of the previous delays as its elapsed time.
+  /// With jitter, each call returns other delays; with a seed as `randomness`, the same ones. For a
+  /// custom backoff, the elapsed time of an attempt is the sum of the previous delays.
   public func delays(first count: Int, randomness: Randomness = .system) -> [Duration] {
     var generator = randomness.makeGenerator()
     var attempt = RetryAttempt(number: 1)
@@ -186,7 +196,7 @@ extension Backoff {
 }
 
 extension Backoff: CustomStringConvertible {
-  /// A text such as `exponential from 0.5 seconds × 1.5, ± 50.0 %, at most 60.0 seconds`.
+  /// A description such as `exponential from 0.5 seconds × 1.5, ± 50.0 %, at most 60.0 seconds`.
   public var description: String {
     let parts = [shape.description, jitter?.description, cap.map { "at most \($0)" }]
     return parts.compactMap(\.self).joined(separator: ", ")
@@ -207,7 +217,7 @@ extension BackoffShape: CustomStringConvertible {
 }
 
 extension Jitter: CustomStringConvertible {
-  /// A text such as `full jitter` or `± 50.0 %`.
+  /// A description such as `full jitter` or `± 50.0 %`.
   public var description: String {
     switch self {
     case .full: "full jitter"
@@ -224,24 +234,24 @@ extension Duration {
     Duration(wholeNanoseconds: Duration(attoseconds: .max).wholeNanoseconds)
   }
 
-  /// This duration in nanoseconds, rounded towards zero; every duration fits.
+  /// This duration in nanoseconds, rounded towards zero.
   var wholeNanoseconds: Int128 { attoseconds / 1_000_000_000 }
 
-  /// The duration of this many nanoseconds, or the nearest one that a `Duration` can hold.
+  /// Makes a duration of whole nanoseconds, or the nearest one that a `Duration` can represent.
   init(wholeNanoseconds nanoseconds: Int128) {
     let (product, overflow) = nanoseconds.multipliedReportingOverflow(by: 1_000_000_000)
     let nearest: Int128 = nanoseconds < 0 ? .min : .max
     self.init(attoseconds: overflow ? nearest : product)
   }
 
-  /// The product, or the nearest duration that a `Duration` can hold.
+  /// Returns the product, or the nearest duration that a `Duration` can represent.
   func multiplied(by factor: Int128) -> Duration {
     let (product, overflow) = attoseconds.multipliedReportingOverflow(by: factor)
     guard overflow else { return Duration(attoseconds: product) }
     return Duration(attoseconds: (self < .zero) == (factor < 0) ? .max : .min)
   }
 
-  /// The sum, or the nearest duration that a `Duration` can hold.
+  /// Returns the sum, or the nearest duration that a `Duration` can represent.
   func adding(_ other: Duration) -> Duration {
     let (sum, overflow) = attoseconds.addingReportingOverflow(other.attoseconds)
     guard overflow else { return Duration(attoseconds: sum) }
@@ -249,10 +259,11 @@ extension Duration {
   }
 }
 
-// The standard library's conversions between these two types are generic and not specialised. With
-// them, a delay with jitter takes 1.5 µs (Swift 6.3); with the conversions here, it takes 0.2 µs.
+// The standard library's conversions between `Int128` and `Double` are generic and not specialised.
+// With them, a delay with jitter takes 1.5 µs (Swift 6.3); with the conversions here, it takes 0.2
+// µs.
 extension Int128 {
-  /// The whole part of a number that is not negative and is below 2¹²⁷.
+  /// Makes the whole part of a number, which must not be negative and must be below 2¹²⁷.
   init(wholePart value: Double) {
     if value < 0x1p63 {
       self = Int128(Int64(value))
@@ -264,7 +275,7 @@ extension Int128 {
 }
 
 extension Double {
-  /// The number nearest to `value`, or a neighbor of the nearest.
+  /// Makes the number nearest to `value`, or the number just above or below that.
   init(approximating value: Int128) {
     self = Double(Int64(value >> 64)) * 0x1p64 + Double(UInt64(truncatingIfNeeded: value))
   }

@@ -1,29 +1,29 @@
-/// How the delays of many callers are spread, so that they do not all retry at once.
+/// How delays are randomized, so that many callers do not all retry at once.
 ///
-/// Each kind draws evenly between two bounds. If the upper bound is above the backoff's cap, the
-/// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and delays at
-/// the cap are spread, too. "Full", "equal" and "decorrelated" are the terms of Marc Brooker,
+/// The delay is drawn evenly between two bounds. If the upper bound is above the backoff's cap, the
+/// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and delays near
+/// the cap are randomized, too. "Full", "equal" and "decorrelated" are the terms of Marc Brooker,
 /// "Exponential Backoff and Jitter" (AWS Architecture Blog, 2015).
 @nonexhaustive
 public enum Jitter: Sendable, Hashable {
   /// Between zero and the interval.
   case full
-  /// Between half of the interval and all of it.
+  /// Between half of the interval and the whole interval.
   case equal
   /// Between interval × (1 − factor) and interval × (1 + factor).
   ///
-  /// A factor that is below 0 or not a number counts as 0, and one above 1 as 1.
+  /// A factor that is below 0, or is not a number, counts as 0; a factor above 1 counts as 1.
   case proportional(Double)
-  /// Between the shape's first interval and three times the previous delay.
+  /// Between the backoff's first interval and three times the previous delay.
   ///
-  /// Only the shape's first interval is used. Each delay grows from the previous one, on average by
-  /// half.
+  /// The backoff's later intervals are not used. On average, each delay is longer than the previous
+  /// one by half.
   case decorrelated
 
   /// Returns the bounds, in nanoseconds, between which the delay is drawn.
   ///
-  /// The arguments are the interval, the shape's first interval and the previous delay. None of
-  /// them is negative.
+  /// `first` is the backoff's first interval, and `previous` is the previous delay. No argument is
+  /// negative.
   func bounds(
     of interval: Int128,
     first: @autoclosure () -> Int128,
@@ -43,7 +43,7 @@ public enum Jitter: Sendable, Hashable {
   }
 }
 
-/// Where random numbers come from: the system, or a seed for the same numbers each time.
+/// The source of random numbers: the system, or a seed that gives the same numbers each time.
 @nonexhaustive
 public enum Randomness: Sendable, Hashable {
   /// Different numbers each time.
@@ -51,7 +51,7 @@ public enum Randomness: Sendable, Hashable {
   /// The same numbers for the same seed, for tests and reproductions.
   case seeded(UInt64)
 
-  /// Makes a cheap generator that is statistically good, but not for cryptography.
+  /// Makes a fast generator that is statistically good, but not for cryptography.
   package func makeGenerator() -> SplitMix64 {
     switch self {
     case .system:
@@ -79,7 +79,8 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
   }
 }
 
-/// A generator that is made when the first number is drawn; backoff without jitter draws none.
+/// A generator that is made when the first number is drawn, because backoff without jitter draws
+/// none.
 struct LazyGenerator: RandomNumberGenerator {
   private let randomness: Randomness
   private var generator: SplitMix64?

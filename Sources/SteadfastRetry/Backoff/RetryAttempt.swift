@@ -1,4 +1,5 @@
-/// One attempt at an operation: its number, the delay before it and the time so far.
+/// One attempt at an operation: its number, the delay before it, and the time since the series
+/// began.
 public struct RetryAttempt: Sendable, Hashable {
   /// The attempt's number, counted from 1.
   public let number: Int
@@ -6,9 +7,9 @@ public struct RetryAttempt: Sendable, Hashable {
   public let delay: Duration
   /// The time since the series began.
   ///
-  /// The time counts from the beginning of the first attempt if the policy limits the time, else
-  /// from the first failure. So without a time limit, a success at the first attempt reads no
-  /// clock.
+  /// If the policy has a time limit, the time counts from the start of the first attempt;
+  /// otherwise, from the first failure. So without a time limit, a success at the first attempt
+  /// reads no clock.
   public let elapsed: Duration
 
   /// Makes an attempt; a number below 1 counts as 1, and a negative time as zero.
@@ -20,7 +21,7 @@ public struct RetryAttempt: Sendable, Hashable {
 
   @usableFromInline static let first = RetryAttempt(number: 1)
 
-  /// Returns the same attempt with another elapsed time.
+  /// Returns a copy with another elapsed time.
   func withElapsedTime(_ elapsed: Duration) -> RetryAttempt {
     RetryAttempt(number: number, delay: delay, elapsed: elapsed)
   }

@@ -1,5 +1,5 @@
 extension RetryDecision {
-  /// What to do about an unsuccessful response of an HTTP server.
+  /// Returns what to do about an unsuccessful response of an HTTP server.
   ///
   /// | status | any request | idempotent request |
   /// | --- | --- | --- |
@@ -8,16 +8,16 @@ extension RetryDecision {
   /// | 501, 505, 506, 507, 508, 510, 511 | stop | stop |
   /// | anything else | stop | stop |
   ///
-  /// In the first row, the server says that it has not acted on the request, so repeating it is
-  /// safe. In the second row, the server may have acted on it, so only an idempotent request may be
+  /// In the first row, the server says that it has not acted on the request, so a retry is safe. In
+  /// the second row, the server may have acted on the request, so only an idempotent request may be
   /// repeated (RFC 9110, 9.2.2). In the third row, a repeated request would fail for the same
   /// reason.
   ///
-  /// If the request is to be retried and `Retry-After` names a time in the future, the decision is
-  /// ``RetryDecision/retry(after:)``. A server may ask for hours; ``RetryPolicy/maxElapsedTime``
-  /// guards against that. A date is compared with the response's own `Date`, which comes from the
-  /// same clock, so a wrong clock on this side does no harm. A value that can't be read counts as
-  /// absent.
+  /// If the request is to be retried and `Retry-After` is a time in the future, the decision is
+  /// ``RetryDecision/retry(after:)``. A server may ask for a delay of hours;
+  /// ``RetryPolicy/maxElapsedTime`` guards against that. If `Retry-After` is a date, it is compared
+  /// with the response's `Date`, which comes from the same clock, so a wrong clock on the client
+  /// does no harm. A value that can't be parsed is ignored.
   /// - Parameters:
   ///   - status: the response's status code.
   ///   - method: the request's method; GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent.
@@ -56,13 +56,14 @@ extension RetryDecision {
 
 /// The `Retry-After` field of an HTTP response (RFC 9110, 10.2.3).
 struct HTTPRetryAfter: Equatable {
-  /// The shortest time to wait; zero if that time is not known.
+  /// The time to wait before a retry; zero if it is not known.
   let delay: Duration
 
-  /// Parses the field's value; nil if it is neither a number of seconds nor a date.
+  /// Parses the field's value; returns `nil` if the value is neither a number of seconds nor a
+  /// date.
   ///
-  /// `date` is the response's own `Date` field. Without it, a value that is a date can't be turned
-  /// into a delay.
+  /// `date` is the response's `Date` field. Without it, a date can't be turned into a delay, and
+  /// the delay is zero.
   init?(_ value: String, date: String?) {
     let words = value.split { $0 == " " || $0 == "\t" }
     if words.count == 1, let seconds = Self.parseSeconds(words[0]) {
@@ -75,7 +76,7 @@ struct HTTPRetryAfter: Equatable {
     }
   }
 
-  /// Parses a number with any number of decimal digits; a number that is too large saturates.
+  /// Parses a decimal number of any length; if it is too large, returns the greatest `Int64`.
   private static func parseSeconds(_ text: Substring) -> Int64? {
     var seconds: Int64 = 0
     for byte in text.utf8 {
@@ -93,9 +94,9 @@ struct HTTPDate: Comparable {
   /// Seconds since 1 January 1970, UTC.
   let secondsSince1970: Int64
 
-  /// Parses a date; nil if the text is not a date.
+  /// Parses a date; returns `nil` if `text` is not a date.
   ///
-  /// The initializer does not check whether the day of the week is right, or which separators are
+  /// The initializer does not check that the day of the week is right, or which separators are
   /// used.
   init?(_ text: String) {
     let words = text.split { " ,-:\t".contains($0) }
@@ -135,7 +136,7 @@ struct HTTPDate: Comparable {
     left.secondsSince1970 < right.secondsSince1970
   }
 
-  // HTTP began in 1991, so years with two digits from 91 on belong to the last century.
+  // HTTP began in 1991, so two-digit years from 91 on belong to the 20th century.
   private static func parseYear(_ text: Substring) -> Int? {
     guard let year = parseNumber(text) else { return nil }
     switch text.count {
@@ -172,6 +173,6 @@ struct HTTPDate: Comparable {
 }
 
 extension UInt8 {
-  /// The value of an ASCII digit.
+  /// The value of this ASCII digit; `nil` if the byte isn't a digit.
   var decimalDigit: UInt8? { (0x30...0x39).contains(self) ? self - 0x30 : nil }
 }

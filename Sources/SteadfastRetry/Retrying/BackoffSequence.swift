@@ -1,13 +1,15 @@
-/// Attempts to loop over: the first attempt comes at once, each later attempt after its delay.
+/// A sequence of attempts to loop over: the first attempt comes at once, each later attempt after a
+/// delay.
 ///
 /// ```swift
 /// for await _ in BackoffSequence(.attempts(5)) {
 ///   if await connect() { break }
 /// }
 /// ```
-/// The sequence ends when the policy's limits are reached, or as soon as the task is cancelled. It
-/// never throws. Every iterator starts with a first attempt. ``AsyncIterator/reset()`` makes an
-/// iterator start over; a loop that reconnects calls it after a connection has worked for a while.
+/// The sequence ends when one of the policy's limits is reached, or as soon as the task is
+/// cancelled. It never throws. Every iterator starts with a first attempt.
+/// ``AsyncIterator/reset()`` makes an iterator start over; a loop that reconnects calls it after a
+/// connection has worked for a while.
 public struct BackoffSequence<C: Clock>: AsyncSequence, Sendable where C.Duration == Duration {
   private let policy: RetryPolicy
   private let clock: C
@@ -18,7 +20,7 @@ public struct BackoffSequence<C: Clock>: AsyncSequence, Sendable where C.Duratio
     self.clock = clock
   }
 
-  /// Makes an iterator at its beginning.
+  /// Makes an iterator that starts with a first attempt.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(policy, clock: clock) }
 }
 
@@ -44,12 +46,14 @@ extension BackoffSequence {
       timer = RetryTimer(clock)
     }
 
-    /// The next attempt, after its delay; nil when the limits are reached or the task is cancelled.
+    /// Returns the next attempt, after its delay; `nil` when a limit is reached or the task is
+    /// cancelled.
     public nonisolated(nonsending) mutating func next() async -> RetryAttempt? {
       await next(isolation: #isolation)
     }
 
-    /// The next attempt, after its delay; nil when the limits are reached or the task is cancelled.
+    /// Returns the next attempt, after its delay; `nil` when a limit is reached or the task is
+    /// cancelled.
     public mutating func next(isolation: isolated (any Actor)?) async -> RetryAttempt? {
       switch state {
       case .ended: return nil
@@ -70,7 +74,7 @@ extension BackoffSequence {
 
     /// Starts over: the first attempt comes at once, and the limits count from here.
     ///
-    /// An iterator that has ended starts over, too. Seeded random numbers continue where they were,
+    /// An iterator that has ended also starts over. A seeded generator of random numbers continues,
     /// so the delays after a reset differ from those before it.
     public mutating func reset() {
       machine.reset()
@@ -94,7 +98,8 @@ extension BackoffSequence {
 @available(*, unavailable)
 extension BackoffSequence.AsyncIterator: Sendable {}
 
-/// A result that means "ask again": an operation throws it to be retried as after a failure.
+/// An error that an operation throws if it got a result, but not yet the awaited one, and must be
+/// retried.
 ///
 /// With it, `withRetry` can wait for something:
 /// ```swift
@@ -105,22 +110,21 @@ extension BackoffSequence.AsyncIterator: Sendable {}
 ///   return report
 /// }
 /// ```
-/// When a limit of the policy is reached, the caller gets the last `NotYet` as an error, with the
-/// last result in it.
+/// When a limit of the policy is reached, `withRetry` throws the last `NotYet`, which contains the
+/// last result.
 public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible {
   /// The result that came instead of the awaited result.
   public let value: Value
-  /// How long to wait before asking again; nil for the policy's backoff.
+  /// How long to wait before the next attempt; `nil` for the policy's backoff.
   public let retryAfter: Duration?
 
-  /// Makes an error with a result that is not the awaited result.
+  /// Makes a `NotYet` with the result that came instead of the awaited one.
   public init(_ value: Value, retryAfter: Duration? = nil) {
     self.value = value
     self.retryAfter = retryAfter
   }
 
-  /// The decision to try again: after ``retryAfter`` or, if that is `nil`, after the policy's
-  /// delay.
+  /// The decision to retry: after ``retryAfter`` or, if that is `nil`, after the policy's delay.
   public var retryDecision: RetryDecision { retryAfter.map { .retry(after: $0) } ?? .retry }
 
   /// The result that came instead of the awaited result, and what to do about it.

@@ -1,19 +1,20 @@
 import Synchronization
 
-/// A number of retries that many calls share, so that they don't overload a service that is down.
+/// A limited number of retries that many calls share, so that they don't overload a service that is
+/// down.
 ///
-/// Each retry consumes a token, and each success gives a fraction of a token back. When no token is
-/// left, a call that fails throws its error. So while most calls succeed, each call may retry as
-/// its policy says. While all calls fail, they make ``capacity`` retries in all; after that, each
-/// call makes one attempt. This follows the retry throttling of gRPC (proposal A6), which also
+/// Each retry consumes a token, and each success adds a fraction of a token. When no token is left,
+/// a call that fails throws its error. So while most calls succeed, each call may retry as its
+/// policy says. While all calls fail, they make ``capacity`` retries in all; after that, each call
+/// makes only one attempt. This follows the retry throttling of gRPC (proposal A6), which also
 /// counts in thousandths of a token.
 ///
-/// Share one budget among all calls to one service. It is lock-free; a success with a full budget
-/// costs one load.
+/// Share one budget among all calls to one service. The budget is lock-free; a success with a full
+/// budget takes one atomic load.
 public final class RetryBudget: Sendable {
   /// The number of tokens at the start, which is also the maximum.
   public let capacity: Int
-  /// How many tokens a success gives back.
+  /// How many tokens a success adds.
   public let retriesPerSuccess: Double
   private let thousandths: Atomic<Int64>
   private let limit: Int64
@@ -43,7 +44,7 @@ public final class RetryBudget: Sendable {
     updateCounter { $0 >= 1000 ? $0 - 1000 : nil }
   }
 
-  /// Adds the tokens that a success gives back: ``retriesPerSuccess``.
+  /// Adds the ``retriesPerSuccess`` tokens of a success, up to ``capacity``.
   public func recordSuccess() {
     _ = updateCounter { [limit, gain] in $0 < limit ? min($0 + gain, limit) : nil }
   }

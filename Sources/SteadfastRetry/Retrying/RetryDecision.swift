@@ -11,7 +11,7 @@ public struct RetryDecision: Sendable, Hashable {
   /// Try again after the delay that the policy's backoff gives.
   public static let retry = RetryDecision(choice: .retry)
 
-  /// Stop: throw the error at once.
+  /// Don't try again: throw the error at once.
   public static let stop = RetryDecision(choice: .stop)
 
   /// Try again after exactly this delay, as a server asks for with `Retry-After`.
@@ -33,7 +33,7 @@ public struct RetryDecision: Sendable, Hashable {
 }
 
 extension RetryDecision: CustomStringConvertible {
-  /// The decision as text, as in `retry`, `retry after 5.0 seconds`, and `stop`.
+  /// A description such as `retry`, `retry after 5.0 seconds` or `stop`.
   public var description: String {
     switch choice {
     case .retry: "retry"
@@ -45,8 +45,8 @@ extension RetryDecision: CustomStringConvertible {
 
 /// An error that knows whether trying again can help.
 ///
-/// `withRetry` asks the error unless the caller decides with `shouldRetry`. A task queue asks each
-/// such error that a handler throws.
+/// `withRetry` uses the error's decision unless the caller gives a `shouldRetry` closure. A task
+/// queue uses the decision of each such error that a handler throws.
 public protocol RetryAwareError: Error {
   /// What to do about the attempt that threw this error.
   var retryDecision: RetryDecision { get }

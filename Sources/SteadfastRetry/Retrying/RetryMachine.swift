@@ -33,17 +33,18 @@
     case .retryAfter(let wanted): delay = max(wanted, .zero)
     }
     guard let maxElapsedTime = policy.maxElapsedTime else { return .retry(after: delay) }
-    // Subtracting cannot overflow: `elapsed` is not negative, and less than the limit.
+    // Subtracting cannot overflow, because `elapsed` is not negative, and less than the limit.
     guard attempt.elapsed < maxElapsedTime, delay <= maxElapsedTime - attempt.elapsed else {
       return .stop
     }
     return .retry(after: delay)
   }
 
-  /// Begins the next attempt, after a delay that followed the last failure.
+  /// Begins the next attempt, after the delay since the last failure, unless the time limit has
+  /// passed.
   ///
-  /// - Returns: Whether the attempt may begin. It may not begin if the time limit has passed
-  ///   because the delay took longer than planned, for example while a computer slept.
+  /// - Returns: Whether the attempt begins. The time limit may have passed because the delay took
+  ///   longer than planned, for example while a computer slept.
   @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) -> Bool {
     if let maxElapsedTime = policy.maxElapsedTime, elapsed > maxElapsedTime { return false }
     attempt = attempt.next(delay: delay, elapsed: elapsed)
@@ -55,6 +56,6 @@
     attempt = attempt.next(delay: .zero, elapsed: attempt.elapsed)
   }
 
-  /// Starts over with a first attempt; random numbers continue where they were.
+  /// Starts over with a first attempt, but continues the series of random numbers.
   mutating func reset() { attempt = RetryAttempt(number: 1) }
 }

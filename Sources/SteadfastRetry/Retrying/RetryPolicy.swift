@@ -1,4 +1,4 @@
-/// How often, how long and how fast to try again.
+/// How often an operation is attempted, for how long, and with which delays.
 ///
 /// If both limits are set, the one that is reached first ends the series. Without a limit
 /// (`RetryPolicy(maxAttempts: nil)`), the series goes on until an attempt succeeds or the task is
@@ -11,13 +11,13 @@ public struct RetryPolicy: Sendable {
   /// The time from the start of the first attempt within which another attempt may begin; `nil`
   /// means no limit.
   ///
-  /// It is time on the clock, and includes the attempts as well as the delays between them. This
-  /// limit does not cut an attempt short. To do that, use
-  /// ``withTimeout(_:clock:isolation:operation:)``, too.
+  /// The time on the clock counts, and includes the attempts as well as the delays between them.
+  /// This limit does not cut an attempt short. To do that, also use
+  /// ``withTimeout(_:clock:isolation:operation:)``.
   public var maxElapsedTime: Duration?
   /// How long to wait between the attempts.
   public var backoff: Backoff
-  /// The source of jitter's random numbers; with a seed, every call draws the same numbers.
+  /// The source of random numbers for jitter; with a seed, every call draws the same numbers.
   public var randomness: Randomness
 
   /// Makes a policy.
@@ -28,7 +28,7 @@ public struct RetryPolicy: Sendable {
   ///   - maxElapsedTime: how long after the start of the first attempt another attempt may begin;
   ///     by default without limit.
   ///   - backoff: how long to wait between the attempts.
-  ///   - randomness: the source of jitter's random numbers.
+  ///   - randomness: the source of random numbers for jitter.
   public init(
     maxAttempts: Int?,
     maxElapsedTime: Duration? = nil,
@@ -56,7 +56,7 @@ public struct RetryPolicy: Sendable {
 }
 
 extension RetryPolicy: CustomStringConvertible {
-  /// A text such as `at most 5 attempts; constant 1.0 seconds`.
+  /// A description such as `at most 5 attempts; constant 1.0 seconds`.
   public var description: String {
     let attempts = maxAttempts.map { "at most \(max($0, 1)) attempt\($0 > 1 ? "s" : "")" }
     let time = maxElapsedTime.map { "within \($0)" }

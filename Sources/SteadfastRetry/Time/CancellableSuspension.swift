@@ -1,26 +1,26 @@
 public import Synchronization
 
-/// The state of one suspension, shared by its task and the handler that cancels it.
+/// A suspension of a task whose continuation is in a list, from which another thread may resume it.
 ///
-/// It is inlinable, and usable from inline code, so that other modules specialize it.
+/// The type is inlinable, so that the compiler specializes it in other modules.
 @usableFromInline package enum CancellableSuspension<Ticket: Sendable>: Sendable {
   @usableFromInline package typealias Continuation = CheckedContinuation<Void, any Error>
 
   /// The continuation is not in the list yet.
   case starting
-  /// The continuation is in the list under this ticket, until it is removed.
+  /// The continuation is in the list, and the ticket identifies it there.
   case listed(Ticket)
   /// The task was cancelled before its continuation was put in the list.
   case cancelled
 
-  /// Suspends until the continuation in the list is resumed or the task is cancelled.
+  /// Suspends until the continuation is resumed or the task is cancelled.
   ///
-  /// The first side to remove the continuation from the list resumes it, so it is resumed exactly
-  /// once.
+  /// The continuation is resumed exactly once: by the code that removes it from the list, which is
+  /// either the owner of the list or the cancellation.
   ///
-  /// `enlist` adds the continuation to the list. It returns the ticket, which is `nil` if there is
-  /// nothing to wait for, and the continuations to resume now, outside of every lock. `withdraw`
-  /// removes the continuation if it is still in the list.
+  /// `enlist` adds the continuation to the list. It returns a ticket, which is `nil` if there is
+  /// nothing to wait for, and the continuations that must be resumed now, while no lock is held.
+  /// `withdraw` removes the continuation if it is still in the list, and returns it.
   @inlinable
   nonisolated(nonsending)
     package static func suspend(

@@ -1,14 +1,15 @@
 // The heap is inlinable, so that the compiler specializes it in other modules: each sleep on a
-// clock uses it. The compiler specializes inlinable code only if its type is usable from inline
-// code, and in a module that may evolve, only frozen types may have inlinable initializers.
+// clock uses it. That requires that the type is usable from inline code. The types are frozen
+// because, in a module that may evolve, only frozen types may have inlinable initializers.
 
-/// A priority queue by deadline, then by arrival, from which any element can be removed.
+/// A priority queue, sorted by deadline, then by the order of insertion, from which any element can
+/// be removed.
 ///
-/// It is a binary heap of small keys. The elements stay in slots that remember the positions of
-/// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, but tickets
-/// are not: a ticket whose element was removed finds no element.
+/// The queue is a binary heap of small keys. The elements stay in slots that contain the positions
+/// of their keys, so inserting, popping and removing each take O(log n). Slots are reused, but
+/// tickets are not: after an element is removed, its ticket finds no element.
 @frozen @usableFromInline package struct DeadlineHeap<Element, Deadline: Comparable> {
-  /// Identifies one insertion; tickets are never reused.
+  /// Identifies one insertion.
   @frozen @usableFromInline package struct Ticket: Hashable, Sendable {
     @usableFromInline let slot: Int
     @usableFromInline let arrival: UInt64
@@ -53,20 +54,20 @@
   /// Makes an empty heap.
   @inlinable package init() {}
 
-  /// The number of elements.
   @inlinable package var count: Int { keys.count }
 
-  /// The earliest deadline; nil if the heap is empty.
+  /// The earliest deadline; `nil` if the heap is empty.
   @inlinable package var firstDeadline: Deadline? { keys.first?.deadline }
 
-  /// Every element with its deadline, in the order in which they would be popped; O(n log n).
+  /// All elements with their deadlines, in the order in which they would be popped; this takes O(n
+  /// log n).
   @inlinable package var sorted: [(deadline: Deadline, element: Element)] {
     keys.sorted { $0.precedes($1) }.compactMap { key in
       slots[key.ticket.slot].element.map { (key.deadline, $0) }
     }
   }
 
-  /// Adds an element, and returns the ticket that removes it.
+  /// Adds an element, and returns a ticket with which it can be removed.
   @inlinable package mutating func insert(_ element: Element, deadline: Deadline) -> Ticket {
     let slot: Int
     if let free = freeSlots.popLast() {
@@ -92,7 +93,8 @@
     return (first.deadline, element)
   }
 
-  /// Removes and returns the element of this ticket; nil if it was removed before.
+  /// Removes and returns the element of this ticket; returns `nil` if the element was removed
+  /// before.
   @inlinable package mutating func remove(_ ticket: Ticket) -> Element? {
     let position = slots[ticket.slot].position
     guard position < keys.count, keys[position].ticket == ticket else { return nil }

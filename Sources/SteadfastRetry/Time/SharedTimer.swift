@@ -1,15 +1,15 @@
 import Synchronization
 
-/// The one timer of a system clock: all sleeps and time limits on that clock wait here.
+/// The timer of a system clock, which all sleeps and time limits on that clock share.
 ///
-/// The runtime keeps a cancelled sleep, with its task, until the time at which the sleep would have
-/// ended. Most operations end long before their limits, and each of them would leave such a sleep
-/// behind. A waiter of this timer leaves nothing behind when it is removed. Only the timer itself
-/// sleeps, and its sleeps are never cut short.
+/// When a task that sleeps on a clock is cancelled, the runtime keeps the task in memory until the
+/// time at which the sleep would have ended. Most operations end long before their time limits, and
+/// each would leave such a task behind. This timer keeps nothing of a waiter that is removed: only
+/// the timer itself sleeps on the clock, and its sleeps are never cancelled.
 final class SharedTimer: Sendable {
   typealias Ticket = TimerSchedule<Waiter>.Ticket
 
-  /// What the timer resumes at a moment.
+  /// What happens when a time has passed: a sleep ends, or a time limit is reached.
   enum Waiter: Sendable {
     case sleep(CheckedContinuation<Void, any Error>)
     case limit(TimeoutRace)
@@ -23,18 +23,19 @@ final class SharedTimer: Sendable {
   private let executor: (any TaskExecutor)?
   private let schedule = Mutex(TimerSchedule<Waiter>())
 
-  /// Makes a timer that sleeps on `clock`, in tasks that prefer `executor`.
+  /// Makes a timer that sleeps on `clock`, in tasks with `executor` as their preferred executor.
   init<C: Clock>(_ clock: C, executor: (any TaskExecutor)? = nil) where C.Duration == Duration {
     let beginning = clock.now
     now = { beginning.duration(to: clock.now) }
     sleep = { end in
-      // This sleep is never cancelled. If it throws another error, it only ends early.
+      // This sleep is never cancelled. If it throws another error, it has only ended early.
       try? await clock.sleep(until: beginning.advanced(by: end), tolerance: nil)
     }
     self.executor = executor
   }
 
-  /// Returns the timer of a system clock; nil for any other clock, on which callers sleep directly.
+  /// Returns the shared timer of a system clock; `nil` for any other clock, on which callers sleep
+  /// directly.
   static func of<C: Clock>(_ clock: C) -> SharedTimer? {
     if C.self == ContinuousClock.self { return continuous }
     if C.self == SuspendingClock.self { return suspending }
@@ -57,7 +58,7 @@ final class SharedTimer: Sendable {
     return ticket
   }
 
-  /// Removes a waiter, and returns it; `nil` if it was already resumed.
+  /// Removes a waiter, and returns it; returns `nil` if the waiter was already resumed.
   @discardableResult func remove(_ ticket: Ticket) -> Waiter? {
     schedule.withLock { $0.remove(ticket) }
   }
@@ -75,10 +76,9 @@ final class SharedTimer: Sendable {
     }
   }
 
-  /// Sleeps for all waiters, in a detached task, while a sleep is needed.
+  /// Sleeps on the clock for all waiters, in a detached task, as long as a sleep is needed.
   private func beginSleep(until first: Duration) {
-    // The task is detached because it serves all waiters: it must outlive each waiter, and inherit
-    // from none.
+    // The task serves all waiters, so it must outlive each of them, and inherit nothing from any.
     Task.detached(executorPreference: executor, priority: .high) { [self] in
       var end = first
       while true {
@@ -97,14 +97,14 @@ final class SharedTimer: Sendable {
   }
 }
 
-/// The moments that waiters wait for, and the current sleeps, which serve all waiters.
+/// Decides when a timer sleeps on its clock, and which waiters it then resumes.
 ///
-/// Moments are counted from the timer's beginning. A sleep is never cut short, because the runtime
-/// would keep a part of it until its end anyway. A sleep that is no longer needed runs to its end,
-/// and later waiters use it. A further sleep begins only for a moment that is earlier than the ends
-/// of all current sleeps, and it lasts at most half of the time until the earliest of these ends.
-/// So there are at most a few dozen sleeps, whatever the moments are, and each sleep lasts at most
-/// a minute.
+/// Moments are durations since the timer was made. A sleep on the clock is never cancelled, because
+/// the runtime would keep a part of it until its end anyway. A sleep that is no longer needed
+/// continues, and later waiters may use it. A further sleep begins only if a waiter's moment is
+/// before the ends of all current sleeps, and the sleep lasts at most half of the time until the
+/// earliest of these ends. So there are at most a few dozen sleeps, whatever the moments are. Each
+/// sleep lasts at most a minute.
 struct TimerSchedule<Element> {
   typealias Ticket = DeadlineHeap<Element, Duration>.Ticket
 
@@ -133,18 +133,19 @@ struct TimerSchedule<Element> {
     return (ticket, beginSleep(until: min(moment, now + (earliest - now) / 2), now: now))
   }
 
-  /// Removes a waiter, and returns it; nil if ``finishSleep(scheduledFor:now:)`` has returned it.
+  /// Removes a waiter, and returns it; returns `nil` if ``finishSleep(scheduledFor:now:)`` has
+  /// already returned the waiter.
   mutating func remove(_ ticket: Ticket) -> Element? { waiting.remove(ticket) }
 
-  /// Records that the sleep with this end is over, and returns the waiters that are due, in order.
+  /// Records that the sleep with this end is over, and returns the waiters to resume, in order.
   ///
-  /// Also returns the end of the sleep that follows, if one is needed.
+  /// The function also returns the end of the sleep that must begin now, if one is needed.
   mutating func finishSleep(
     scheduledFor end: Duration,
     now: Duration
   ) -> (due: [Element], sleep: Duration?) {
     ends.lastIndex(of: end).map { _ = ends.remove(at: $0) }
-    // A clock may end a sleep a moment too early.
+    // A clock may end a sleep slightly too early.
     let now = max(now, end)
     var due: [Element] = []
     while let (_, element) = waiting.popFirst(through: now) { due.append(element) }
@@ -160,10 +161,10 @@ struct TimerSchedule<Element> {
   }
 }
 
-/// Reads a clock for a series of attempts, and sleeps on it.
+/// Measures the time of a series of attempts on a clock, and sleeps between the attempts.
 ///
 /// The methods that read the clock are never inlined. The size of an instant is known only at run
-/// time, and an async function allocates memory for each such temporary value from the task: if
+/// time, and an async function must allocate memory for each temporary value of unknown size. If
 /// these methods were inlined, a series of retries would take 1,270 ns instead of 890 ns.
 @frozen @usableFromInline struct RetryTimer<C: Clock> where C.Duration == Duration {
   @usableFromInline let clock: C
@@ -174,7 +175,8 @@ struct TimerSchedule<Element> {
   /// Starts the timer now, unless it was started before.
   @inlinable @inline(never) mutating func start() { beginning = beginning ?? clock.now }
 
-  /// Returns the time since the timer was started; the first reading starts it.
+  /// Returns the time since the timer was started; the first call starts the timer if ``start()``
+  /// did not.
   @inlinable @inline(never) mutating func elapsed() -> Duration {
     guard let beginning else {
       beginning = clock.now
@@ -199,11 +201,10 @@ struct TimerSchedule<Element> {
 }
 
 extension Clock where Duration == Swift.Duration {
-  /// Suspends for the delay, however long it is, and leaves nothing behind when it is cancelled.
+  /// Suspends for a delay of any length, and leaves nothing behind when the task is cancelled.
   ///
-  /// All sleeps of this package for a duration use this method. On a clock that is not one of the
-  /// system's, the method sleeps once on that clock, and the clock decides what a cancelled sleep
-  /// leaves behind.
+  /// All sleeps of this package for a duration use this method. On a clock other than the system's,
+  /// the method sleeps directly on that clock, which decides what a cancelled sleep leaves behind.
   ///
   /// - Throws: `CancellationError` as soon as the task is cancelled, even if the clock does not.
   package nonisolated(nonsending) func wait(for delay: Duration) async throws {
@@ -217,9 +218,9 @@ extension Clock where Duration == Swift.Duration {
 }
 
 extension Duration {
-  /// This duration, but at most the longest one that every clock can sleep.
+  /// This duration, limited to a duration for which every clock can sleep.
   ///
-  /// Adding a duration to an instant traps when the instant overflows, and the runtime counts
-  /// nanoseconds in 64 bits. 2³² seconds, which are 136 years, cause neither overflow.
+  /// Adding a duration to an instant traps if the result overflows, and the runtime counts
+  /// nanoseconds in 64 bits. With the limit of 2³² seconds (136 years), neither of them overflows.
   package var sleepable: Duration { min(self, .seconds(Int64(1) << 32)) }
 }

@@ -8,24 +8,24 @@ import Synchronization
 /// }
 /// ```
 /// The function returns or throws only when the operation has ended, so nothing continues to run
-/// after it. It waits even for an operation that ignores its cancellation. When the time is up, it
-/// throws `TimeoutError`, whatever the operation then returns or throws: a partial result of a
-/// cancelled operation, such as the part of a stream that had arrived, is not its result.
+/// after it. It waits even for an operation that ignores its cancellation. If the time is up first,
+/// the function throws `TimeoutError`, whatever the cancelled operation then returns or throws:
+/// that could be a partial result, such as the beginning of a stream.
 ///
 /// The operation is a child task in the caller's isolation. It may use an actor's state, and the
 /// result need not be `Sendable`. With a limit of zero or less, the operation does not start.
 ///
-/// Cancelling the caller's task cancels the operation. The operation's own result or error is then
-/// the outcome.
+/// Cancelling the caller's task cancels the operation. The function then returns or throws what the
+/// operation does.
 ///
-/// A limit that is not reached costs little, however long it is. An operation that does not suspend
-/// starts no timer. Other operations share one timer for each of the system's clocks, and a limit
-/// leaves nothing behind when its operation ends. A limit of more than 136 years counts as 136
-/// years.
+/// A limit that is not reached takes little time and memory, however long it is. An operation that
+/// does not suspend starts no timer. Other operations share one timer for each of the system's
+/// clocks, and nothing remains of a limit when its operation ends. A limit of more than 136 years
+/// counts as 136 years.
 /// - Parameters:
 ///   - limit: how long the operation may take.
 ///   - clock: the clock that measures the limit.
-///   - isolation: where the operation runs; by default in the caller's isolation.
+///   - isolation: the isolation in which the operation runs; by default the caller's.
 ///   - operation: the operation that must end within the limit.
 /// - Returns: what the operation returned.
 /// - Throws: ``TimeoutError`` if the time is up first, else what the operation threw.
@@ -42,8 +42,8 @@ public func withTimeout<Success>(
   var result: Result<Success, any Error> = .failure(TimeoutError(limit: limit))
   let isInTime = await withoutActuallyEscaping(operation) { operation in
     await withTaskGroup(of: Void.self) { group in
-      // Only the following two ways of starting a task let the task inherit an isolation that is
-      // known only at run time, and let it capture values of that isolation.
+      // Only these two ways to start a task let the task inherit an isolation that is known only at
+      // run time, and capture values of that isolation.
       if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
         group.addImmediateTask {
           _ = isolation
@@ -51,8 +51,8 @@ public func withTimeout<Success>(
           race.end(.operation)
         }
       } else {
-        // Without addImmediateTask, the operation can't be a child task. A child task waits for the
-        // operation, and forwards a cancellation to it.
+        // Without `addImmediateTask`, the operation can't be a child task. Instead, a child task
+        // waits for the operation, and cancels it when the child task is cancelled.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
@@ -100,7 +100,7 @@ final class TimeoutRace: Sendable {
 
   private let state = Mutex(State.running)
 
-  /// Records that the operation has ended, or that its time is up; only the first call has an
+  /// Records that the operation has ended, or that its time is up; all calls but the first have no
   /// effect.
   func end(_ ending: Ending) {
     let waiter: CheckedContinuation<Ending, Never>? = state.withLock { state in
@@ -117,18 +117,19 @@ final class TimeoutRace: Sendable {
     waiter?.resume(returning: ending)
   }
 
-  /// Waits until the operation ends or its time is up; in the latter case, cancels the operation.
+  /// Waits until the operation ends or its time is up; if its time is up first, cancels the
+  /// operation.
   ///
-  /// It starts no timer for an operation that has ended already, such as an operation that never
-  /// suspends.
+  /// If the operation has already ended, for example because it never suspended, no timer is
+  /// started.
   ///
   /// - Parameters:
   ///   - limit: the operation's time limit.
   ///   - timer: measures the time since the operation began.
-  ///   - sharedTimer: the timer that waits for the rest of the limit; if nil, a task sleeps on the
-  ///     clock of `timer`.
+  ///   - sharedTimer: the timer that waits for the rest of the limit; if it is `nil`, a task sleeps
+  ///     on the clock of `timer`.
   ///   - group: the group that runs the operation, and nothing else.
-  /// - Returns: whether the operation was in time.
+  /// - Returns: whether the operation has ended in time, or was cancelled with its caller.
   func isWonByOperation<C>(
     within limit: Duration,
     of timer: RetryTimer<C>,
@@ -149,7 +150,7 @@ final class TimeoutRace: Sendable {
     } else {
       ending = await firstEnding(within: limit, of: timer, in: &group)
     }
-    // When the caller is cancelled, so is the operation. It may then take any time to end.
+    // When the caller is cancelled, so is the operation, and there is no time limit any longer.
     guard ending == .timeIsUp, !Task.isCancelled else { return true }
     group.cancelAll()
     return false
@@ -194,7 +195,7 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// Waits for a task that is not a child of the caller; cancels it when the caller is cancelled.
+  /// Waits for a task that is not a child task, and cancels it when the caller is cancelled.
   static func wait(for task: Task<Void, Never>) async {
     await withTaskCancellationHandler {
       await task.value

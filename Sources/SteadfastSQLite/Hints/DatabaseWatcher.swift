@@ -45,7 +45,7 @@ struct DatabaseWatcher: Sendable {
     let file = FileWatcher()
     var schedule = CheckSchedule(longest: startWatching(with: file), now: now())
     while true {
-      let found: StopSignal.Found
+      let found: StopSignal.WaitResult
       do throws(SystemCallError) {
         found = try stop.wait(
           for: schedule.awaitsFile ? file.descriptor : nil,

@@ -96,7 +96,7 @@ import Testing
 
   private func readInEveryWay(_ datagram: [UInt8]) {
     var watch = RouteWatch()
-    _ = watch.apply(RouteReading.Answer(holds: true, isSure: true))
+    _ = watch.apply(RouteReading.Outcome(holds: true, isSure: true))
     watch.apply(.datagram(datagram))
     for end in 0...2 {
       var reading = RouteReading()

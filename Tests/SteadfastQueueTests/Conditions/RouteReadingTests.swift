@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RouteReadingTests {
-  private typealias Answer = RouteReading.Answer
+  private typealias Outcome = RouteReading.Outcome
 
   /// Applies the datagrams, and returns the last step.
   private func lastStep(applying datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
@@ -39,7 +39,7 @@ import Testing
     let interfaces = [NetlinkMessage.interface(1, 0x49), .interface(2, 0x41), .done(sequence: 1)]
     let other = RouteForm(prefixLength: 8, interface: 2).message()
     #expect(lastStep(applying: [interfaces, [other]]) == .receive)
-    let found = RouteReading.Step.end(Answer(holds: true, isSure: true))
+    let found = RouteReading.Step.end(Outcome(holds: true, isSure: true))
     #expect(lastStep(applying: [interfaces, [other, RouteForm(interface: 2).message()]]) == found)
     let ipv6 = RouteForm(family: InternetFamily.ipv6, interface: 2).message(sequence: 3)
     #expect(lastStep(applying: [interfaces, [.done(sequence: 2)], [ipv6]]) == found)
@@ -51,7 +51,7 @@ import Testing
       [.interface(1, 0x49)], [.interface(2, 0)], [.interface(3, 0x41)],
       [.done(sequence: 1)], [route],
     ]
-    #expect(lastStep(applying: datagrams) == .end(Answer(holds: true, isSure: true)))
+    #expect(lastStep(applying: datagrams) == .end(Outcome(holds: true, isSure: true)))
   }
 
   @Test func `without a route that leads outside, the condition is not met`() {
@@ -61,7 +61,7 @@ import Testing
       [route, .done(sequence: 2)],
       [.done(sequence: 3)],
     ]
-    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: true)))
+    #expect(lastStep(applying: datagrams) == .end(Outcome(holds: false, isSure: true)))
   }
 
   @Test(arguments: 1...3 as ClosedRange<UInt32>)
@@ -74,7 +74,7 @@ import Testing
       let body = Array(done.body)
       return [NetlinkMessage(type: done.type, flags: flags, sequence: sequence, body: body)]
     }
-    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: false)))
+    #expect(lastStep(applying: datagrams) == .end(Outcome(holds: false, isSure: false)))
   }
 
   @Test func `messages that belong to another request are ignored`() {
@@ -97,7 +97,7 @@ import Testing
     #expect(lastStep(applying: [refusal(ofRequest: 1)]) == .end(.unknown))
     #expect(lastStep(applying: [[.done(sequence: 1)], refusal(ofRequest: 2)]) == .end(.unknown))
     let datagrams = [[.done(sequence: 1)], [.done(sequence: 2)], refusal(ofRequest: 3)]
-    #expect(lastStep(applying: datagrams) == .end(Answer(holds: false, isSure: true)))
+    #expect(lastStep(applying: datagrams) == .end(Outcome(holds: false, isSure: true)))
   }
 
   @Test(arguments: [1, 2] as [UInt16])

@@ -4,13 +4,13 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RouteWatchTests {
-  private typealias Answer = RouteReading.Answer
+  private typealias Outcome = RouteReading.Outcome
 
-  private let online = Answer(holds: true, isSure: true)
-  private let offline = Answer(holds: false, isSure: true)
+  private let online = Outcome(holds: true, isSure: true)
+  private let offline = Outcome(holds: false, isSure: true)
 
   /// A watch that has reported its first value and is waiting.
-  private func waitingWatch(after answer: RouteReading.Answer? = nil) -> RouteWatch {
+  private func waitingWatch(after answer: RouteReading.Outcome? = nil) -> RouteWatch {
     var watch = RouteWatch()
     _ = watch.apply(answer ?? online)
     return watch
@@ -98,7 +98,7 @@ import Testing
     var watch = RouteWatch()
     let reported = (1...4).map { _ in
       #expect(watch.next == .read)
-      return watch.apply(Answer(holds: false, isSure: false))
+      return watch.apply(Outcome(holds: false, isSure: false))
     }
     #expect(reported == [nil, nil, nil, false])
     #expect(watch.next == .wait)

@@ -129,7 +129,7 @@ extension TaskTable {
       let isInNoLine = [Place.paused, .held, .suspended].contains(place)
       let hasLine = entries[slot].record.state != .running && !isInNoLine
       let id = entries[slot].record.id
-      if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
+      if entries[slot].isInList != hasLine { broken.append("\(id) is in line if it is at rest") }
     }
     return broken
   }

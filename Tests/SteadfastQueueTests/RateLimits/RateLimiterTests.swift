@@ -32,14 +32,14 @@ import Testing
       for _ in 0..<5 {
         now += Int64.random(in: 0...20, using: &random)
         limiter.history.trim(to: windows, at: now)
-        let (room, next) = (limiter.room(at: now), limiter.nextStart(from: now))
+        let (room, next) = (limiter.remainingStarts(at: now), limiter.nextStart(from: now))
         // The limits allow as many starts as the limiter says, and not one more.
         let full = all + Array(repeating: now, count: room)
         if !Self.complies(full, windows) || Self.complies(full + [now], windows) { mistakes += 1 }
         // The next start is the earliest date with capacity.
         if room > 0 ? next != now : next <= now || next > now + longest { mistakes += 1 }
-        if limiter.room(at: next) == 0 { mistakes += 1 }
-        if next > now, limiter.room(at: next - 1) > 0 { mistakes += 1 }
+        if limiter.remainingStarts(at: next) == 0 { mistakes += 1 }
+        if next > now, limiter.remainingStarts(at: next - 1) > 0 { mistakes += 1 }
         for _ in 0..<Int.random(in: 0...room, using: &random) {
           limiter.history.addStart(at: now)
           all.append(now)
@@ -80,8 +80,8 @@ import Testing
     limiter.history.pause(from: 100, until: 500)
     limiter.history.pause(from: 200, until: 300)
     limiter.history.pause(from: 200, until: 100)
-    #expect(limiter.room(at: 499) == 0 && limiter.nextStart(from: 200) == 500)
-    #expect(limiter.room(at: 500) == 2 && limiter.nextStart(from: 600) == 600)
+    #expect(limiter.remainingStarts(at: 499) == 0 && limiter.nextStart(from: 200) == 500)
+    #expect(limiter.remainingStarts(at: 500) == 2 && limiter.nextStart(from: 600) == 600)
     limiter.history.trim(to: windows, at: 500)
     #expect(limiter.history.isEmpty)
   }

@@ -125,7 +125,7 @@ private struct PlainMail: TaskPayload {
       ],
       tolerance: 0
     )
-    #expect(Set(limits.places(of: mail(1)).map(\.valueName)).count == 2)
+    #expect(Set(limits.historyIDs(of: mail(1)).map(\.valueName)).count == 2)
   }
 
   @Test func `names that Swift considers equal share a limit`() throws {
@@ -162,7 +162,9 @@ private struct PlainMail: TaskPayload {
     )
     #expect(limits.missingValues == [])
     let records = [1, 1, 1, 1, 1, 2].map(mail)
-    for name in Set(limits.places(of: mail(1)) + limits.places(of: mail(2))).map(\.valueName) {
+    for name in Set(limits.historyIDs(of: mail(1)) + limits.historyIDs(of: mail(2))).map(
+      \.valueName
+    ) {
       _ = limits.cacheValue(named: name, bytes: nil, at: 0)
     }
     let first = try admission(limits, records, at: 0)
@@ -176,7 +178,7 @@ private struct PlainMail: TaskPayload {
     limits.recordWrites(of: next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
     limits.recordWrites(of: last, decidedAt: 30 * second, at: 30 * second)
-    #expect(limits.lines.isEmpty)
+    #expect(limits.postponedUntilFree.isEmpty)
   }
 
   @Test func `tasks far back in a key's line are tried again when a start may be free`()
@@ -186,7 +188,7 @@ private struct PlainMail: TaskPayload {
       [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
     )
-    for name in limits.places(of: mail(1)).map(\.valueName) {
+    for name in limits.historyIDs(of: mail(1)).map(\.valueName) {
       _ = limits.cacheValue(named: name, bytes: nil, at: 0)
     }
     limits.recordWrites(of: try admission(limits, [mail(1)], at: 0), decidedAt: 0, at: 0)
@@ -244,7 +246,7 @@ private struct PlainMail: TaskPayload {
       tolerance: 0,
       maxValueSize: 100
     )
-    let place = try #require(limits.places(of: mail(1)).first)
+    let place = try #require(limits.historyIDs(of: mail(1)).first)
     var full = StartHistories()
     for key in 1...3 as ClosedRange<UInt64> { full[key] = StartHistory(starts: [0]) }
     _ = limits.cacheValue(named: place.valueName, bytes: full.bytes, at: 0)
@@ -269,7 +271,7 @@ private struct PlainMail: TaskPayload {
     let named = RateLimit.atMost(1, per: .seconds(1), of: Mail.self)
     let keyed = RateLimit.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)
     func paused(_ limits: [RateLimit]) -> [Int] {
-      RateLimits(limits, tolerance: 0).placesToPause(for: mail(1)).map(\.scope)
+      RateLimits(limits, tolerance: 0).historiesToPause(for: mail(1)).map(\.scope)
     }
     #expect(paused([]) == [] && paused([all]) == [0] && paused([all, named]) == [1])
     #expect(paused([all, named, keyed]) == [2])

@@ -1,11 +1,11 @@
 #if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
 public import BackgroundTasks
 
-/// A bridge to the tasks that the system launches in the background.
+/// Adapts the background tasks of Apple's systems.
 ///
 /// It is compiled for Apple's platforms only, and has never been run.
 extension BackgroundScheduler {
-  /// Makes a pass for a task that the system has launched.
+  /// Runs a pass for a task that the system has launched.
   ///
   /// Call this function in the launch handler that you register with `BGTaskScheduler`. Submit the
   /// next request in the same handler, with an `earliestBeginDate` that is ``minimumInterval`` from
@@ -23,13 +23,13 @@ extension BackgroundScheduler {
   }
 }
 
-/// A bridge to the tasks that the system launches in the background.
+/// Adapts the background tasks of Apple's systems.
 ///
 /// It is compiled for Apple's platforms only, and has never been run.
 ///
 /// Each of these functions runs the queue, so call it only if the queue is not running. During
-/// ``run()``, it performs no task, and completes the system's task at once, without success.
-/// Wait for the running queue instead: <doc:GettingStartedInAnApp>.
+/// ``run()``, the function performs no task, and completes the system's task at once, without
+/// success. Wait for the running queue instead: <doc:GettingStartedInAnApp>.
 extension TaskQueue {
   /// Performs the available tasks for an app refresh, as ``run(within:)`` does.
   ///
@@ -49,11 +49,11 @@ extension TaskQueue {
 
   /// Performs the available tasks until the system says that the time is up.
   ///
-  /// Running attempts are then cancelled, and their tasks are released unharmed. When the run has
-  /// ended, the system's task is completed, with success unless the run was cut short or has
-  /// thrown, as it does during ``run()``.
+  /// Attempts that are then running are cancelled, and their tasks are released as if they had not
+  /// been claimed. When the run has ended, the system's task is completed, with success unless the
+  /// run was cut short or has thrown, as it does during ``run()``.
   ///
-  /// - Parameter task: the system's task, which gets minutes.
+  /// - Parameter task: the system's task, for which the system grants minutes.
   public nonisolated func perform(_ task: BGProcessingTask) {
     SystemTask(task).perform {
       try await self.runAvailable()
@@ -65,8 +65,9 @@ extension TaskQueue {
   /// Performs the available tasks for work that the user has begun in the app, and that continues
   /// in the background.
   ///
-  /// The progress that the system shows is the number of tasks that have ended, of those that were
-  /// unfinished when the call began. For the rest, see ``perform(_:)`` for a `BGProcessingTask`.
+  /// The progress that the system shows is the number of tasks that have ended, out of those that
+  /// were unfinished when the call began. In all other respects, the function is like
+  /// ``perform(_:)`` for a `BGProcessingTask`.
   ///
   /// - Parameter task: the system's task.
   @available(iOS 26.0, *)
@@ -101,7 +102,7 @@ private struct SystemTask: @unchecked Sendable {
 
   init(_ task: BGTask) { self.task = task }
 
-  /// Performs the work, and completes the system's task when it has ended.
+  /// Performs the work, and completes the system's task when the work has ended.
   ///
   /// The system's launch handler is not a Swift task, so the work can't be a child task.
   func perform(_ work: @escaping @Sendable () async throws -> Bool) {

@@ -1,12 +1,13 @@
 #if os(Linux)
 import SystemC
 
-/// A socket on which the kernel reports about the network (netlink(7)), in the network namespace of
-/// the thread that opens the socket.
+/// A socket on which the kernel reports changes of the network (netlink(7)).
+///
+/// The reports are about the network namespace of the thread that opens the socket.
 struct NetlinkSocket: ~Copyable {
   enum Received: Equatable {
     case datagram([UInt8])
-    /// Input was lost, because it exceeded the capacity of the socket or of the buffer.
+    /// A datagram was lost, because it exceeded the capacity of the socket or of the buffer.
     case lost
     case nothing
   }
@@ -19,7 +20,8 @@ struct NetlinkSocket: ~Copyable {
     static let all: UInt32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 1 << 31
   }
 
-  /// The maximum size of a datagram that the kernel makes for the lists that are requested here.
+  /// The maximum size of the datagrams in which the kernel sends the lists that this program
+  /// requests.
   private static let bufferLength = 32 * 1_024
 
   let descriptor: Int32
@@ -115,7 +117,7 @@ struct NetlinkMessage: Equatable {
 
   let type: UInt16
   let flags: UInt16
-  /// The number of the request; each answer of the kernel repeats the number of its request.
+  /// The number of the request; each reply of the kernel repeats the number of its request.
   let sequence: UInt32
   let body: ArraySlice<UInt8>
 
@@ -126,7 +128,7 @@ struct NetlinkMessage: Equatable {
     self.body = body[...]
   }
 
-  /// Reads the message at the beginning of the bytes, or returns `nil` if it is incomplete.
+  /// Reads the message at the start of the bytes; returns `nil` if the message is incomplete.
   private init?(at bytes: ArraySlice<UInt8>) {
     guard let length = bytes.number(UInt32.self, at: 0).flatMap({ Int(exactly: $0) }),
       length >= Self.headerLength, length <= bytes.count,
@@ -173,18 +175,18 @@ extension NetlinkMessage {
   /// The flags of a message (linux/netlink.h).
   enum Flag {
     static let request: UInt16 = 0x1
-    /// The flag of an answer whose items changed while they were listed, so the list may have gaps.
+    /// The flag of a reply whose items changed while they were listed, so the list may have gaps.
     static let interrupted: UInt16 = 0x10
     /// The flag of a request to list all items.
     static let list: UInt16 = 0x300
   }
 }
 
-/// A part of a message: four bytes of header, and a value (rtnetlink(7)).
+/// A part of a message that has a type, a length and a value (rtnetlink(7)).
 struct NetlinkAttribute: Equatable {
   private static let headerLength = 4
-  /// The bits of a type that only describe the value (they are not part of `NLA_TYPE_MASK` in
-  /// linux/netlink.h).
+  /// The bits of a type that are flags rather than a part of the type's number (the complement of
+  /// `NLA_TYPE_MASK` in linux/netlink.h).
   private static let describingBits: UInt16 = 0xC000
 
   let type: UInt16
@@ -207,8 +209,8 @@ struct NetlinkAttribute: Equatable {
   }
 }
 
-/// Returns the distance from the start of a message or an attribute to the start of the next one:
-/// both are aligned to four bytes.
+/// Returns the length of a message or an attribute, rounded up to the four bytes to which the next
+/// one is aligned.
 private func aligned(_ length: Int) -> Int { (length + 3) & ~3 }
 
 extension ArraySlice<UInt8> {

@@ -3,7 +3,7 @@ import Dispatch
 import Network
 import Synchronization
 
-/// The monitoring of the network on Apple's systems.
+/// Reports whether the machine has a network connection, on Apple's systems.
 enum PathMonitor {
   static func values() -> AsyncStream<Bool> {
     AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in

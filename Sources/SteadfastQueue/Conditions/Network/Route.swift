@@ -17,8 +17,8 @@ struct NetworkInterface: Equatable {
 
   /// Whether packets can leave the machine through this interface.
   ///
-  /// That is so if a user has enabled the interface, if the interface is running (for example, its
-  /// cable is plugged in), and if it is not a loopback interface (netdevice(7)).
+  /// That is the case if the interface is enabled and running (for example, its cable is plugged
+  /// in), and if it is not a loopback interface (netdevice(7)).
   var leadsOutside: Bool {
     let (up, loopback, running): (UInt32, UInt32, UInt32) = (0x1, 0x8, 0x40)
     return flags & (up | running | loopback) == up | running
@@ -30,10 +30,11 @@ struct Route: Equatable {
   private static let length = 12
   private static let mainTable: UInt32 = 254
   private static let unicast: UInt8 = 1
-  /// The flags of routes that the kernel does not use: the route is dead, or its link is down.
+  /// The flags of a route that the kernel does not use, because the route is dead or its link is
+  /// down.
   private static let unusable: UInt32 = 0x1 | 0x10
 
-  /// One of a route's next hops.
+  /// One of the interfaces to which a route may send a packet.
   private struct Hop: Equatable {
     let interface: UInt32
     let flags: UInt32
@@ -107,14 +108,15 @@ struct Route: Equatable {
     return true
   }
 
-  /// Whether this is a default route in the main table, which the kernel uses unless a rule names
-  /// another table.
+  /// Whether this is a default route in the main table.
+  ///
+  /// The kernel uses the main table unless a rule names another one.
   var isDefault: Bool { isInternet && prefixLength == 0 && table == Self.mainTable }
 
   /// Returns whether packets to the internet can take this route through one of the interfaces.
   func leadsToInternet(through interfaces: Set<UInt32>) -> Bool {
     guard isDefault, type == Self.unicast, flags & Self.unusable == 0 else { return false }
-    // If routes share a hop, the kernel may give only the hop's number. When the interface goes
+    // If routes share a hop, the kernel may report only the hop's number. When the interface goes
     // down, the kernel removes the hop and its routes.
     if hops.isEmpty { return hasSharedHop }
     return hops.contains { $0.flags & Self.unusable == 0 && interfaces.contains($0.interface) }
@@ -127,26 +129,26 @@ enum InternetFamily {
   static let ipv6: UInt8 = 10
 }
 
-/// Decides which requests to send to the kernel, and whether its answers show a route to the
-/// internet.
+/// Decides which requests to send to the kernel, and whether the kernel's replies show a route to
+/// the internet.
 ///
-/// This is a value: it does no input or output. It requests the interfaces first, then the routes
-/// of IPv4, and then the routes of IPv6. The reading ends at the first route that leads outside. So
-/// the whole list of routes is read only if no route leads outside.
+/// This type does no input or output itself. The interfaces are requested first, then the IPv4
+/// routes, and then the IPv6 routes. Reading ends at the first route that leads outside, so the
+/// whole list of routes is read only if there is none.
 struct RouteReading {
-  struct Answer: Equatable {
+  struct Outcome: Equatable {
     let holds: Bool
-    /// Whether the answer stays valid until the kernel reports a change.
+    /// Whether the result stays valid until the kernel reports a change.
     let isSure: Bool
 
-    /// The answer to assume if the kernel refuses to answer, or if its answer can't be read.
-    static let unknown = Answer(holds: true, isSure: false)
+    /// The result to assume if the kernel refuses a request, or if its reply can't be read.
+    static let unknown = Outcome(holds: true, isSure: false)
   }
 
   enum Step: Equatable {
     case send([UInt8])
     case receive
-    case end(Answer)
+    case end(Outcome)
   }
 
   /// The lists that are requested from the kernel; the raw value is the number of the request.
@@ -155,7 +157,7 @@ struct RouteReading {
     case ipv4Routes
     case ipv6Routes
 
-    /// The request for this list; in its body, only the family of addresses is not zero.
+    /// The request for this list; its body consists of zeros, except for the address family.
     var request: NetlinkMessage {
       let (type, family, length) =
         switch self {
@@ -189,7 +191,7 @@ struct RouteReading {
     return .receive
   }
 
-  /// Reads a message, and returns the next step; `nil` if the next message decides what it is.
+  /// Reads a message, and returns the next step; `nil` if the next message must be read first.
   private mutating func nextStep(afterMessage message: NetlinkMessage) -> Step? {
     switch message.type {
     case NetlinkMessage.Kind.newInterface where list == .interfaces:
@@ -198,11 +200,10 @@ struct RouteReading {
     case NetlinkMessage.Kind.newRoute where list != .interfaces:
       guard let route = Route(message.body) else { return .end(.unknown) }
       if route.leadsToInternet(through: interfaces) {
-        return .end(Answer(holds: true, isSure: true))
+        return .end(Outcome(holds: true, isSure: true))
       }
     case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
-      // Both messages start with the number of an error, or with zero. A list may end with an
-      // error.
+      // Both messages start with an error number, or with zero. A list may end with an error.
       guard let number = message.body.number(UInt32.self, at: 0) else { return .end(.unknown) }
       return endList(isWhole: number == 0)
     default:
@@ -219,15 +220,16 @@ struct RouteReading {
       return .send(list.request.bytes)
     case .ipv6Routes:
       // A kernel without IPv6 refuses to list the routes of IPv6, and has no such routes.
-      return .end(Answer(holds: false, isSure: !wasInterrupted))
+      return .end(Outcome(holds: false, isSure: !wasInterrupted))
     }
   }
 }
 
-/// Decides when to read the routes, and which values to report.
+/// Decides when to read the routes, and when to report a change.
 ///
-/// This is a value: it does no input or output. A report of the kernel only causes the routes to be
-/// read again, so a lost report does no harm. Reports that arrive together cause one reading.
+/// This type does no input or output itself. A report of the kernel only causes the routes to be
+/// read again, so a lost report does no harm. If several reports arrive together, the routes are
+/// read once.
 struct RouteWatch {
   enum Step: Equatable {
     /// Wait for a report.
@@ -239,10 +241,10 @@ struct RouteWatch {
 
   /// The maximum number of reports to receive before the routes are read.
   ///
-  /// Without a maximum, an endless series of reports could postpone the reading forever.
-  private static var mostReports: Int { 1_000 }
-  /// The number of consecutive unsure answers after which the last of these answers is accepted.
-  private static var mostTries: Int { 4 }
+  /// Without a maximum, an endless series of reports could prevent the routes from ever being read.
+  private static var maxReportCount: Int { 1_000 }
+  /// The number of consecutive unsure results after which the last one is accepted.
+  private static var maxTryCount: Int { 4 }
 
   private var isDue = true
   private var isSure = false
@@ -252,7 +254,7 @@ struct RouteWatch {
 
   var next: Step {
     guard isDue else { return .wait }
-    return reports == 0 || reports >= Self.mostReports ? .read : .take
+    return reports == 0 || reports >= Self.maxReportCount ? .read : .take
   }
 
   /// Records what was received from the socket.
@@ -269,22 +271,23 @@ struct RouteWatch {
     }
   }
 
-  /// Records the answer of a reading.
+  /// Records the result of reading the routes.
   ///
-  /// - Returns: The value to report, or `nil` if nothing is to be reported.
-  mutating func apply(_ answer: RouteReading.Answer) -> Bool? {
-    (isSure, reports) = (answer.isSure, 0)
+  /// - Returns: The value to report; `nil` if it has not changed, or if the routes must be read
+  ///   again.
+  mutating func apply(_ outcome: RouteReading.Outcome) -> Bool? {
+    (isSure, reports) = (outcome.isSure, 0)
     tries = isSure ? 0 : tries + 1
-    isDue = !isSure && tries < Self.mostTries
+    isDue = !isSure && tries < Self.maxTryCount
     guard !isDue else { return nil }
     tries = 0
-    return valueToReport(for: answer.holds)
+    return valueToReport(for: outcome.holds)
   }
 
-  /// Ends the watch, because the kernel no longer reports changes.
+  /// Records that the kernel no longer reports changes.
   ///
-  /// - Returns: The value to report, or `nil` if nothing is to be reported.
-  mutating func fail() -> Bool? { valueToReport(for: RouteReading.Answer.unknown.holds) }
+  /// - Returns: The value to report; `nil` if it has not changed.
+  mutating func fail() -> Bool? { valueToReport(for: RouteReading.Outcome.unknown.holds) }
 
   private mutating func valueToReport(for holds: Bool) -> Bool? {
     guard reported != holds else { return nil }
@@ -292,7 +295,7 @@ struct RouteWatch {
     return holds
   }
 
-  /// Returns whether a report may be about a change of a default route.
+  /// Returns whether a report of the kernel may mean that a default route was added or removed.
   ///
   /// The kernel does not always report that a route was removed: it may report only the removal of
   /// the route's address or interface. Reports about other routes don't matter: on a router, such
@@ -310,16 +313,17 @@ struct RouteWatch {
   }
 }
 
-/// The monitoring of the routes on Linux, on a thread of its own.
+/// Monitors the routes on Linux, on its own thread.
 struct RouteMonitor: Sendable {
-  /// Opens a socket for the reports of some groups.
+  /// Opens a socket that receives the kernel's reports of these groups.
   typealias Open = @Sendable (_ groups: UInt32) throws(SystemCallError) -> NetlinkSocket
 
   private let open: Open
   private let stop: StopSignal
   private let report: @Sendable (Bool) -> Void
 
-  /// Monitors the routes: returns a stream of whether one leads to the internet, and each change.
+  /// Returns a stream that reports whether a route leads to the internet: first the current state,
+  /// then each change.
   ///
   /// `didEnd` is called when the thread has closed its sockets, or if no thread could be started.
   static func values(
@@ -336,7 +340,7 @@ struct RouteMonitor: Sendable {
           didEnd()
         }
       } catch {
-        continuation.yield(RouteReading.Answer.unknown.holds)
+        continuation.yield(RouteReading.Outcome.unknown.holds)
         didEnd()
       }
     }
@@ -369,17 +373,17 @@ struct RouteMonitor: Sendable {
         case .nothing: watch.apply(.nothing)
         }
       case .read:
-        guard let answer = readRoutes() else { return }
-        if let holds = watch.apply(answer) { report(holds) }
+        guard let outcome = readRoutes() else { return }
+        if let holds = watch.apply(outcome) { report(holds) }
       }
     }
   }
 
   /// Reads the routes; returns `nil` if the monitor is stopped before the end.
   ///
-  /// Each reading has its own socket, because the rest of an unfinished answer would get in the way
-  /// of the next reading.
-  private func readRoutes() -> RouteReading.Answer? {
+  /// Each call uses a new socket, because the unread rest of a reply would get in the way of the
+  /// next call.
+  private func readRoutes() -> RouteReading.Outcome? {
     do throws(SystemCallError) {
       return try readRoutes(from: open(NetlinkSocket.Groups.none))
     } catch {
@@ -389,7 +393,7 @@ struct RouteMonitor: Sendable {
 
   private func readRoutes(
     from socket: consuming NetlinkSocket
-  ) throws(SystemCallError) -> RouteReading.Answer? {
+  ) throws(SystemCallError) -> RouteReading.Outcome? {
     var reading = RouteReading()
     var step = reading.firstStep()
     while true {
@@ -404,8 +408,8 @@ struct RouteMonitor: Sendable {
         case .lost: step = .end(.unknown)
         case .nothing: continue
         }
-      case .end(let answer):
-        return answer
+      case .end(let outcome):
+        return outcome
       }
     }
   }

@@ -31,7 +31,7 @@ extension TaskTable {
       guard let slot = leasedSlot(of: change), let successor = successor(of: slot) else {
         return false
       }
-      supersede(slot, by: successor, change)
+      supersede(slot, by: successor, after: change)
       return true
     case .change(let change): return applyAsWritten(change, excluding: [])
     case .restart(let change, let excluded): return applyAsWritten(change, excluding: excluded)
@@ -98,7 +98,7 @@ extension TaskTable {
     guard case .leased = entries[slot].place else { return false }
     entries[slot].record.countInterruption()
     setState(.waiting, of: slot)
-    lineUp(slot)
+    putInList(slot)
     return true
   }
 
@@ -128,7 +128,7 @@ extension TaskTable {
     rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
-    admitAtOldPosition(slot)
+    countAndPutInList(slot)
     lastRestored = task.record.id
     return true
   }
@@ -146,14 +146,16 @@ extension TaskTable {
     let role = addition == .successor ? UniqueKeyRole.successor : .holder
     let hasRole = record.uniqueKey != nil && !record.state.isFinished
     if hasRole, let key = record.uniqueKey {
-      for other in displaceExpired(role, ofKey: key, for: record) { loseRole(other) }
+      for other in displaceExpired(role, ofKey: key, for: record) {
+        completeDisplacement(of: other)
+      }
     }
     guard let slot = addEntry(of: record, role: hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     joinGraph(slot)
     joinBatch(slot)
     promoteIfKeyHasNoHolder(slot)
-    admit(slot)
+    countAndPutAtEndOfList(slot)
     return true
   }
 
@@ -177,7 +179,7 @@ extension TaskTable {
     // The new task may be the follower of a batch whose tasks were added earlier.
     joinGraph(slot)
     joinBatch(slot)
-    admit(slot)
+    countAndPutAtEndOfList(slot)
     return true
   }
 
@@ -228,7 +230,7 @@ extension TaskTable {
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
-    case .held where !mayHaveBegun(slot, isRestored: isRestored):
+    case .held where !mayHaveStarted(slot, isRestored: isRestored):
       return false
     case .waiting, .ready, .held:
       _ = lease(slot)

@@ -384,7 +384,7 @@ extension Claimer {
     let now = self.now
     let until = now.storableDate(after: snooze.duration).microseconds
     do {
-      for place in rateLimiting.withLimits({ $0.placesToPause(for: record) }) {
+      for place in rateLimiting.withLimits({ $0.historiesToPause(for: record) }) {
         try await storage.setValue(named: place.valueName, .relaxed) { bytes in
           rateLimiting.withLimits {
             $0.valueAfterPausing(place, in: bytes, from: now.microseconds, until: until)

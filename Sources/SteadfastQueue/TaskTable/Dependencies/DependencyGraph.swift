@@ -1,29 +1,27 @@
-/// Which tasks wait for which others, and which tasks will be changed by a staged change to another
-/// task.
+/// Which tasks wait for which others, and which tasks a staged change to another task will change.
 ///
-/// The follower of a batch is identified by its ID, because it may be added after the tasks of the
-/// batch.
+/// A batch's follower, which waits for all tasks of the batch, is identified by its ID, because it
+/// may be added after them.
 struct DependencyGraph: Sendable {
-  /// The edges from tasks to the tasks that they name in their dependencies.
+  /// Which tasks each task depends on.
   var edges = DependencyEdges()
-  /// The progress of each batch whose follower is not in the table.
+  /// The progress of each batch whose follower is not in the table, by the ID of the follower.
   private var progress: [TaskID: BatchProgress] = [:]
   /// For each task, the number of staged changes to other tasks that will change it.
   private var bindings: [TaskID: Int] = [:]
   /// For each task, the number of staged changes to other tasks that cancel it, or may cancel it.
   private var cancellations: [TaskID: Int] = [:]
-  /// For each task with a staged change, the other tasks that this change reserves.
+  /// For each task with a staged change, the other tasks that the change reserves.
   private var staged: [TaskID: Binding] = [:]
 
   /// The other tasks that a staged change to a task reserves.
   struct Binding: Sendable {
-    /// The reserved tasks, which no claim and no other change may use.
+    /// The reserved tasks, which no claim and no other change may affect.
     var tasks: [TaskID] = []
-    /// Whether the reserved tasks are cancelled along with the changed task, unless the commit
-    /// decides otherwise.
+    /// Whether the commit of the change may cancel the reserved tasks.
     var cancels = false
-    /// The tasks that are not restarted along with the changed task, because other tasks have their
-    /// unique keys.
+    /// The tasks that the change does not restart along with its task, because other tasks have
+    /// their unique keys.
     var excluded: [TaskID] = []
   }
 
@@ -32,7 +30,7 @@ struct DependencyGraph: Sendable {
 
   // MARK: Batches without a follower
 
-  /// Changes the progress of a batch whose follower is not in the table.
+  /// Changes the progress of a batch whose follower, the task with this ID, is not in the table.
   ///
   /// The progress is removed when the last task of the batch ends.
   mutating func changeProgress(ofBatch id: TaskID, _ change: (inout BatchProgress) -> Void) {
@@ -84,18 +82,18 @@ struct DependencyGraph: Sendable {
   func tasksExcluded(fromRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
 }
 
-/// The edges from tasks to the tasks that they name, and, for each task, how many of the tasks that
-/// it names have not ended.
+/// Which tasks depend on which others, and how many dependencies of each task have not ended.
 ///
-/// A dependent task is identified by its slot. A named task is identified by its ID, because it
-/// need not be in the table: it may have ended and been removed, or its line may come later in a
-/// compacted file.
+/// An edge leads from a dependent task to a task that it *names* as a dependency. The dependent
+/// task is identified by its slot. The named task is identified by its ID, because it need not be
+/// in the table: it may have ended and been removed, or its line may come later in a compacted
+/// file.
 ///
-/// A new edge costs one look-up of the named ID. A task that waits for one other task costs 1.4
-/// times the processor time of a task that waits for none. With a set of IDs for each named task,
-/// and counts by ID, it cost 1.65 times as much.
+/// Adding an edge takes one look-up of the named task's ID. A task that waits for one other task
+/// takes 1.4 times the processor time of a task that waits for none. With a set of IDs for each
+/// named task, it took 1.65 times as much.
 struct DependencyEdges: Sendable {
-  /// The fact that one task names another task in its dependencies.
+  /// The dependency of one task on another.
   private struct Edge: Sendable {
     let named: TaskID
     let dependent: Int32
@@ -124,13 +122,13 @@ struct DependencyEdges: Sendable {
   )
   /// The newest edge to each named task.
   private var newest: [TaskID: Int32] = [:]
-  /// The dependents by slot, up to the last slot whose task has named another task.
+  /// The dependencies of each task by slot, up to the last slot that has ever had any.
   private var dependents: [Dependent] = []
 
-  /// Whether no task of the table names another one.
+  /// Whether no task in the table depends on another.
   var isEmpty: Bool { newest.isEmpty }
 
-  // MARK: Who names whom
+  // MARK: Edges
 
   /// Records that the task in a slot names another task.
   mutating func addEdge(from slot: Int, to named: TaskID) {
@@ -150,7 +148,7 @@ struct DependencyEdges: Sendable {
     dependents[slot].lastEdge = edge
   }
 
-  /// Removes the edges from the task in a slot, and the task's count of unfinished named tasks.
+  /// Removes the dependencies of the task in a slot.
   mutating func removeEdges(from slot: Int) {
     guard slot < dependents.count else { return }
     var next = dependents[slot].lastEdge
@@ -172,7 +170,7 @@ struct DependencyEdges: Sendable {
     }
   }
 
-  /// Returns the slots of the tasks that name a task, in the order of insertion.
+  /// Returns the slots of the tasks that depend on a task, in the order of insertion.
   func slots(naming id: TaskID) -> [Int] {
     var slots: [Int] = []
     var next = newest.isEmpty ? Self.none : newest[id] ?? Self.none
@@ -184,12 +182,12 @@ struct DependencyEdges: Sendable {
     return slots
   }
 
-  /// Returns whether any task in the table names a task.
+  /// Returns whether any task in the table depends on a task.
   func hasDependents(of id: TaskID) -> Bool { newest[id] != nil }
 
-  // MARK: How many have not ended
+  // MARK: Unfinished dependencies
 
-  /// Returns the number of unfinished tasks that the task in a slot names.
+  /// Returns how many dependencies of the task in a slot have not ended.
   func unfinishedCount(of slot: Int) -> Int {
     slot < dependents.count ? Int(dependents[slot].unfinishedCount) : 0
   }
@@ -199,7 +197,7 @@ struct DependencyEdges: Sendable {
     dependents[slot].unfinishedCount = max(0, dependents[slot].unfinishedCount + Int32(difference))
   }
 
-  mutating func removeOpenCount(of slot: Int) {
+  mutating func resetUnfinishedCount(of slot: Int) {
     if slot < dependents.count { dependents[slot].unfinishedCount = 0 }
   }
 

@@ -1,13 +1,15 @@
 import SystemFoundation
 
-/// Tasks that wait for others: joining and leaving the graph, and the end of waiting.
+/// Tasks that wait for other tasks: adding them to the dependency graph, removing them from it, and
+/// ending their wait.
 extension TaskTable {
   // MARK: Joining
 
   /// Adds a new task's dependencies to the graph.
   ///
-  /// The task's batch counts the task only after the insertion is committed. Until then, the
-  /// batch's follower is bound.
+  /// If the task belongs to a batch, the batch counts the task only after its insertion is
+  /// committed. Until then, the task that waits for the batch is bound, so that no claim returns
+  /// it.
   mutating func joinGraph(_ slot: Int) {
     let batch = graph.takeProgress(ofBatch: entries[slot].record.id)
     defer { blockDependents(of: slot) }
@@ -33,8 +35,8 @@ extension TaskTable {
     }
   }
 
-  /// Adds a restored task's dependencies to the graph: its record contains the history of these
-  /// dependencies.
+  /// Adds the dependencies of a task that is restored from a file, whose record says how they have
+  /// ended so far.
   mutating func rejoinGraph(_ slot: Int) {
     if let dependencies = entries[slot].record.presentDependencies {
       if dependencies.cause != nil, entries[slot].record.state != .cancelled {
@@ -47,10 +49,10 @@ extension TaskTable {
     blockDependents(of: slot)
   }
 
-  /// Makes the tasks that name a new task wait for it.
+  /// Makes the tasks that depend on a new task wait for it.
   ///
-  /// In a compacted file, the lines of these tasks may come before the line of the new task. In
-  /// other cases, a new task is already named by others only if the program makes its own IDs.
+  /// These tasks are in the table before the new task if their lines come first in a compacted
+  /// file, or if the program makes its own IDs.
   private mutating func blockDependents(of slot: Int) {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
@@ -59,7 +61,7 @@ extension TaskTable {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
       graph.edges.changeUnfinishedCount(of: dependent, by: 1)
-      reviewWaiting(dependent)
+      updateWaitingAndMove(dependent)
     }
   }
 
@@ -86,12 +88,12 @@ extension TaskTable {
 
   /// Returns the ID of a task that a new task would wait for forever; `nil` if there is none.
   ///
-  /// If there are several such tasks, the result is the least ID.
+  /// If there are several such tasks, the result is the lowest ID.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
     guard record.hasPrerequisites, !record.state.isFinished,
       let dependencies = record.presentDependencies
     else { return nil }
-    // A loop, because a closure that a lazy collection stores would copy the table.
+    // This is a loop, because the closure of a lazy collection would copy the table.
     var least: TaskID?
     for id in dependencies.tasks where isUnmetDependency(id, rule: dependencies.rule) {
       least = min(least ?? id, id)
@@ -105,20 +107,20 @@ extension TaskTable {
     switch entries[slot].record.state {
     case .succeeded: return false
     case .waiting, .running, .suspended, .parked, .paused: return mayBeCancelledByStagedChange(slot)
-    // If a staged change concerns the task, the effect of that change is not known yet.
-    case .abandoned, .cancelled: return rule == .allSucceeded || isInDoubt(slot)
+    // The effect of a staged change on the task is not known yet.
+    case .abandoned, .cancelled: return rule == .allSucceeded || hasPendingChange(slot)
     }
   }
 
-  /// Returns the refusal of a new task that would wait for another task forever; `nil` if the task
-  /// is not refused.
+  /// Returns the outcome for a new task that is refused because it would wait for another task
+  /// forever; `nil` if the new task is not refused.
   func refusal(of record: TaskRecord) -> StagedChange? {
     guard let id = unmetDependency(of: record) else { return nil }
-    guard let slot = slot(of: id) else { return .unmet(id, isCertain: true) }
-    // If the task has not failed, only a staged change prevents the new task from waiting for it.
+    guard let slot = slot(of: id) else { return .unmetDependency(id, isCertain: true) }
+    // Unless that task has failed, only a staged change prevents the new task from waiting for it.
     let hasFailed =
       entries[slot].record.state.isFinished && record.dependencies.rule == .allSucceeded
-    return .unmet(id, isCertain: hasFailed)
+    return .unmetDependency(id, isCertain: hasFailed)
   }
 
   private func mayBeCancelledByStagedChange(_ slot: Int) -> Bool {
@@ -127,14 +129,15 @@ extension TaskTable {
 
   // MARK: Leaving
 
-  /// Removes a task that leaves the table, and releases the tasks that wait for it.
+  /// Removes a task from the graph because it leaves the table, so that no other task waits for it
+  /// any longer.
   mutating func leaveGraph(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].isAwaited, !record.state.isFinished { releaseDependents(slot) }
     graph.edges.removeEdges(from: slot)
   }
 
-  /// Releases the tasks that wait for a task that leaves the table before it has ended.
+  /// Makes the tasks that wait for an unfinished task stop waiting, because that task is removed.
   private mutating func releaseDependents(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
@@ -142,14 +145,14 @@ extension TaskTable {
     }
     for dependent in graph.edges.slots(naming: record.id) {
       graph.edges.changeUnfinishedCount(of: dependent, by: -1)
-      reviewWaiting(dependent)
+      updateWaitingAndMove(dependent)
     }
   }
 
   // MARK: Waiting
 
   /// Returns the slots of the tasks that wait for a task, or have waited for it: the tasks that
-  /// name it, and the follower of its batch, in the order of their IDs.
+  /// depend on it, and the task that waits for its batch, in the order of their IDs.
   func dependents(of slot: Int) -> [Int] {
     guard entries[slot].isAwaited else { return [] }
     var slots = graph.edges.slots(naming: entries[slot].id)
@@ -160,31 +163,34 @@ extension TaskTable {
   /// Returns slots in the order of their tasks' IDs.
   func sortedByID(_ slots: [Int]) -> [Int] {
     guard slots.count > 1 else { return slots }
-    // A closure over the table itself would copy it.
+    // A closure that captured the table would copy it.
     let entries = entries
     return slots.sorted { entries[$0].id < entries[$1].id }
   }
 
-  /// Returns the slot of the follower of a task's batch; `nil` if it is not in the table.
+  /// Returns the slot of the follower, which waits for all tasks of this task's batch; `nil` if the
+  /// follower is not in the table.
   func follower(of slot: Int) -> Int? {
     entries[slot].record.presentDependencies?.follower.flatMap { self.slot(of: $0) }
   }
 
-  /// Returns whether another task in the table names this task, or this task belongs to a batch.
+  /// Returns whether another task in the table depends on this task, or this task belongs to a
+  /// batch.
   @inline(__always)
-  func concernsOthers(_ slot: Int) -> Bool {
+  func mayAffectOthers(_ slot: Int) -> Bool {
     guard entries[slot].isAwaited else { return false }
     return entries[slot].record.presentDependencies?.follower != nil
       || graph.edges.hasDependents(of: entries[slot].id)
   }
 
-  /// Returns whether the task in a slot names the task with an ID, rather than only following that
-  /// task's batch.
+  /// Returns whether the task in a slot depends on the task with this ID, rather than only waiting
+  /// for its batch.
   func isNamed(_ id: TaskID, by slot: Int) -> Bool {
     entries[slot].record.dependencies.tasks.contains(id)
   }
 
-  /// Changes the progress of a batch, wherever it is stored.
+  /// Changes the progress of a batch, which is stored in the record of the batch's follower or, if
+  /// the follower is not in the table, in the graph.
   ///
   /// - Returns: The new progress; `nil` if the batch's follower is not in the table.
   @discardableResult
@@ -201,19 +207,20 @@ extension TaskTable {
     change(&batch)
     guard batch != before else { return entries[slot].record.dependencies.batch }
     entries[slot].record.dependencies.batch = batch
-    reviewWaiting(slot)
+    updateWaitingAndMove(slot)
     return batch
   }
 
-  /// Decides again whether a task waits for others, and moves it accordingly.
-  mutating func reviewWaiting(_ slot: Int) {
+  /// Updates whether a task waits for others, and moves the task to another list if that has
+  /// changed.
+  mutating func updateWaitingAndMove(_ slot: Int) {
     guard updateWaiting(slot) else { return }
-    moveIfAtRest(slot)
+    moveUnlessReserved(slot)
   }
 
-  /// Decides again whether a task waits for others.
+  /// Updates whether a task waits for others.
   ///
-  /// - Returns: Whether the decision differs from the previous one.
+  /// - Returns: Whether that has changed.
   @discardableResult
   private mutating func updateWaiting(_ slot: Int) -> Bool {
     let waits =
@@ -223,37 +230,39 @@ extension TaskTable {
     return entries[slot].waitsForOthers != waits
   }
 
-  /// Moves a task to the line that its present state demands, if the task waits and no staged
-  /// change reserves it.
-  mutating func moveIfAtRest(_ slot: Int) {
+  /// Moves a waiting or suspended task to the list for its state, unless a staged change reserves
+  /// the task.
+  mutating func moveUnlessReserved(_ slot: Int) {
     guard !entries[slot].isReserved, entries[slot].place != .staged,
       entries[slot].record.state.isClaimable
     else { return }
-    lineUp(slot)
+    putInList(slot)
   }
 
-  /// Makes a task independent of other tasks.
+  /// Makes a task stop waiting for other tasks.
   ///
-  /// A damaged file needs this if a later line says that the task's attempt has started.
+  /// This is needed if a damaged file says that the task has started, but not that the other tasks
+  /// have ended.
   mutating func stopWaiting(_ slot: Int) {
-    graph.edges.removeOpenCount(of: slot)
+    graph.edges.resetUnfinishedCount(of: slot)
     if var batch = entries[slot].record.dependencies.batch {
       batch.succeeded += batch.unfinished
       entries[slot].record.dependencies.batch = batch
     }
-    reviewWaiting(slot)
+    updateWaitingAndMove(slot)
   }
 }
 
 /// The effects of the end or the removal of a task on the tasks that wait for it.
 ///
-/// The effects are decided when the change is committed, in the order of the lines of the file, so
-/// that reading the file again gives the same result. Until then, the tasks that may be affected
-/// are bound: no claim and no other change may use them.
+/// These effects are decided when the change is committed, in the order of the lines of the file,
+/// so that reading the file again gives the same result. Until then, the tasks that may be affected
+/// are *bound*: no claim and no other change may affect them.
 extension TaskTable {
   // MARK: Staging
 
-  /// Holds back the follower of a new task's batch until its dependency on that task is recorded.
+  /// Binds the task that waits for a new task's batch, so that no claim returns it before the new
+  /// task's insertion is committed.
   mutating func bindFollower(of slot: Int) {
     guard let follower = follower(of: slot), canBeBound(follower) else { return }
     let held = DependencyGraph.Binding(tasks: [entries[follower].id])
@@ -263,24 +272,25 @@ extension TaskTable {
 
   /// Binds the other tasks that a staged change to a task will change, or may change.
   ///
-  /// `excluded` contains the tasks that a line of the file says were not restarted along with the
-  /// task; it is `nil` if the table decides which ones these are.
+  /// While a file is read, `excluded` contains the tasks that, according to the file, are not
+  /// restarted along with this task. Otherwise it is `nil`, and the table decides which ones these
+  /// are.
   mutating func bindDependents(of slot: Int, _ change: TaskChange, excluding excluded: [TaskID]?) {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
     switch change {
     case .abandon, .cancel:
-      binding.tasks = tasksThatMayBeCancelled(along: slot)
+      binding.tasks = tasksThatMayBeCancelled(with: slot)
       binding.cancels = true
     case .restart where entries[slot].record.state.isFinished:
-      let others = slotsThatMayRestart(along: slot)
-      if excluded == nil { binding.excluded = takeKeysAgain(others, restartedAlong: slot) }
-      // Tasks that wait for a restarted task must not start before it is recorded that they wait
+      let others = slotsThatMayRestart(with: slot)
+      if excluded == nil { binding.excluded = reclaimKeys(of: others, restartedWith: slot) }
+      // Tasks that depend on a restarted task must not start before it is recorded that they wait
       // again.
       let waiting = ([slot] + others).flatMap(dependents).filter(canBeBound)
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove:
-      binding.tasks = slotsRemoved(along: slot, withBound: true).map { entries[$0].id }
+      binding.tasks = slotsRemoved(with: slot, includingBound: true).map { entries[$0].id }
     case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
       .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return
@@ -291,13 +301,11 @@ extension TaskTable {
 
   private mutating func pin(_ slot: Int) {
     entries[slot].isPinned = true
-    // A claim must not find the task. If the task's insertion is staged, it is not in any line yet.
-    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
+    // No claim may find the task. A task whose insertion is only staged is not in any list yet.
+    if entries[slot].isInList, entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
   /// Releases the tasks that a staged change to a task has bound.
-  ///
-  /// - Returns: The binding.
   @discardableResult
   mutating func unbindDependents(of slot: Int) -> DependencyGraph.Binding {
     guard entries[slot].isAwaited else { return DependencyGraph.Binding() }
@@ -305,16 +313,15 @@ extension TaskTable {
     for id in binding.tasks {
       guard let other = self.slot(of: id), !graph.isPinned(id) else { continue }
       entries[other].isPinned = false
-      // If the task is reserved, a separate restart of it may have taken the role, and keeps it.
-      if !entries[other].isReserved { giveUpRole(of: other) }
-      moveIfAtRest(other)
+      // A reserved task may have taken its key for a restart of its own, and then keeps it.
+      if !entries[other].isReserved { giveUpReclaimedKey(of: other) }
+      moveUnlessReserved(other)
     }
     return binding
   }
 
-  /// Returns the tasks that are cancelled if a task ends without success, and the tasks that might
-  /// have to be cancelled by the time of the commit.
-  private func tasksThatMayBeCancelled(along slot: Int) -> [TaskID] {
+  /// Returns the tasks that the commit will or may cancel because a task ends without success.
+  private func tasksThatMayBeCancelled(with slot: Int) -> [TaskID] {
     dependentSlots(from: slot) { other in
       canBeBound(other) && entries[other].record.dependencies.rule == .allSucceeded
     }.map { entries[$0].id }
@@ -333,14 +340,14 @@ extension TaskTable {
 
   /// Returns the slots of the tasks that are removed along with a task.
   ///
-  /// With `withBound`, they include the bound tasks, because the task may become the cause of their
-  /// cancellation before its removal is committed.
-  private func slotsRemoved(along slot: Int, withBound: Bool = false) -> [Int] {
+  /// With `includingBound`, the result includes the bound tasks, because this task may become the
+  /// cause of their cancellation before its removal is committed.
+  private func slotsRemoved(with slot: Int, includingBound: Bool = false) -> [Int] {
     var removed: Set<TaskID> = [entries[slot].id]
     return dependentSlots(from: slot) { other in
       guard entries[other].record.state == .cancelled,
         let cause = entries[other].record.dependencies.cause,
-        removed.contains(cause) || withBound && entries[other].isPinned
+        removed.contains(cause) || includingBound && entries[other].isPinned
       else { return false }
       removed.insert(entries[other].id)
       return true
@@ -349,7 +356,7 @@ extension TaskTable {
 
   /// Returns the slots of the tasks that wait for a task, directly or indirectly.
   ///
-  /// If `follows` returns `false` for a task, this task is left out, and the tasks that wait for it
+  /// If `follows` returns `false` for a task, that task is left out, and the tasks that wait for it
   /// are not searched.
   func dependentSlots(from slot: Int, where follows: (Int) -> Bool) -> [Int] {
     var found: [Int] = []
@@ -369,8 +376,8 @@ extension TaskTable {
 
   /// Records the end of a task in the tasks that wait for it.
   ///
-  /// If the task ended without success, this also cancels the tasks that need its success, then the
-  /// tasks that need the success of these, and so on.
+  /// If the task ended without success, this also cancels the tasks that need its success, the
+  /// tasks that need the success of those, and so on.
   mutating func applyEndToOthers(
     of slot: Int,
     as state: TaskState,
@@ -378,41 +385,41 @@ extension TaskTable {
     retains: Bool
   ) -> Consequences {
     recordEnd(of: slot, as: state)
-    let ended = state == .succeeded ? [] : cancelOthers(along: slot)
+    let ended = state == .succeeded ? [] : cancelOthers(with: slot)
     var consequences = Consequences(tasks: ended.map { entries[$0].id })
     for other in ended { endCancelled(other, at: date, retains: retains) }
     consequences.batch = progressOfBatch(of: slot)
-    // The tasks that waited for the task have now recorded its end.
+    // The removal of the task has no further effect on the tasks that waited for it.
     if !retains { entries[slot].isAwaited = false }
     return consequences
   }
 
-  /// Cancels the tasks that need the success of a task that failed, then the tasks that need the
-  /// success of these, and so on.
+  /// Cancels the tasks that need the success of a task that failed, the tasks that need the success
+  /// of those, and so on.
   ///
   /// - Returns: The cancelled tasks, in the order of their IDs.
-  private mutating func cancelOthers(along slot: Int) -> [Int] {
+  private mutating func cancelOthers(with slot: Int) -> [Int] {
     var next = [slot]
-    var along: Set<Int> = []
+    var cancelled: Set<Int> = []
     while let current = next.popLast() {
       // Only a file that another program wrote contains tasks that wait for each other in a cycle.
       for other in dependents(of: current) where other != slot {
-        if along.contains(other) || isToBeCancelled(other) {
+        if cancelled.contains(other) || isToBeCancelled(other) {
           recordCause(current, ofCancelling: other)
         }
         guard isToBeCancelled(other) else { continue }
-        leaveLine(other)
+        removeFromList(other)
         setState(.cancelled, of: other)
         recordEnd(of: other, as: .cancelled)
-        along.insert(other)
+        cancelled.insert(other)
         next.append(other)
       }
     }
-    return sortedByID(Array(along))
+    return sortedByID(Array(cancelled))
   }
 
-  /// Makes a task the cause of another task's cancellation, unless the present cause has a lesser
-  /// ID.
+  /// Records that one task caused the cancellation of another, unless a task with a lower ID is
+  /// already the cause.
   private mutating func recordCause(_ slot: Int, ofCancelling other: Int) {
     let id = entries[slot].id
     if let cause = entries[other].record.dependencies.cause {
@@ -428,7 +435,7 @@ extension TaskTable {
     follower(of: slot).flatMap { entries[$0].record.dependencies.batch }
   }
 
-  /// Counts the end of a task in the tasks that wait for it.
+  /// Records the end of a task in the tasks that wait for it, without cancelling any of them.
   private mutating func recordEnd(of slot: Int, as state: TaskState) {
     let id = entries[slot].id
     let follower = follower(of: slot)
@@ -436,7 +443,7 @@ extension TaskTable {
       if state != .succeeded { recordFailure(of: id, as: state, in: other) }
       guard other != follower || isNamed(id, by: other) else { continue }
       graph.edges.changeUnfinishedCount(of: other, by: -1)
-      reviewWaiting(other)
+      updateWaitingAndMove(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
       changeProgress(ofBatch: follower) { $0.changeCount(of: state, by: 1) }
@@ -456,8 +463,8 @@ extension TaskTable {
     else { return false }
     let place = entries[slot].place
     if case .leased = place { return false }
-    // If the task's place is `staged`, its insertion comes later in this batch of changes. No queue
-    // adds the follower of a task in the same batch of changes that ends that task.
+    // The insertion of a staged task comes later in this batch of changes. No queue ends a task and
+    // adds the task that waits for its batch in one batch of changes.
     return place != .staged
   }
 
@@ -470,16 +477,16 @@ extension TaskTable {
     end(slot, as: .cancelled, at: date)
   }
 
-  // The approximate number of bytes that the failure of another task uses in a file, and that the
-  // cause of a cancellation uses.
+  // The approximate number of bytes that a record uses in a file for the failure of a dependency,
+  // and for the cause of a cancellation.
   static var failureByteCount: Int { 53 }
   static var causeByteCount: Int { 47 }
 
   // MARK: Removals
 
   /// Removes the tasks that were cancelled because of a task that is about to be removed.
-  mutating func removeOthers(alongWith slot: Int) -> Consequences {
-    let others = slotsRemoved(along: slot)
+  mutating func removeOthers(with slot: Int) -> Consequences {
+    let others = slotsRemoved(with: slot)
     let consequences = Consequences(tasks: others.map { entries[$0].id }.sorted())
     for other in others { remove(other) }
     return consequences
@@ -491,29 +498,30 @@ extension TaskTable {
   // MARK: Staging
 
   /// Returns the slots of the tasks that may be restarted along with a task.
-  func slotsThatMayRestart(along slot: Int) -> [Int] {
+  func slotsThatMayRestart(with slot: Int) -> [Int] {
     dependentSlots(from: slot) { other in
       entries[other].record.state == .cancelled && entries[other].record.dependencies.cause != nil
     }
   }
 
-  /// Reserves the unique keys of the tasks that a staged restart may restart along with its task.
+  /// Reserves the unique keys of the tasks that may be restarted along with a task whose restart is
+  /// staged.
   ///
-  /// The tasks that the restart would restart now come first. Otherwise, a task that is not
-  /// restarted could take a key that a restarted task needs.
+  /// The tasks that would be restarted now come first. Otherwise, a task that is not restarted
+  /// could take a key that a restarted task needs.
   ///
   /// - Returns: The tasks that can't be restarted, because their keys belong to other tasks.
-  mutating func takeKeysAgain(_ others: [Int], restartedAlong slot: Int) -> [TaskID] {
+  mutating func reclaimKeys(of others: [Int], restartedWith slot: Int) -> [TaskID] {
     guard others.contains(where: { entries[$0].record.uniqueKey != nil }) else { return [] }
-    takeKeysInOrder(restartedAlong: slot)
-    return others.filter { !takeKeyAgain($0) }.map { entries[$0].id }
+    reclaimKeysInOrder(restartedWith: slot)
+    return others.filter { !reclaimKey(of: $0) }.map { entries[$0].id }
   }
 
-  /// Reserves the unique keys of the tasks that another task's restart would restart now.
+  /// Reserves the unique keys of the tasks that the restart of a task would restart now.
   ///
   /// The tasks that were cancelled because of the restarted task come first, then the tasks that
-  /// were cancelled because of these, and so on.
-  private mutating func takeKeysInOrder(restartedAlong slot: Int) {
+  /// were cancelled because of those, and so on.
+  private mutating func reclaimKeysInOrder(restartedWith slot: Int) {
     var restarted: Set<TaskID> = [entries[slot].id]
     var causes: [Int: TaskID?] = [:]
     var round = [slot]
@@ -526,7 +534,7 @@ extension TaskTable {
         let dependencies = entries[other].record.dependencies
         guard let cause = causes[other] ?? dependencies.cause, ids.contains(cause) else { continue }
         let left = dependencies.failed.keys.filter { !restarted.contains($0) }
-        if left.isEmpty, !dependencies.hasUnnotedFailures, takeKeyAgain(other) {
+        if left.isEmpty, !dependencies.hasUnnotedFailures, reclaimKey(of: other) {
           round.append(other)
         } else {
           causes[other] = .some(left.filter { self.slot(of: $0) != nil }.min())
@@ -540,10 +548,10 @@ extension TaskTable {
 
   /// Restarts the tasks that were cancelled along with a task that is restarted.
   ///
-  /// It also records, in all tasks that wait for a restarted task, that this task is unfinished
-  /// again.
+  /// The function also records, in all tasks that wait for a restarted task, that this task is
+  /// unfinished again.
   mutating func restartOthers(
-    alongWith slot: Int,
+    with slot: Int,
     availableDate: Date,
     excluding excluded: [TaskID]
   ) -> Consequences {
@@ -556,11 +564,11 @@ extension TaskTable {
       where other != slot && wasCancelled(other, because: current) {
         var dependencies = entries[other].record.dependencies
         let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
-        if stays || excluded.contains(entries[other].id) || !takeKeyAgain(other) {
-          leaveLine(other)
+        if stays || excluded.contains(entries[other].id) || !reclaimKey(of: other) {
+          removeFromList(other)
           dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()
           entries[other].record.dependencies = dependencies
-          lineUp(other)
+          putInList(other)
         } else {
           reopen(other)
           restarted.append(other)
@@ -569,7 +577,7 @@ extension TaskTable {
       }
     }
     restarted = sortedByID(restarted)
-    for other in restarted { restartAlong(other, availableDate: availableDate) }
+    for other in restarted { restartListed(other, availableDate: availableDate) }
     return Consequences(
       tasks: restarted.map { entries[$0].id },
       batch: progressOfBatch(of: slot)
@@ -581,7 +589,7 @@ extension TaskTable {
       && entries[slot].record.dependencies.cause == entries[other].id
   }
 
-  /// Records, in the tasks that wait for an ended task, that this task is unfinished again.
+  /// Records, in the tasks that wait for an ended task, that the ended task is unfinished again.
   private mutating func reopen(_ slot: Int) {
     let (id, state) = (entries[slot].id, entries[slot].record.state)
     let follower = follower(of: slot)
@@ -592,15 +600,15 @@ extension TaskTable {
       }
       guard other != follower || isNamed(id, by: other) else { continue }
       graph.edges.changeUnfinishedCount(of: other, by: 1)
-      reviewWaiting(other)
+      updateWaitingAndMove(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
       changeProgress(ofBatch: follower) { $0.changeCount(of: state, by: -1) }
     }
   }
 
-  private mutating func restartAlong(_ slot: Int, availableDate: Date) {
-    leaveLine(slot)
+  private mutating func restartListed(_ slot: Int, availableDate: Date) {
+    removeFromList(slot)
     restart(slot, availableDate: availableDate)
   }
 
@@ -613,8 +621,8 @@ extension TaskTable {
     }
     setState(.waiting, of: slot)
     entries[slot].record.restart(availableDate: availableDate)
-    noteOrigin(of: entries[slot].record)
+    advanceLatestDate(for: entries[slot].record)
     joinOrder(slot)
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 }

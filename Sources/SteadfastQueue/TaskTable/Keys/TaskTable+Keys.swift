@@ -1,15 +1,18 @@
 import SystemFoundation
 
-/// Unique keys: the holder, the successor, and their effect on a new task.
+/// Unique keys, which identify duplicates among the tasks with one name.
+///
+/// Of the unfinished tasks with the same name and key, at most two have a role: the holder, which
+/// runs now or next, and the successor, which waits until the holder has ended.
 extension TaskTable {
-  /// The decision about a new task with a unique key.
+  /// What to do with a new task that has a unique key.
   private enum KeyDecision {
     case add(UniqueKeyRole)
-    /// The task in this slot adopts the payload and the options of the new task.
+    /// The task in this slot gets the payload and the options of the new task.
     case replace(Int)
-    /// The task in this slot is returned, and the new task is not added.
+    /// The new task is not added, because it is a duplicate of the task in this slot.
     case duplicate(Int)
-    /// It is not decided yet what happens to the task in this slot.
+    /// The new task is not added, because a staged change may still change the task in this slot.
     case busy(Int)
   }
 
@@ -35,8 +38,8 @@ extension TaskTable {
     switch keyDecision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
-      // The order matters: the insertion may bind one of the displaced tasks, if that is the
-      // follower of the new task's batch.
+      // Expired tasks lose their roles first, because the insertion may bind one of them: the task
+      // that waits for the new task's batch.
       let (others, slot) = (
         displaceExpired(role, ofKey: key, for: record), insertNewEntry(of: record)
       )
@@ -64,7 +67,7 @@ extension TaskTable {
 
   private mutating func insertNewEntry(of record: TaskRecord) -> Int {
     let slot = insertEntry(of: record)
-    // Most tasks wait for no other task, and no other task waits for them.
+    // Most tasks neither wait for other tasks nor are waited for.
     guard record.hasPrerequisites || !graph.isEmpty else { return slot }
     setOrderNumber(of: slot)
     joinGraph(slot)
@@ -89,8 +92,8 @@ extension TaskTable {
     case .reject, .join: return .duplicate(roles.holder ?? last)
     case .keep, .replace: break
     }
-    // If the end of the holder's attempt is staged, the holder still counts as running, and the new
-    // task becomes its successor until that end is committed.
+    // A holder whose end is only staged still counts as running. The new task becomes its successor
+    // until that end is committed.
     let isRunning = if case .leased = entries[last].place { true } else { false }
     if roles.successor == nil, isRunning, policy == .replace || !isDuplicate(record, of: last) {
       return .add(.successor)
@@ -98,21 +101,20 @@ extension TaskTable {
     if policy == .keep { return .duplicate(last) }
     // Work that the task has started must not continue with another payload.
     if roles.successor == nil, entries[last].remembers { return .add(.successor) }
-    return isInDoubt(last) ? .busy(last) : .replace(last)
+    return hasPendingChange(last) ? .busy(last) : .replace(last)
   }
 
-  /// Returns whether a new task is a duplicate of the task in this slot, even if the latter is
+  /// Returns whether a new task is a duplicate of the task in this slot, even if that task is
   /// running or has succeeded.
   private func isDuplicate(_ new: TaskRecord, of slot: Int) -> Bool {
     entries[slot].record.isDeduplicating(on: new.createdDate)
   }
 
-  /// Stages the retry of a task or, if it has a successor, its replacement by the successor.
+  /// Stages the retry of a task or, if the task has a successor, its replacement by the successor.
   mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
-    // If another change to the successor is staged, or if the successor will have expired, both
-    // tasks wait. If other tasks wait for the holder, the holder stays, because they named it. If
-    // the holder remembers something, it stays to finish the work that it started.
-    guard let slot, !concernsOthers(slot), !willRemember(slot),
+    // The task is retried, although it has a successor, in these cases: other tasks wait for it,
+    // its memory contains unfinished work, or the successor is being changed or will have expired.
+    guard let slot, !mayAffectOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
       !entries[successor].isPinned, !entries[successor].record.hasExpired(by: date)
     else { return stage(change, of: slot) }
@@ -134,26 +136,27 @@ extension TaskTable {
 
   /// Stages the restart of a task.
   ///
-  /// `excluded` contains the tasks that a line of the file says were not restarted along with the
-  /// task; it is `nil` if the table decides which ones these are.
+  /// While a file is read, `excluded` contains the tasks that, according to the file, are not
+  /// restarted along with this task. Otherwise it is `nil`, and the table decides which ones these
+  /// are.
   mutating func stageRestart(
     _ change: TaskChange,
     of slot: Int?,
     excluding excluded: [TaskID]? = nil
   ) -> StagedChange {
     guard let slot, takesKeyAtRestart(slot) else { return stage(change, of: slot) }
-    if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey {
+    if !reclaimKey(of: slot), let key = entries[slot].record.uniqueKey {
       let roles = keys[key, nameLane(of: slot)]
       if let other = roles.holder ?? roles.last { return .duplicate(of: entries[other].id, .keep) }
     }
-    return stageForOthers(change, of: slot, excluding: excluded)
+    return stageWithDependents(change, of: slot, excluding: excluded)
   }
 
-  /// Makes a task without a role the holder of its unique key, if the task has a key and no other
-  /// task has a role for it.
+  /// Makes a task that is to be restarted the holder of its unique key, unless another task has a
+  /// role for the key.
   ///
-  /// - Returns: `false` if another task has a role for the key.
-  mutating func takeKeyAgain(_ slot: Int) -> Bool {
+  /// - Returns: `false` if another task has a role for the key; `true` also if there is no key.
+  mutating func reclaimKey(of slot: Int) -> Bool {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return true }
     let lane = nameLane(of: slot)
     guard let other = keys[key, lane].last else {
@@ -163,15 +166,15 @@ extension TaskTable {
     return other == slot
   }
 
-  /// Releases the role that staging has reserved for a task without a role.
-  mutating func giveUpRole(of slot: Int) {
+  /// Undoes ``reclaimKey(of:)``, unless the task was restarted.
+  mutating func giveUpReclaimedKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey, entries[slot].record.keyRole == nil,
       keys[key, nameLane(of: slot)].holder == slot
     else { return }
     keys[key, nameLane(of: slot)].holder = nil
   }
 
-  /// Returns what staging has decided about a change, if the file must record the decision.
+  /// Returns the decision that was made when a change was staged, if the file must record it.
   func decision(on staged: StagedChange) -> Decision? {
     switch staged.effect {
     case .insertion(_, let isSuccessor, _): isSuccessor ? .addition(.successor) : nil
@@ -187,12 +190,12 @@ extension TaskTable {
     excluded.isEmpty ? nil : .restart(excluding: excluded)
   }
 
-  /// Returns the lane that represents the name of a task.
+  /// Returns the index of the main lane of a task's name, which identifies the name.
   func nameLane(of slot: Int) -> Int { lanes[entries[slot].lane].main }
 
   // MARK: Roles
 
-  /// Gives a task a role that no other task has.
+  /// Gives a task a role for a unique key; no other task may have that role.
   mutating func assign(_ role: UniqueKeyRole, ofKey key: String, to slot: Int) {
     entries[slot].record.keyRole = role
     switch role {
@@ -212,9 +215,9 @@ extension TaskTable {
   private mutating func promote(_ slot: Int, toHolderOf key: String) {
     keys[key, nameLane(of: slot)].successor = nil
     assign(.holder, ofKey: key, to: slot)
-    // If a staged change reserves the task, it is lined up when that change is rolled back.
+    // A reserved task returns to its list when its staged change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
-    if entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
   /// Makes each successor whose key has no holder the holder.
@@ -224,7 +227,8 @@ extension TaskTable {
     for (key, successor) in keys.successorsWithoutHolder { promote(successor, toHolderOf: key) }
   }
 
-  /// Removes the role of a task that ends or leaves the table, and makes its successor the holder.
+  /// Removes the role of a task that ends or is removed; if the task was the holder, its successor
+  /// becomes the holder.
   mutating func removeRole(of slot: Int) {
     guard entries[slot].record.keyRole != nil, let key = entries[slot].record.uniqueKey else {
       return
@@ -233,13 +237,13 @@ extension TaskTable {
     let lane = nameLane(of: slot)
     if keys[key, lane].successor == slot { return keys[key, lane].successor = nil }
     keys[key, lane].holder = nil
-    // A successor whose insertion is not committed yet becomes the holder at its commit.
+    // If the successor's insertion is not committed yet, the commit makes it the holder.
     if let next = keys[key, lane].successor, entries[next].place != .staged {
       promote(next, toHolderOf: key)
     }
   }
 
-  /// Updates the unique key of a task that has ended and is retained.
+  /// Removes the role of an ended task, which can still be found by its unique key.
   mutating func retainKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { keys.addTaskWithoutRole(slot, key: key) }
@@ -273,14 +277,14 @@ extension TaskTable {
     return left.id < right.id
   }
 
-  /// Makes a task without a role the holder of its key, because it waits again.
+  /// Makes a restarted task the holder of its unique key.
   mutating func holdKeyAgain(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return }
     forgetTaskWithoutRole(slot, key: key)
     assign(.holder, ofKey: key, to: slot)
   }
 
-  /// Removes the unique key of a task that leaves the table.
+  /// Makes it impossible to find a removed task by its unique key.
   mutating func forgetKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { return removeRole(of: slot) }
@@ -296,7 +300,7 @@ extension TaskTable {
       .max { isUniqueForLess($0, than: $1) }
   }
 
-  /// Removes the key of a task without ending the task, as earlier versions did.
+  /// Takes the unique key from an unfinished task, as earlier versions of this package did.
   mutating func loseKey(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if entries[slot].record.keyRole != nil { keys.addTaskWithoutRole(slot, key: key) }
@@ -305,18 +309,15 @@ extension TaskTable {
   }
 }
 
-/// Expired tasks, which lose their roles for a unique key to a new task.
+/// Expired tasks, which lose their unique keys to new tasks.
 extension TaskTable {
-  /// Returns whether a task with a role has expired by a date, so that it won't be performed.
-  ///
-  /// A task that is being changed may get another expiry date, so it counts as not expired.
+  /// Returns whether a task has expired by a date, and no staged change can prevent that.
   private func hasExpired(_ slot: Int, by date: Date) -> Bool {
     entries[slot].record.hasExpired(by: date) && entries[slot].record.state != .running
-      && !isInDoubt(slot)
+      && !hasPendingChange(slot)
   }
 
-  /// Returns the roles for the key of a new task, without the roles that the new task may take from
-  /// expired tasks.
+  /// Returns the roles for the key of a new task, leaving out expired tasks.
   func roles(for record: TaskRecord, key: String, lane: Int) -> UniqueKeys.Roles {
     var roles = keys[key, lane]
     func lasting(_ slot: Int?) -> Int? {
@@ -327,9 +328,10 @@ extension TaskTable {
     return roles
   }
 
-  /// Makes a role available for a new task, if the tasks that have the role have expired.
+  /// Takes a role from the tasks that have it, if they have expired, so that a new task can have
+  /// it.
   ///
-  /// The expired tasks are reserved, and lose their roles when the insertion is committed.
+  /// The expired tasks are reserved until the new task's insertion is committed or rolled back.
   ///
   /// - Returns: The slots of the expired tasks.
   mutating func displaceExpired(
@@ -350,14 +352,14 @@ extension TaskTable {
     return others
   }
 
-  /// Removes the role of a displaced task, after the new task is stored.
-  mutating func loseRole(_ slot: Int) {
+  /// Removes the role of an expired task, after the new task is stored.
+  mutating func completeDisplacement(of slot: Int) {
     entries[slot].record.keyRole = nil
     endReservation(of: slot)
   }
 
-  /// Restores the role of a displaced task, if the new task could not be stored.
-  mutating func regainRole(_ slot: Int) {
+  /// Gives an expired task its role back, because the new task could not be stored.
+  mutating func undoDisplacement(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     keys.removeTaskWithoutRole(slot, key: key)
     setRoleOwner(of: slot, to: slot)
@@ -366,7 +368,8 @@ extension TaskTable {
     promoteIfKeyHasNoHolder(slot)
   }
 
-  /// Gives the role of a task to another task, or to none, without changing the task's record.
+  /// Gives the role of a task to another task, or to none if `other` is `nil`, without changing the
+  /// task's record.
   private mutating func setRoleOwner(of slot: Int, to other: Int?) {
     guard let key = entries[slot].record.uniqueKey else { return }
     switch entries[slot].record.keyRole {
@@ -387,18 +390,18 @@ extension TaskTable {
   }
 }
 
-/// The slots of the tasks that have each unique key.
+/// The tasks with each unique key, by slot.
 ///
-/// A key belongs to a name, which is identified by its lane. For one key and one name, at most one
-/// task is the holder, and at most one task is the successor. Ended tasks have no role, but are
-/// found by their keys. A role is assigned when a change is staged.
+/// A key belongs to a name, which is identified by the index of its main lane. For one key and one
+/// name, there is at most one holder and at most one successor. Ended tasks have no role, but can
+/// be found by their keys. A role is assigned when a change is staged.
 struct UniqueKeys: Sendable {
   /// The tasks with a role for one key and one name.
   struct Roles: Sendable {
     let lane: Int
     var holder: Int?
     var successor: Int?
-    /// Of the succeeded tasks that prevent duplicates, the task that does so for the longest time.
+    /// The succeeded task that prevents duplicates for the longest time; `nil` if none does.
     var recent: Int?
 
     /// The successor or, if there is none, the holder.
@@ -406,9 +409,9 @@ struct UniqueKeys: Sendable {
     var isEmpty: Bool { holder == nil && successor == nil && recent == nil }
   }
 
-  /// The tasks of one key.
+  /// The tasks with one key.
   private struct Tasks: Sendable {
-    // Most keys belong to a single name, so only further names need a dictionary.
+    // Most keys belong to a single name. Only keys of several names need a dictionary.
     private var first: Roles
     /// The roles for the lanes other than the lane of `first`.
     private var others: [Int: Roles] = [:]
@@ -435,12 +438,12 @@ struct UniqueKeys: Sendable {
   }
 
   private var tasks: [ExactText: Tasks] = [:]
-  /// The tasks of each key that have no role.
+  /// For each key, the tasks that have no role.
   private(set) var withoutRole: [ExactText: Set<Int>] = [:]
-  /// The tasks of which one becomes the recent task of a key and a name when the present recent
-  /// task leaves.
+  /// For each key and name, other succeeded tasks that prevent duplicates; one of them becomes
+  /// `recent` when the current one is removed.
   ///
-  /// The present recent task may be one of these tasks.
+  /// The current `recent` task may be among them.
   private var lessRecent: [KeyOfName: Set<Int>] = [:]
 
   private struct KeyOfName: Hashable {
@@ -451,8 +454,8 @@ struct UniqueKeys: Sendable {
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
     get { tasks[ExactText(key)]?[lane] ?? Roles(lane: lane) }
-    // This changes the roles in place, because the tasks of many names may share a key. It also
-    // hashes the key only once.
+    // The roles are changed in place, because many names may share a key, and a copy would contain
+    // the roles for all of them. The key is hashed only once.
     _modify {
       let key = ExactText(key)
       if let index = tasks.index(forKey: key) {
@@ -466,13 +469,13 @@ struct UniqueKeys: Sendable {
     }
   }
 
-  /// Returns the roles for a key, for each name.
+  /// Returns the roles for a key, one element for each name.
   func roles(of key: String) -> some Collection<Roles> {
     // A key without tasks has no roles either.
     (tasks[ExactText(key)] ?? Tasks(Roles(lane: 0))).all
   }
 
-  /// The keys that have a task with a role, or a recent task.
+  /// The keys for which any task has a role, or is `recent`.
   var keys: [String] { tasks.keys.map(\.text) }
 
   /// The successors whose key has no holder, each with its key.
@@ -503,8 +506,7 @@ struct UniqueKeys: Sendable {
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }
 
-  /// Returns the tasks of which one becomes the recent task of a key and a name when the present
-  /// recent task leaves.
+  /// Returns the other succeeded tasks with a key and a name that prevent duplicates.
   func lessRecentTasks(key: String, lane: Int) -> Set<Int> {
     lessRecent[KeyOfName(key: ExactText(key), lane: lane)] ?? []
   }

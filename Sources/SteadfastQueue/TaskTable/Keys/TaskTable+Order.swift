@@ -1,4 +1,5 @@
-/// Order keys: of the tasks with one order key, a claim returns only the head.
+/// Order keys: tasks with the same order key are performed one at a time, and a claim finds only
+/// the first of them, the head.
 extension TaskTable {
   /// Sets a new task's position among the tasks with its order key.
   ///
@@ -6,10 +7,10 @@ extension TaskTable {
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
     guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
-    if let number { noteNumber(number) }
+    if let number { skipNumbers(through: number) }
   }
 
-  /// Adds a task that has not ended, or that holds up others, to the line of its order key.
+  /// Adds a task to the list of the tasks with its order key.
   mutating func joinOrder(_ slot: Int) {
     guard !entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     entries[slot].isOrdered = true
@@ -18,20 +19,20 @@ extension TaskTable {
     settleHead(of: key)
   }
 
-  /// Removes a task from the line of its order key; if the task was the head, the next task becomes
-  /// the head.
+  /// Removes a task from the list of the tasks with its order key; if the task was the head, the
+  /// next one becomes the head.
   mutating func leaveOrder(_ slot: Int) {
     guard entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     let node = orderNode(of: slot)
     entries[slot].isOrdered = false
     entries[slot].isBehindHead = false
-    if let next = order.remove(node, from: key) { becomeHead(next.slot) }
+    if let next = order.remove(node, from: key) { promoteToHead(next.slot) }
   }
 
-  /// Makes the first task with an order key the head, unless the present head is running.
+  /// Makes the first task with an order key the head, unless the current head is running.
   ///
-  /// The first task is not the head if it was restarted: a restarted task returns to its previous
-  /// position.
+  /// A restarted task returns to its previous position, so it may be the first without being the
+  /// head.
   mutating func settleHead(of key: OrderKeys.Key) {
     // Usually, all heads are known to be the first tasks, so the key is not looked up.
     guard !order.areSettled, let head = order.head(of: key),
@@ -39,15 +40,15 @@ extension TaskTable {
       let first = order.makeFirstHead(of: key)
     else { return }
     demoteHead(head.slot)
-    becomeHead(first.slot)
+    promoteToHead(first.slot)
   }
 
-  /// Returns whether a task that other tasks hold up now may have started before.
+  /// Returns whether a task may have started before, although it waits for other tasks now.
   ///
-  /// If no other task with its order key is running, the task may have started: the first task may
-  /// have been restarted since. The tasks that it waits for may also have been restarted since, but
-  /// only if `isRestored` says that the task was restored from a compacted file.
-  func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
+  /// That is possible if the other tasks had ended, and were restarted after the task had started.
+  /// Tasks that it depends on can have been restarted only if the task was restored from a
+  /// compacted file, as `isRestored` says.
+  func mayHaveStarted(_ slot: Int, isRestored: Bool) -> Bool {
     let waits = entries[slot].waitsForOthers
     guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
     guard entries[slot].isBehindHead else { return waits }
@@ -67,13 +68,13 @@ extension TaskTable {
 
   private mutating func demoteHead(_ slot: Int) {
     entries[slot].isBehindHead = true
-    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
+    if entries[slot].isInList, entries[slot].record.state.isClaimable { putInList(slot) }
   }
 
-  private mutating func becomeHead(_ slot: Int) {
+  private mutating func promoteToHead(_ slot: Int) {
     entries[slot].isBehindHead = false
-    // If a staged change reserves the task, it is lined up when that change is rolled back.
-    if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
+    // A reserved task returns to its list when its staged change is rolled back.
+    if entries[slot].place == .held, !entries[slot].isReserved { putInList(slot) }
   }
 
   func orderKey(of slot: Int) -> OrderKeys.Key? {
@@ -92,10 +93,10 @@ extension TaskTable {
 /// that was already running when an earlier task was restarted. Ended tasks that hold up others are
 /// included.
 struct OrderKeys: Sendable {
-  /// The tasks of one key; the position of a node is the task's order number.
-  private struct Line: Sendable {
+  /// The tasks with one key, sorted by their order numbers.
+  private struct Tasks: Sendable {
     var head: TaskTable.Node
-    var others = OrderedLine<TaskTable.Node>()
+    var others = SortedList<TaskTable.Node>()
   }
 
   /// An order key in one queue; the queue is identified by its number.
@@ -104,15 +105,15 @@ struct OrderKeys: Sendable {
     let text: ExactText
   }
 
-  /// The lines of each queue.
-  private var queues: [[ExactText: Line]] = []
+  /// For each queue, the tasks with each order key.
+  private var queues: [[ExactText: Tasks]] = []
   /// The keys whose head may not be the first task.
   private var unsettled: Set<Key> = []
 
-  /// Whether the head of each key is its first task.
+  /// Whether every head is known to be the first task with its key.
   var areSettled: Bool { unsettled.isEmpty }
 
-  private subscript(key: Key) -> Line? {
+  private subscript(key: Key) -> Tasks? {
     _read { yield key.queue < queues.count ? queues[key.queue][key.text] : nil }
     _modify {
       while queues.count <= key.queue { queues.append([:]) }
@@ -131,7 +132,7 @@ struct OrderKeys: Sendable {
   /// Returns the tasks behind the head of a key, in order.
   func others(of key: Key) -> [TaskTable.Node] { self[key]?.others.elements() ?? [] }
 
-  /// Adds a task to the line of its key.
+  /// Adds a task with a key.
   ///
   /// - Returns: Whether the task is the head, because no other task has the key.
   mutating func add(_ node: TaskTable.Node, to key: Key) -> Bool {
@@ -140,17 +141,16 @@ struct OrderKeys: Sendable {
     return head == node
   }
 
-  /// Adds a task to a line, and returns the head of the line.
-  private static func add(_ node: TaskTable.Node, to line: inout Line?) -> TaskTable.Node {
-    guard let head = line?.head else {
-      line = Line(head: node)
+  private static func add(_ node: TaskTable.Node, to tasks: inout Tasks?) -> TaskTable.Node {
+    guard let head = tasks?.head else {
+      tasks = Tasks(head: node)
       return node
     }
-    line?.others.insert(node)
+    tasks?.others.insert(node)
     return head
   }
 
-  /// Removes a task from the line of its key.
+  /// Removes a task with a key.
   ///
   /// - Returns: The new head, if the removed task was the head and other tasks have the key.
   mutating func remove(_ node: TaskTable.Node, from key: Key) -> TaskTable.Node? {
@@ -158,16 +158,16 @@ struct OrderKeys: Sendable {
     return Self.remove(node, from: &self[key])
   }
 
-  private static func remove(_ node: TaskTable.Node, from line: inout Line?) -> TaskTable.Node? {
-    guard line?.head == node else {
-      _ = line?.others.remove(node)
+  private static func remove(_ node: TaskTable.Node, from tasks: inout Tasks?) -> TaskTable.Node? {
+    guard tasks?.head == node else {
+      _ = tasks?.others.remove(node)
       return nil
     }
-    guard let next = line?.others.popFirst() else {
-      line = nil
+    guard let next = tasks?.others.popFirst() else {
+      tasks = nil
       return nil
     }
-    line?.head = next
+    tasks?.head = next
     return next
   }
 

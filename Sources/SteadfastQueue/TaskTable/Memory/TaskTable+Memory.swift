@@ -1,14 +1,15 @@
 import SystemFoundation
 
-/// The values that tasks remember, and suspended tasks.
+/// Task memory, which consists of the values that a task keeps from one attempt to the next, and
+/// the suspension of tasks until such a value arrives.
 extension TaskTable {
-  /// Returns the values that a task remembers; an empty memory if the task is not in the table.
+  /// Returns the memory of a task; it is empty if the task is not in the table.
   func memory(of id: TaskID) -> TaskMemory {
     guard let slot = slot(of: id), entries[slot].place != .staged else { return TaskMemory() }
     return memories[slot]
   }
 
-  /// Returns the record of a task as callers see it: with the size of the task's memory.
+  /// Returns the record of a task for callers: it contains the size of the task's memory.
   @inline(__always)
   func shownRecord(of slot: Int) -> TaskRecord {
     guard entries[slot].remembers else { return entries[slot].record }
@@ -21,39 +22,43 @@ extension TaskTable {
 
   /// Stages a change to the memory of a claimed task.
   ///
-  /// This does not reserve the task: changes that are staged later are also committed later.
-  mutating func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
+  /// The task is not reserved, because changes to its memory are committed in the order in which
+  /// they were staged.
+  mutating func stageMemoryChange(_ change: TaskChange, of slot: Int?) -> StagedChange {
     guard let slot else { return .stale }
     stagedMemories[slot, default: 0] += 1
     return StagedChange(.memory(change))
   }
 
   /// Records that a staged change to a task's memory was committed or rolled back.
-  mutating func unstageMemory(_ change: TaskChange) {
+  mutating func unstageMemoryChange(_ change: TaskChange) {
     guard case .remember(let lease, _, _) = change, let slot = slot(of: lease.id),
       let count = stagedMemories[slot]
     else { return }
     stagedMemories[slot] = count > 1 ? count - 1 : nil
   }
 
-  /// Returns whether a task will remember something after all staged changes are committed.
+  /// Returns whether a task's memory will contain any value after all staged changes are committed.
   ///
-  /// The end of the task's attempt may be staged before the attempt's last step is committed.
+  /// The end of an attempt may be staged before the attempt's last change to the memory is
+  /// committed.
   func willRemember(_ slot: Int) -> Bool {
     entries[slot].remembers || stagedMemories[slot] != nil
   }
 
-  /// Stages a completion, if the value that it sets is open now.
+  /// Stages a completion, which sets a value that a task waits for; it is stale if the task does
+  /// not wait for the value.
   ///
-  /// This does not reserve the task, because the end of an attempt must not become stale. Other
-  /// changes may be committed before the completion, so its commit checks again whether the value
-  /// is open.
+  /// The task is not reserved, because the end of its attempt must not become stale. So other
+  /// changes may be committed first, and the commit checks again whether the task waits for the
+  /// value.
   func stageCompletion(_ change: TaskChange) -> StagedChange {
     guard case .complete(let id, let name, _) = change, isOpen(name, of: id) else { return .stale }
     return StagedChange(.memory(change))
   }
 
-  /// Returns whether an unfinished task remembers an open value under a name.
+  /// Returns whether an unfinished task waits for a value: its memory then contains an empty value
+  /// with that name.
   private func isOpen(_ name: String, of id: TaskID) -> Bool {
     guard let slot = slot(of: id), entries[slot].place != .staged, entries[slot].remembers,
       !entries[slot].record.state.isFinished
@@ -66,8 +71,8 @@ extension TaskTable {
   /// Commits a change to a task's memory.
   ///
   /// - Returns: The outcome; it is `.stale` for a completion that came too late.
-  mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
-    unstageMemory(change)
+  mutating func commitMemoryChange(_ change: TaskChange) -> ChangeOutcome {
+    unstageMemoryChange(change)
     switch change {
     case .remember(let lease, let name, let value):
       guard let slot = slot(of: lease.id) else { return .stale }
@@ -80,11 +85,10 @@ extension TaskTable {
       if entries[slot].record.state == .suspended { wake(slot) }
       return .done
     default:
-      preconditionFailure("a change was staged that does not concern a memory")
+      preconditionFailure("a change of another kind was staged as a change to a memory")
     }
   }
 
-  /// Sets the value that a task remembers under a name.
   mutating func setMemory(_ value: [UInt8], named name: String, of slot: Int) {
     let old = memories[slot][name]
     memories.changeMemory(of: slot) { $0[name] = value }
@@ -96,7 +100,7 @@ extension TaskTable {
     )
   }
 
-  /// Removes everything that a task remembers.
+  /// Removes all values from a task's memory.
   mutating func forgetMemory(of slot: Int) {
     guard entries[slot].remembers else { return }
     var count = 0
@@ -109,7 +113,7 @@ extension TaskTable {
     entries[slot].remembers = false
   }
 
-  /// The approximate number of bytes that a remembered value uses in a file.
+  /// Returns the approximate number of bytes that a value of a task's memory uses in a file.
   static func byteCount(_ name: String, _ value: [UInt8]) -> Int {
     let isText = String(validating: value, as: UTF8.self) != nil
     return JournalLineSize.envelope + name.utf8.count
@@ -117,11 +121,12 @@ extension TaskTable {
   }
 
   private enum JournalLineSize {
-    /// The approximate length of a line of the file without the name and the value in it.
+    /// The approximate length of a line of a file, without the name and the value in the line.
     static let envelope = 140
   }
 
-  /// Suspends a claimed task, unless an awaited value has arrived.
+  /// Suspends a claimed task, which wakes at once if one of the values that it waits for has
+  /// arrived.
   mutating func suspend(
     _ slot: Int,
     until date: Date,
@@ -133,15 +138,15 @@ extension TaskTable {
       record.suspend(until: date, countedFrom: origin)
       if hasCome { record.wake() }
     }
-    noteOrigin(of: entries[slot].record)
-    lineUpAnew(slot)
+    advanceLatestDate(for: entries[slot].record)
+    putAtEndOfList(slot)
   }
 
-  /// Makes a suspended task wait.
+  /// Ends the suspension of a task, so that its next attempt can begin.
   private mutating func wake(_ slot: Int) {
-    leaveLine(slot)
+    removeFromList(slot)
     changeRecord(of: slot) { $0.wake() }
-    lineUpAnewWhenFree(slot)
+    putAtEndOfListWhenFree(slot)
   }
 
   /// Pauses a task.
@@ -152,22 +157,22 @@ extension TaskTable {
       if record.state == .suspended { record.wake() }
       record.state = .paused
     }
-    lineUpAnew(slot)
+    putAtEndOfList(slot)
   }
 }
 
-/// The memories of a table's tasks, by slot.
+/// The memory of each task in a table, by slot.
 ///
-/// Copies share pages, as copies of a ``Slab`` do, so that copying for a compaction is cheap. Most
-/// tasks remember nothing: a page without memories uses one word.
+/// Copies share pages, so that copying for a compaction is cheap. Most tasks have an empty memory:
+/// a page of empty memories uses one word.
 struct TaskMemories: Sendable {
   private static var pageSize: Int { 256 }
 
   private var pages: [[TaskMemory]] = []
-  /// The number of tasks with memories in each page.
+  /// For each page, the number of memories that are not empty.
   private var counts: [Int32] = []
 
-  /// The values that the task of a slot remembers.
+  /// The memory of the task in a slot.
   subscript(slot: Int) -> TaskMemory {
     get {
       let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
@@ -181,7 +186,7 @@ struct TaskMemories: Sendable {
     }
   }
 
-  /// Changes the memory of a slot's task in place.
+  /// Changes the memory of the task in a slot, without copying it.
   mutating func changeMemory(of slot: Int, _ body: (inout TaskMemory) -> Void) {
     let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
     ensureCapacity(for: page)
@@ -202,11 +207,11 @@ struct TaskMemories: Sendable {
   }
 }
 
-/// The stored values by name, and the values that staged changes set.
+/// The values that a store keeps under names, and the staged changes to them.
 ///
-/// Changes of the value under one name are committed in the order in which they were staged, and
-/// rolled back in the reverse order. So the expected value of a change is compared with the value
-/// that the previous staged change sets: if the previous change is rolled back, so is this one.
+/// Changes to one value are committed in the order in which they were staged, and rolled back in
+/// the reverse order. So a new change is compared with the value that the previous staged change
+/// sets: if the previous change is rolled back, the new one is, too.
 struct StoredValues: Sendable {
   struct Value: Sendable, Equatable {
     var bytes: [UInt8]
@@ -214,7 +219,7 @@ struct StoredValues: Sendable {
     var byteCount = 0
   }
 
-  /// The values that are committed.
+  /// The values that are stored, without the staged changes.
   private(set) var packed: Set<PackedValue> = []
   /// For each name, the values that staged changes set, in the order of staging; `nil` stands for a
   /// removal.
@@ -232,14 +237,14 @@ struct StoredValues: Sendable {
     packed.firstIndex(of: PackedValue(named: name)).map { packed[$0].value }
   }
 
-  /// Stages a change of the value under a name, if that value will equal `old` after all changes
-  /// that are staged already.
+  /// Stages a change of the value under a name, if the value equals `old` after the changes that
+  /// are already staged.
   ///
   /// - Returns: Whether the change was staged.
   mutating func stageChange(of name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
-    let present =
+    let current =
       if let last = staged[ExactText(name)]?.last { last } else { committedValue(named: name) }
-    guard present?.bytes == old else { return false }
+    guard current?.bytes == old else { return false }
     staged[ExactText(name), default: []].append(new.map { Value(bytes: $0) })
     return true
   }
@@ -250,15 +255,15 @@ struct StoredValues: Sendable {
     staged[ExactText(name)]?[last]?.byteCount = count
   }
 
-  /// Stores the value of the first staged change of a name.
+  /// Commits the first staged change of the value under a name.
   mutating func commitFirstChange(of name: String) {
     guard let value = takeStaged(name, { $0.removeFirst() }) else {
-      preconditionFailure("a change of a value was committed that was not staged")
+      preconditionFailure("a change to a value was committed without having been staged")
     }
     setValue(named: name, to: value)
   }
 
-  /// Undoes the last staged change of a name.
+  /// Rolls back the last staged change of the value under a name.
   mutating func rollBackLastChange(of name: String) { _ = takeStaged(name) { $0.removeLast() } }
 
   private mutating func takeStaged(
@@ -271,7 +276,7 @@ struct StoredValues: Sendable {
     return .some(value)
   }
 
-  /// Stores a value, replacing any previous one.
+  /// Stores a value in place of any previous one; `nil` removes the value.
   mutating func setValue(named name: String, to value: Value?) {
     byteCount += value?.byteCount ?? 0
     let old =

@@ -1,26 +1,26 @@
-/// Elements in order, any of which can be removed.
+/// A sorted list, from which any element can be removed.
 ///
 /// Operations on the first or last element take O(1); all others take O(log n).
 ///
-/// The elements are a sorted array in pieces. No operation moves more elements than one or two
-/// pieces contain, so none takes long, however many elements there are. The first piece is stored
-/// inline because most lines are short. A line must not contain equal elements.
+/// The list consists of sorted arrays (pieces) of limited size. No operation moves more elements
+/// than one or two pieces contain, so none takes long, however many elements there are. The first
+/// piece is stored inline because most lists are short. A list must not contain equal elements.
 ///
 /// A binary heap would be simpler, but it can't find an element in the middle, or list the elements
-/// in order. Nor is it faster. Adding and removing one element takes, in nanoseconds on one
+/// in order. It isn't faster, either. Adding and removing one element takes, in nanoseconds on one
 /// machine:
 ///
-/// | elements in the line | ordered dates: line | heap | random dates: line | heap |
+/// | elements | ordered dates: list | heap | random dates: list | heap |
 /// | --- | --- | --- | --- | --- |
 /// | 1 | 8 | 10 | 10 | 13 |
 /// | 100 | 8 | 43 | 19 | 29 |
 /// | 10,000 | 12 | 85 | 30 | 62 |
 /// | 1,000,000 | 29 | 150 | 600 | 450 |
-struct OrderedLine<Element: Comparable & Sendable>: Sendable {
-  /// A piece after the first one.
+struct SortedList<Element: Comparable & Sendable>: Sendable {
+  /// A sorted array of consecutive elements that is not the first one.
   private struct Piece: Sendable {
-    /// A value that is not greater than the piece's first element, and that is greater than all
-    /// elements of earlier pieces.
+    /// A value that is greater than all elements of earlier pieces, and at most the first element
+    /// of this piece.
     let start: Element
     var elements: [Element]
   }
@@ -34,7 +34,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   /// The index of the first element in `firstPiece` that has not been removed.
   private var head = 0
   private var pieces: [Piece] = []
-  /// The index in `pieces` of the first piece that is in use.
+  /// The index in `pieces` of the first piece that is not empty.
   ///
   /// The pieces before this index are empty: each of them became the first piece, or lost its last
   /// element.
@@ -46,7 +46,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   var pieceCount: Int { 1 + pieces.count - pieceHead }
   var first: Element? { head < firstPiece.count ? firstPiece[head] : nil }
 
-  // MARK: In
+  // MARK: Inserting
 
   mutating func insert(_ element: Element) {
     count += 1
@@ -85,7 +85,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   private mutating func insertIntoFirstPiece(_ element: Element) {
     let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
     if head > 0, index - head <= firstPiece.count - index {
-      // The elements before the new element move one place towards the start, where space is free.
+      // The elements before the new element move towards the start of the array, where space is
+      // free.
       for place in head..<index { firstPiece[place - 1] = firstPiece[place] }
       head -= 1
       firstPiece[index - 1] = element
@@ -104,8 +105,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     pieces[index].elements.insert(element, at: place)
     let count = pieces[index].elements.count
     guard count > Self.maxPieceSize else { return }
-    // Near the end of the line, most elements are inserted almost in order. So a split of the last
-    // piece leaves the earlier part nearly full.
+    // Near the end of the list, most elements are inserted almost in order. So a split of the last
+    // piece leaves its first part nearly full.
     let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
     insertPiece(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
     pieces[index].elements.removeSubrange(middle...)
@@ -124,7 +125,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     return Piece(start: copy[0], elements: copy)
   }
 
-  // MARK: Out
+  // MARK: Removing
 
   @discardableResult
   mutating func popFirst() -> Element? {
@@ -136,7 +137,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 
   /// Removes an element.
   ///
-  /// - Returns: Whether the line contained it.
+  /// - Returns: Whether the list contained the element.
   @discardableResult
   mutating func remove(_ element: Element) -> Bool {
     guard pieceHead < pieces.count, pieces[pieceHead].start <= element else {
@@ -211,12 +212,12 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     pieceHead = 0
   }
 
-  // MARK: Looking
+  // MARK: Reading
 
   /// Returns up to `limit` elements in order: those after `element`, or those from the start if
   /// `element` is `nil`.
   ///
-  /// O(k + log n) for k elements.
+  /// This takes O(k + log n) for k elements.
   func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
     var found: [Element] = []
     var next = pieceHead
@@ -228,7 +229,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     }
     while found.count < limit, next < pieces.count {
       let elements = pieces[next].elements
-      // The elements that were already found come before this piece.
+      // If any elements were found, all elements of this piece come after them.
       let start = found.isEmpty ? element.map(elements[...].firstIndex(after:)) ?? 0 : 0
       found += elements[start...].prefix(limit - found.count)
       next += 1

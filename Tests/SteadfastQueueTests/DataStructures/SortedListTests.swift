@@ -21,14 +21,14 @@ private struct Counted: Comparable, Sendable {
   static func == (left: Counted, right: Counted) -> Bool { left.number == right.number }
 }
 
-@Suite struct OrderedLineTests {
+@Suite struct SortedListTests {
   /// - Parameter regularity: Elements with multiples of `regularity` as indices are out of order.
   @Test(arguments: [1, 2, 10, 100_000])
   func `in a line of 100,000 elements, an insertion and a removal need few comparisons`(
     regularity: Int
   ) {
     let count = Counted.Count()
-    var line = OrderedLine<Counted>()
+    var line = SortedList<Counted>()
     for index in 0..<100_000 {
       let number = index % regularity == 0 ? index * 7919 % 100_003 : index
       line.insert(Counted(number: number, count: count))
@@ -63,7 +63,7 @@ private struct Counted: Comparable, Sendable {
     removals: UInt64
   ) {
     var random = SplitMix64(seed: removals)
-    var line = OrderedLine<Int>()
+    var line = SortedList<Int>()
     var model: [Int] = []
     for index in 0..<6_000 {
       // The line grows, and then it shrinks.
@@ -97,7 +97,7 @@ private struct Counted: Comparable, Sendable {
   }
 
   @Test func `a line that has shrunk frees memory`() {
-    var line = OrderedLine<Int>()
+    var line = SortedList<Int>()
     for number in 0..<20_000 { line.insert(number) }
     for number in 0..<20_000 where !number.isMultiple(of: 100) { line.remove(number) }
     #expect(line.elements() == Array(stride(from: 0, to: 20_000, by: 100)))

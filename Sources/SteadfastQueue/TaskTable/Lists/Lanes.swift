@@ -1,31 +1,32 @@
-/// The ready and the parked tasks of each name, and the order of the names.
+/// The ready and the parked tasks in lanes: one lane for each queue, name and set of conditions.
 ///
-/// A claim takes tasks from the first lane with quota left, however many names there are. The tasks
-/// of a name that have conditions are in separate lanes, one lane for each set of conditions. Such
-/// a lane shares the quota of the name's main lane.
+/// A claim takes each task from the lane whose first task comes first, among the names of which the
+/// claim may take more tasks. The tasks without conditions are in the main lane of their name. The
+/// other lanes of the name share the main lane's quota.
 struct Lanes: Sendable {
-  /// The ready tasks of one name that have the same conditions.
+  /// The ready tasks of one queue that have the same name and the same conditions.
   struct Lane: Sendable {
     private let comparedName: ComparedText
     /// The conditions of the tasks.
     fileprivate(set) var conditions: Set<TaskCondition> = []
-    /// The main lane: the lane of this name's tasks without conditions, possibly this lane itself.
+    /// The index of the lane of this name's tasks without conditions, which may be this lane.
     fileprivate(set) var main: Int
     /// In a main lane, the indices of the other lanes of the name.
     fileprivate var variants: [Int] = []
-    /// The number of the queue that the tasks are in.
+    /// The index of the queue in ``Lanes/queues``.
     fileprivate(set) var queue = 0
-    fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
+    fileprivate(set) var ready = SortedList<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
-    fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
-    /// In a main lane, the number of tasks with the name, in any state; in other lanes, the number
+    fileprivate(set) var parked = SortedList<TaskTable.Node>()
+    /// In a main lane, the number of tasks with the name, in any state; in another lane, the number
     /// of tasks with the name and the conditions.
     ///
-    /// A lane without tasks is free.
+    /// A lane without tasks may be reused for another name.
     fileprivate(set) var taskCount = 0
-    /// The first ready task, by which the lane is ranked; `nil` if the lane is not in the ranking.
+    /// The ready task that determines the lane's position in the ranking; `nil` if the lane is not
+    /// in the ranking.
     fileprivate var rank: TaskTable.ReadyNode?
-    /// The lane's remaining quota in search number `search`.
+    /// How many more tasks with the name the search with this number may take.
     fileprivate var quota = (search: UInt64(0), count: 0)
 
     fileprivate init(name: String, main: Int) {
@@ -41,12 +42,12 @@ struct Lanes: Sendable {
   /// The lanes of one queue of the store.
   struct Queue: Sendable {
     fileprivate(set) var name = ""
-    /// The main lane of each name that has tasks.
+    /// For each name that has tasks, the index of its main lane.
     fileprivate(set) var indices: [ExactText: Int] = [:]
     /// The lanes with ready tasks, ordered by their first ready tasks.
-    fileprivate(set) var ranking = OrderedLine<TaskTable.RankedLane>()
-    /// The number of the queue's tasks in each state; all zero for the unnamed queue, whose tasks
-    /// are not counted here.
+    fileprivate(set) var ranking = SortedList<TaskTable.RankedLane>()
+    /// The number of the queue's tasks in each state; for the unnamed queue, the numbers are always
+    /// zero.
     var stateCounts = StateCounts()
   }
 
@@ -55,7 +56,7 @@ struct Lanes: Sendable {
   var queues = [Queue()]
   private var queueNumbers: [ExactText: Int] = [:]
   private var free: [Int] = []
-  /// The main lane of the task that was inserted last.
+  /// The index of the main lane of the task that was inserted last.
   private var last = 0
   private var searchCount: UInt64 = 0
 
@@ -76,7 +77,8 @@ struct Lanes: Sendable {
     return queues.count - 1
   }
 
-  /// Counts one more task with a queue, a name and conditions, and returns its lane.
+  /// Counts one more task in the lane for a queue, a name and conditions, and returns the lane's
+  /// index.
   mutating func addTask(
     queue queueName: String,
     name: String,
@@ -119,12 +121,13 @@ struct Lanes: Sendable {
     return lane
   }
 
-  /// Returns the main lane of a name in a queue; `nil` if no task of the queue has the name.
+  /// Returns the index of the main lane of a name in a queue; `nil` if no task of the queue has the
+  /// name.
   func lane(of name: String, in queue: String) -> Int? {
     number(ofQueue: queue).flatMap { queues[$0].indices[ExactText(name)] }
   }
 
-  /// Subtracts one task from the count of a lane.
+  /// Subtracts one from the number of tasks in a lane.
   mutating func removeTask(from lane: Int) {
     let main = all[lane].main
     if main != lane { removeTask(fromVariant: lane, of: main) }
@@ -197,22 +200,22 @@ struct Lanes: Sendable {
 extension Lanes {
   /// A claim's search for ready tasks, in order.
   ///
-  /// Usually, the search follows the ranking. If the request lists fewer than half as many names as
-  /// have ready tasks, and allows no other names, the search looks up each of the request's names
-  /// instead.
+  /// Usually, the search goes through the ranking of all lanes. If the request allows only a few
+  /// names, fewer than half as many as there are lanes with ready tasks, the search looks up the
+  /// lanes of these names instead.
   struct Search: Sendable {
     fileprivate let request: ClaimRequest
     fileprivate let number: UInt64
     fileprivate let queue: Int
-    /// The lanes of the request's names, if the search looks them up.
-    fileprivate var listed: OrderedLine<TaskTable.RankedLane>?
+    /// The lanes of the request's names; `nil` if the search goes through the ranking.
+    fileprivate var listed: SortedList<TaskTable.RankedLane>?
     /// The lanes without quota left, which are removed from the ranking until the search ends.
     fileprivate var exhausted: [TaskTable.RankedLane] = []
   }
 
   mutating func beginSearch(_ request: ClaimRequest, in queue: Int) -> Search {
     searchCount += 1
-    // The search is initialized in one step, because changing it later would copy it.
+    // All properties are set at once, because setting one later would copy the search.
     return Search(
       request: request,
       number: searchCount,
@@ -221,15 +224,16 @@ extension Lanes {
     )
   }
 
-  /// Returns the lanes of the request's names; `nil` if a search should follow the ranking instead.
+  /// Returns the lanes of the request's names; `nil` if a search should go through the ranking
+  /// instead.
   private func lanesToLookUp(
     _ request: ClaimRequest,
     in queue: Int
-  ) -> OrderedLine<TaskTable.RankedLane>? {
+  ) -> SortedList<TaskTable.RankedLane>? {
     guard request.otherNames <= 0, request.names.count < queues[queue].ranking.count / 2 else {
       return nil
     }
-    var listed = OrderedLine<TaskTable.RankedLane>()
+    var listed = SortedList<TaskTable.RankedLane>()
     for name in request.names.keys {
       guard let main = queues[queue].indices[ExactText(name)] else { continue }
       for lane in CollectionOfOne(main) + all[main].variants {
@@ -282,8 +286,9 @@ extension Lanes {
     for lane in search.exhausted { queues[search.queue].ranking.insert(lane) }
   }
 
-  /// Returns whether a search may take a task from a lane; it looks up the lane's name only once in
-  /// each search.
+  /// Returns whether a search may take a task from a lane.
+  ///
+  /// The quota of the lane's name is looked up only once in each search.
   private mutating func hasQuota(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].quota.search != search.number {

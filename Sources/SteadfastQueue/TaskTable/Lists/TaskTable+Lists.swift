@@ -1,34 +1,34 @@
 import SystemFoundation
 
-/// The lines in which tasks stand that are not running. Each task is in at most one line.
+/// The sorted lists of waiting, ready, parked and ended tasks. Each task is in at most one of them.
 ///
-/// A task that a staged change reserves leaves the line of waiting or ready tasks, so that a claim
-/// finds only tasks that it may lease. It stays in the line of parked or ended tasks.
+/// While a staged change reserves a waiting or a ready task, the task is in no list, so that no
+/// claim finds it. A parked or an ended task stays in its list.
 extension TaskTable {
-  /// Moves a task to the end of the line for its state and date.
-  mutating func lineUpAnew(_ slot: Int) {
-    leaveLine(slot)
+  /// Moves a task to the list for its state, behind all tasks with the same priority and date.
+  mutating func putAtEndOfList(_ slot: Int) {
+    removeFromList(slot)
     entries[slot].position = nextNumber()
-    enterLine(slot)
+    addToList(slot)
   }
 
-  /// Moves a task to the end of its line.
+  /// Moves a task to the end of the list for its state, unless a staged change reserves the task.
   ///
-  /// If a staged change reserves the task, it enters the line when that change is committed or
-  /// rolled back.
-  mutating func lineUpAnewWhenFree(_ slot: Int) {
-    guard entries[slot].isReserved else { return lineUpAnew(slot) }
+  /// A reserved task is added to the end of the list when the staged change is committed or rolled
+  /// back.
+  mutating func putAtEndOfListWhenFree(_ slot: Int) {
+    guard entries[slot].isReserved else { return putAtEndOfList(slot) }
     entries[slot].position = nextNumber()
     setPlace(.waiting, of: slot)
   }
 
-  /// Puts a task in the line for its state and date, at its present position.
-  mutating func lineUp(_ slot: Int) {
-    leaveLine(slot)
-    enterLine(slot)
+  /// Moves a task to the list for its state and date, and keeps the task's position number.
+  mutating func putInList(_ slot: Int) {
+    removeFromList(slot)
+    addToList(slot)
   }
 
-  private mutating func enterLine(_ slot: Int) {
+  private mutating func addToList(_ slot: Int) {
     let state = entries[slot].record.state
     if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
@@ -61,22 +61,22 @@ extension TaskTable {
         until: entries[slot].record.prunableDate
       )
     case .running:
-      preconditionFailure("a running task stands in no line")
+      preconditionFailure("a running task can't be added to a list")
     }
-    entries[slot].isInLine = true
+    entries[slot].isInList = true
   }
 
-  /// Removes a task from its line, if it is in one.
+  /// Removes a task from the list that contains it, if there is one.
   ///
-  /// Call this before the task's state, date or position changes, because the line finds the task
-  /// by these three.
+  /// Call this before the task's state, priority, date or position changes, because the list finds
+  /// the task by these.
   @inline(__always)
-  mutating func leaveLine(_ slot: Int) {
-    if entries[slot].isInLine { removeFromLine(slot) }
+  mutating func removeFromList(_ slot: Int) {
+    if entries[slot].isInList { removeFromCurrentList(slot) }
   }
 
-  private mutating func removeFromLine(_ slot: Int) {
-    entries[slot].isInLine = false
+  private mutating func removeFromCurrentList(_ slot: Int) {
+    entries[slot].isInList = false
     let (node, lane) = (node(of: slot), entries[slot].lane)
     let wasThere: Bool
     switch entries[slot].place {
@@ -92,11 +92,11 @@ extension TaskTable {
     case .staged, .held, .leased, .suspended, .paused:
       wasThere = false
     }
-    precondition(wasThere, "a task was changed before it left its line")
+    precondition(wasThere, "a task was changed before it was removed from its list")
   }
 
-  // These functions are inlined. For a call that is not inlined and only reads, the caller would
-  // copy all of the table's variables: hundreds of bytes.
+  // These functions are inlined because a caller of a function that is not inlined and only reads
+  // would copy all of the table's variables: hundreds of bytes.
 
   @inline(__always)
   private func node(of slot: Int) -> Node {
@@ -121,15 +121,12 @@ extension TaskTable {
 extension TaskTable {
   /// Leases the first tasks that a request allows.
   ///
-  /// Each leased task costs O(log n), however many names the request lists. A task at the front of
-  /// a line of ready tasks that turns out not to be available yet costs the same: it waits again.
-  /// Each name with ready tasks but no quota costs one more look-up if it comes before names with
-  /// quota. If the request lists fewer than half as many names as have ready tasks, and allows no
-  /// other names, each name of the request costs one look-up instead.
+  /// This takes O(log n) for each leased task, however many names the request lists, and one
+  /// look-up for each name that has ready tasks but may not be claimed, and that comes before other
+  /// names. If the request allows only a few names, it takes one look-up for each of these instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     makeTasksReady(until: request.now)
     guard let queue = lanes.number(ofQueue: request.queue) else {
-      // The queue has never had a task.
       return Claim(tasks: [], nextDate: nil)
     }
     var tasks: [ClaimedTask] = []
@@ -142,17 +139,17 @@ extension TaskTable {
         leavesMore = true
       } else {
         lanes.takeFirst(of: lane, in: &search, usesQuota: isDue)
-        entries[slot].isInLine = false
+        entries[slot].isInList = false
         // A task that is not due was made ready when the clock showed a later date. The clock has
         // been set back since, so the task waits again.
-        if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
+        if isDue { tasks.append(lease(slot)) } else { putInList(slot) }
       }
     }
     lanes.endSearch(search)
     return Claim(tasks: tasks, nextDate: leavesMore ? request.now : waiting.first?.date)
   }
 
-  /// Undoes a claim: each task returns to its place in line.
+  /// Undoes a claim: each task returns to its previous position.
   mutating func unclaim(_ claim: Claim) {
     for task in claim.tasks.reversed() {
       commit(stage(.release(task.lease)))
@@ -160,7 +157,7 @@ extension TaskTable {
   }
 
   mutating func lease(_ slot: Int) -> ClaimedTask {
-    leaveLine(slot)
+    removeFromList(slot)
     let token = nextNumber()
     setState(.running, of: slot)
     setPlace(.leased(token: token), of: slot)
@@ -168,21 +165,21 @@ extension TaskTable {
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 
-  /// Moves the tasks that have become available to the lines of ready tasks.
+  /// Makes the waiting tasks ready that are available by `now`.
   private mutating func makeTasksReady(until now: Date) {
     cutoff = now
     while let first = waiting.first, first.date <= now {
       waiting.popFirst()
-      entries[first.node.slot].isInLine = false
-      lineUp(first.node.slot)
+      entries[first.node.slot].isInList = false
+      putInList(first.node.slot)
     }
   }
 }
 
 extension TaskTable {
-  /// A task in a line, ordered by its position.
+  /// A task in a list that is sorted by position.
   ///
-  /// Two tasks can have the same position in a file that was edited by hand.
+  /// In a file that was edited by hand, two tasks may have the same position.
   struct Node: Comparable, Sendable {
     let slot: Int
     let position: UInt64
@@ -192,7 +189,8 @@ extension TaskTable {
     }
   }
 
-  /// A ready task in its lane, ordered by higher priority, then by earlier date, then by position.
+  /// A ready task in a list that is sorted by priority (highest first), then by date, then by
+  /// position.
   struct ReadyNode: Comparable, Sendable {
     let priority: Int
     let date: Date
@@ -205,7 +203,7 @@ extension TaskTable {
     }
   }
 
-  /// A lane, ordered by its first ready task.
+  /// A lane in a list that is sorted by the first ready task of each lane.
   struct RankedLane: Comparable, Sendable {
     let first: ReadyNode
     let lane: Int
@@ -213,7 +211,7 @@ extension TaskTable {
     static func < (left: RankedLane, right: RankedLane) -> Bool { left.first < right.first }
   }
 
-  /// A task in a line that is ordered by dates.
+  /// A task in a list that is sorted by date.
   struct DateNode: Comparable, Sendable {
     let date: Date
     let node: Node
@@ -224,21 +222,21 @@ extension TaskTable {
   }
 }
 
-/// The retained tasks of each queue and each state, in the order in which they ended.
+/// The ended tasks in a table, by queue and state, in the order in which they ended.
 ///
-/// A queue is identified by its number. The tasks that no pruning may remove yet are stored
-/// separately, so that a pruning need not visit them.
+/// A pruning removes the oldest of these tasks. The tasks that no pruning may remove yet are in
+/// separate lists, so that a pruning need not visit them.
 struct EndedTasks: Sendable {
-  /// The tasks of one state.
-  private struct Line: Sendable {
-    var prunable = OrderedLine<TaskTable.Node>()
-    /// The tasks that no pruning may remove before a date, in the order of these dates.
-    var staying = OrderedLine<TaskTable.DateNode>()
+  /// The ended tasks of one queue in one state.
+  private struct List: Sendable {
+    var prunable = SortedList<TaskTable.Node>()
+    /// The tasks that no pruning may remove before a date, sorted by that date.
+    var staying = SortedList<TaskTable.DateNode>()
     /// The date of the latest pruning: tasks that had to stay until then have become prunable.
     var releaseDate = Date.distantPast
   }
 
-  private var lines: [[TaskState: Line]] = []
+  private var lists: [[TaskState: List]] = []
   /// The number of staged prunings.
   ///
   /// While any pruning is staged, it is unknown which ended tasks will stay in the table.
@@ -247,9 +245,9 @@ struct EndedTasks: Sendable {
   /// Adds a task; if there is a date, no pruning may remove the task before that date.
   mutating func insert(_ node: TaskTable.Node, _ state: TaskState, in queue: Int, until date: Date?)
   {
-    while lines.count <= queue { lines.append([:]) }
-    guard let date else { return lines[queue][state, default: Line()].prunable.insert(node) }
-    lines[queue][state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
+    while lists.count <= queue { lists.append([:]) }
+    guard let date else { return lists[queue][state, default: List()].prunable.insert(node) }
+    lists[queue][state, default: List()].staying.insert(TaskTable.DateNode(date: date, node: node))
   }
 
   /// Removes a task that was added with a state and a date.
@@ -261,62 +259,62 @@ struct EndedTasks: Sendable {
     in queue: Int,
     until date: Date?
   ) -> Bool {
-    guard queue < lines.count else { return false }
+    guard queue < lists.count else { return false }
     if let date,
-      lines[queue][state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
+      lists[queue][state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
     {
       return true
     }
-    return lines[queue][state]?.prunable.remove(node) ?? false
+    return lists[queue][state]?.prunable.remove(node) ?? false
   }
 
-  private func line(_ state: TaskState, in queue: Int) -> Line? {
-    queue < lines.count ? lines[queue][state] : nil
+  private func list(_ state: TaskState, in queue: Int) -> List? {
+    queue < lists.count ? lists[queue][state] : nil
   }
 
   // MARK: Pruning
 
-  /// Returns whether tasks became prunable by a date that is after `now`, because the clock has
-  /// gone back since.
+  /// Returns whether tasks became prunable at a date after `now`, because the clock was set back
+  /// since.
   func hasReleased(_ state: TaskState, in queue: Int, after now: Date) -> Bool {
-    line(state, in: queue).map { $0.releaseDate > now } ?? false
+    list(state, in: queue).map { $0.releaseDate > now } ?? false
   }
 
   /// Returns the tasks that a pruning may remove, in the order in which they ended.
   func prunableTasks(in state: TaskState, of queue: Int) -> [TaskTable.Node] {
-    line(state, in: queue)?.prunable.elements() ?? []
+    list(state, in: queue)?.prunable.elements() ?? []
   }
 
-  /// Makes the tasks prunable that had to stay until a date that has come.
+  /// Makes the tasks prunable that had to stay until `now` or an earlier date.
   mutating func makePrunable(_ state: TaskState, in queue: Int, until now: Date) {
-    guard queue < lines.count else { return }
-    lines[queue][state]?.releaseDate = now
-    while let first = lines[queue][state]?.staying.first, first.date <= now {
-      lines[queue][state]?.staying.popFirst()
-      lines[queue][state]?.prunable.insert(first.node)
+    guard queue < lists.count else { return }
+    lists[queue][state]?.releaseDate = now
+    while let first = lists[queue][state]?.staying.first, first.date <= now {
+      lists[queue][state]?.staying.popFirst()
+      lists[queue][state]?.prunable.insert(first.node)
     }
   }
 
   /// Returns the task that ended first, among the tasks that a pruning may remove.
   func firstPrunable(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
-    line(state, in: queue)?.prunable.first
+    list(state, in: queue)?.prunable.first
   }
 
   /// Returns the number of tasks that a pruning may remove.
   func prunableCount(_ state: TaskState, in queue: Int) -> Int {
-    line(state, in: queue)?.prunable.count ?? 0
+    list(state, in: queue)?.prunable.count ?? 0
   }
 
   /// Returns all tasks of a state in all queues, in no particular order.
   func nodes(in state: TaskState) -> [TaskTable.Node] {
-    lines.compactMap { $0[state] }.flatMap { line in
-      line.prunable.elements() + line.staying.elements().map(\.node)
+    lists.compactMap { $0[state] }.flatMap { list in
+      list.prunable.elements() + list.staying.elements().map(\.node)
     }
   }
 }
 
 extension TaskRecord {
-  /// The date before which no pruning may remove the ended task; `nil` if a pruning may remove it
+  /// The date until which an ended task must stay in the table; `nil` if a pruning may remove it
   /// now.
   var prunableDate: Date? {
     blocksOrder || presentDependencies?.cause != nil
@@ -326,8 +324,8 @@ extension TaskRecord {
 
 /// The number of tasks in each state.
 ///
-/// The counts are in an array, because every task changes them several times, and a dictionary
-/// would be slower.
+/// The counts are in an array because it is faster than a dictionary, and every task changes them
+/// several times.
 struct StateCounts: Sendable {
   private var counts = Array(repeating: 0, count: TaskState.allCases.count)
 
