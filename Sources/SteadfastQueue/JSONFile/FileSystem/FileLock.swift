@@ -71,7 +71,7 @@ package final class FileLock: Sendable {
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
     isShared: Bool = false
   ) throws(Failure) -> FileLock {
-    for _ in 0..<FileStorage.mostAttempts {
+    for _ in 0..<FileStorage.maxAttempts {
       let file = try openOrCreateLockFile(at: path + suffix, with: options)
       let lock: FileLock?
       do throws(Failure) {
@@ -92,7 +92,7 @@ package final class FileLock: Sendable {
     with options: JSONFileStore.Options
   ) throws(Failure) -> Opened {
     do throws(FileOpeningError) {
-      for _ in 0..<FileStorage.mostAttempts {
+      for _ in 0..<FileStorage.maxAttempts {
         do {
           let (file, hasOtherNames) = try FileStorage.openChecked(at: path, flags: O_RDWR)
           return Opened(descriptor: file, path: path, hasOtherNames: hasOtherNames)
@@ -103,14 +103,14 @@ package final class FileLock: Sendable {
       }
       throw .unstable
     } catch .unsafe(let reason, let advice) {
-      throw failureOfUnfitFile(at: path, reason: reason, advice: advice)
+      throw unusableLockFileError(at: path, reason: reason, advice: advice)
     } catch {
       throw .opening(error)
     }
   }
 
   /// The failure for a file that has the lock file's name but must not be changed.
-  static func failureOfUnfitFile(at path: String, reason: String, advice: String) -> Failure {
+  static func unusableLockFileError(at path: String, reason: String, advice: String) -> Failure {
     .opening(.unsafe("the lock file beside it, \(path), can't be used: \(reason)", advice: advice))
   }
 
@@ -252,7 +252,7 @@ package final class FileLock: Sendable {
     } catch {
       throw .systemCall(error)
     }
-    try refuseOtherContents(of: file)
+    try checkContents(of: file)
     if !file.hasOtherNames { writeProcessID(to: file.descriptor) }
     return true
   }
@@ -268,7 +268,7 @@ extension FileLock {
   /// Such a file may belong to another queue or program. A lock file contains digits and line
   /// feeds. It may also contain zeros: after a power cut, or if processes that share the lock write
   /// their IDs at the same time.
-  static func refuseOtherContents(of file: Opened) throws(Failure) {
+  static func checkContents(of file: Opened) throws(Failure) {
     let bytes: [UInt8]
     do {
       bytes = try readStart(of: file.descriptor, count: maxLength + 1)
@@ -278,7 +278,7 @@ extension FileLock {
     guard bytes.count <= maxLength,
       bytes.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || $0 == 0x0A || $0 == 0 })
     else {
-      throw failureOfUnfitFile(
+      throw unusableLockFileError(
         at: file.path,
         reason: "it contains something other than a process ID",
         advice: "it was not changed; move it away, or choose another file"
@@ -365,14 +365,14 @@ extension FileLock {
   private static func realPath(of file: String) throws(Refusal) -> String? {
     guard let found = unsafe realpath(file, nil) else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailure(of: file, in: "realpath")
+      throw lookUpFailedError(of: file, in: "realpath")
     }
     defer { unsafe free(found) }
     let path = unsafe String(cString: found)
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailure(of: file, in: "lstat")
+      throw lookUpFailedError(of: file, in: "lstat")
     }
     guard status.st_nlink <= 1 else {
       throw Refusal(
@@ -384,7 +384,7 @@ extension FileLock {
     return path
   }
 
-  private static func lookUpFailure(of file: String, in call: String) -> Refusal {
+  private static func lookUpFailedError(of file: String, in call: String) -> Refusal {
     let error = SystemCallError.last(call)
     return Refusal(isHeld: false, reason: "\(file) can't be looked up: \(error)")
   }

@@ -27,7 +27,7 @@ final class FileStorage: JournalStorage {
     case .replacement: path + ".new"
     case .copy(let number): path + ".damaged-\(number)"
     case .torn(let number): path + ".torn-\(number)"
-    case .stranger(let number): path + ".new-\(number)"
+    case .otherProgramsFile(let number): path + ".new-\(number)"
     }
   }
 
@@ -48,10 +48,10 @@ final class FileStorage: JournalStorage {
     _ name: JournalFileName,
     _ open: () throws(FileOpeningError) -> File
   ) throws(FileOpeningError) -> File {
-    for _ in 0..<Self.mostAttempts {
+    for _ in 0..<Self.maxAttempts {
       let file = try open()
       do throws(SystemCallError) {
-        if case .there = try place(of: name) { return file }
+        if case .atItsPath = try location(of: name) { return file }
       } catch {
         throw .systemCall(error)
       }
@@ -60,7 +60,7 @@ final class FileStorage: JournalStorage {
   }
 
   /// The maximum number of attempts to open a file whose name belongs to another file each time.
-  static var mostAttempts: Int { 100 }
+  static var maxAttempts: Int { 100 }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openAndLock(name, flags: O_RDWR | O_CREAT | O_EXCL)
@@ -93,11 +93,11 @@ final class FileStorage: JournalStorage {
     identities.withLock { $0[other] = $0.removeValue(forKey: name) }
   }
 
-  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
+  func location(of name: JournalFileName) throws(SystemCallError) -> JournalLocation {
     guard let identity = identities.withLock({ $0[name] }),
       let (found, size) = try FileIdentity.lookUp(path(of: name)), found == identity
-    else { return .elsewhere }
-    return .there(size: size)
+    else { return .notAtItsPath }
+    return .atItsPath(size: size)
   }
 
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool {
@@ -309,7 +309,7 @@ private func systemClose(_ file: Int32) -> Int32 { close(file) }
 /// A file of the real file system.
 final class OpenFile: JournalFile {
   /// The maximum number of bytes to read or write at once: Darwin refuses more.
-  private static let mostBytes = Int(Int32.max)
+  private static let maxBytesPerCall = Int(Int32.max)
 
   /// The file's descriptor; -1 once the file is closed.
   private let descriptor: Atomic<Int32>
@@ -353,7 +353,7 @@ final class OpenFile: JournalFile {
       guard let start = buffer.baseAddress else { return }
       do throws(SystemCallError) {
         while done < count {
-          let size = min(count - done, Self.mostBytes)
+          let size = min(count - done, Self.maxBytesPerCall)
           let part = try SystemCall.repeatingWhileInterrupted("read") {
             unsafe pread(file, start.advanced(by: done), size, off_t(offset + done))
           }
@@ -373,7 +373,7 @@ final class OpenFile: JournalFile {
     return try SystemCall.repeatingWhileInterrupted("write") {
       unsafe bytes.withUnsafeBytes { bytes in
         guard let start = bytes.baseAddress else { return 0 }
-        return unsafe pwrite(file, start, min(bytes.count, Self.mostBytes), off_t(offset))
+        return unsafe pwrite(file, start, min(bytes.count, Self.maxBytesPerCall), off_t(offset))
       }
     }
   }

@@ -19,7 +19,7 @@ protocol JournalStorage: AnyObject, Sendable {
   /// Makes the names of the files durable.
   func synchronizeFolder() throws(SystemCallError)
   /// Returns the location of the file that was opened, created or renamed under a name.
-  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace
+  func location(of name: JournalFileName) throws(SystemCallError) -> JournalLocation
   /// Returns whether the named file has a lock file beside it, as every queue's file does.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool
   /// Whether a write that makes a file too large may end the process, by a signal to the writing
@@ -29,8 +29,8 @@ protocol JournalStorage: AnyObject, Sendable {
 
 extension JournalStorage {
   /// Returns `there`, because no other process has access to the file.
-  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
-    .there(size: nil)
+  func location(of name: JournalFileName) throws(SystemCallError) -> JournalLocation {
+    .atItsPath(size: nil)
   }
 
   /// Returns `false`, because no other process has access to the file.
@@ -41,7 +41,7 @@ extension JournalStorage {
 
   /// Removes a file if it is still the one that was opened or created under its name.
   func removeUnlessReplaced(_ name: JournalFileName) throws(SystemCallError) {
-    if case .there = try place(of: name) { try remove(name) }
+    if case .atItsPath = try location(of: name) { try remove(name) }
   }
 
   /// Opens the journal and reads all of it, or returns `nil` if there is none.
@@ -117,17 +117,17 @@ enum JournalFileName: Hashable, Sendable {
   /// Another program's file that was at the path of a replacement.
   ///
   /// These files are numbered from 1.
-  case stranger(Int)
+  case otherProgramsFile(Int)
 }
 
 /// The location of a file.
-enum JournalPlace: Equatable, Sendable {
+enum JournalLocation: Equatable, Sendable {
   /// The file has its name.
   ///
   /// The size is in bytes, or `nil` if no other process can have changed it.
-  case there(size: Int?)
+  case atItsPath(size: Int?)
   /// Another process deleted, moved or replaced the file.
-  case elsewhere
+  case notAtItsPath
 }
 
 /// The reason that a file was not opened.

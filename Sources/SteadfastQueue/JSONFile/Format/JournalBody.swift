@@ -44,7 +44,7 @@ extension JournalEntry {
   ///
   /// A `task` is valid only in that first part. It states the task's position; the lines after that
   /// part assign positions from there on.
-  var isOfSnapshot: Bool {
+  var isInSnapshot: Bool {
     switch self {
     case .header, .task, .memory, .begin: true
     case .compacted, .change, .addition, .supersession, .restart, .value, .interruption, .seal:
@@ -96,7 +96,7 @@ struct JournalBody: Sendable {
   /// Makes the body of a line that was read.
   init(_ bytes: ArraySlice<UInt8>) { fields = JournalFieldWriter(bytes) }
 
-  init(beginningOf id: TaskID) {
+  init(attemptStartOf id: TaskID) {
     fields.begin("begin", id: id)
     fields.end()
   }
@@ -234,13 +234,13 @@ struct JournalBody: Sendable {
     fields.begin(kind, id: record.id)
     fields.add("name", record.name)
     fields.add("priority", record.priority.rawValue)
-    let created = JournalFieldWriter.text(of: record.createdDate)
+    let created = JournalFieldWriter.string(of: record.createdDate)
     fields.add("created", raw: created.utf8)
     // Most tasks are available at once, so the text of the date is created only once.
     let isAtOnce = record.availableDate == record.createdDate
     fields.add(
       "available",
-      raw: (isAtOnce ? created : JournalFieldWriter.text(of: record.availableDate)).utf8
+      raw: (isAtOnce ? created : JournalFieldWriter.string(of: record.availableDate)).utf8
     )
     fields.add("maxRetries", record.maxRetries)
     if !record.usesBackoff { fields.add("backoff", raw: "false".utf8) }
@@ -441,10 +441,10 @@ struct JournalFieldWriter: Sendable {
   }
 
   mutating func add(_ key: StaticString, _ value: Date) {
-    add(key, raw: Self.text(of: value).utf8)
+    add(key, raw: Self.string(of: value).utf8)
   }
 
-  static func text(of date: Date) -> String { date.timeIntervalSince1970.description }
+  static func string(of date: Date) -> String { date.timeIntervalSince1970.description }
 
   mutating func addIfTrue(_ key: StaticString, _ value: Bool) {
     if value { add(key, raw: "true".utf8) }
@@ -459,10 +459,10 @@ struct JournalFieldWriter: Sendable {
 
   mutating func add(_ key: StaticString, _ text: String) {
     addKey(key)
-    addText(text)
+    addString(text)
   }
 
-  private mutating func addText(_ text: String) {
+  private mutating func addString(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
     // Most texts need no escapes, so their bytes are copied at once.
     if !text.utf8.contains(where: Self.needsEscape) {
@@ -498,7 +498,7 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "["))
     for (index, text) in texts.enumerated() {
       if index > 0 { bytes.append(UInt8(ascii: ",")) }
-      addText(text)
+      addString(text)
     }
     bytes.append(UInt8(ascii: "]"))
   }
@@ -515,9 +515,9 @@ struct JournalFieldWriter: Sendable {
     for failure in failures {
       bytes.append(separator)
       bytes.append(UInt8(ascii: "["))
-      addText(failure.reason)
+      addString(failure.reason)
       bytes.append(UInt8(ascii: ","))
-      bytes.append(contentsOf: Self.text(of: failure.date).utf8)
+      bytes.append(contentsOf: Self.string(of: failure.date).utf8)
       bytes.append(UInt8(ascii: "]"))
       separator = UInt8(ascii: ",")
     }

@@ -46,7 +46,7 @@ struct JournalDecoder {
   ) throws(JournalDecodingError) -> JournalEntry {
     switch kind {
     case .header:
-      guard try fields.text(of: .format) == JournalEntry.formatName else {
+      guard try fields.string(of: .format) == JournalEntry.formatName else {
         throw .malformed("it names another format")
       }
       let version = try fields.integer(of: .version)
@@ -96,7 +96,7 @@ struct JournalDecoder {
         availableDate: try fields.date(of: .available),
         forgets: try fields.hasFlag(.forgets)
       )
-      let excluded = try fields.idsIfAny(of: .except)
+      let excluded = try fields.idsIfPresent(of: .except)
       return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
     case .reschedule:
       return .change(
@@ -112,20 +112,21 @@ struct JournalDecoder {
       // Earlier versions wrote the end of the claim, which has no meaning in a file.
       if fields.has(.until) { _ = try fields.date(of: .until) }
       return .change(.extend(try readLease(), for: .zero))
-    case .unpark: return .change(.unpark(name: try fields.text(of: .name), queue: try readQueue()))
+    case .unpark:
+      return .change(.unpark(name: try fields.string(of: .name), queue: try readQueue()))
     case .prune: return .change(try readPrune())
     case .rebase: return .change(.rebase(try fields.date(of: .at)))
-    case .value: return .value(named: try fields.text(of: .name), try fields.readStoredValue())
+    case .value: return .value(named: try fields.string(of: .name), try fields.readStoredValue())
     case .remember:
       return .change(
         .remember(
           try readLease(),
-          named: try fields.text(of: .name),
+          named: try fields.string(of: .name),
           value: try readRememberedValue()
         )
       )
     case .suspend:
-      let names = fields.has(.awaits) ? try fields.textList(of: .awaits) : []
+      let names = fields.has(.awaits) ? try fields.stringList(of: .awaits) : []
       return .change(
         .suspend(
           try readLease(),
@@ -138,12 +139,16 @@ struct JournalDecoder {
       return .change(
         .complete(
           try fields.id(),
-          named: try fields.text(of: .name),
+          named: try fields.string(of: .name),
           value: try readRememberedValue()
         )
       )
     case .memory:
-      return .memory(try fields.id(), named: try fields.text(of: .name), try readRememberedValue())
+      return .memory(
+        try fields.id(),
+        named: try fields.string(of: .name),
+        try readRememberedValue()
+      )
     case .interruption: return .interruption
     case .seal: return .seal
     }
@@ -177,7 +182,7 @@ struct JournalDecoder {
 
   func readRole() throws(JournalDecodingError) -> UniqueKeyRole? {
     guard fields.has(.role) else { return nil }
-    guard let role = UniqueKeyRole(rawValue: try fields.text(of: .role)) else {
+    guard let role = UniqueKeyRole(rawValue: try fields.string(of: .role)) else {
       throw .malformed("its role is unknown")
     }
     return role
@@ -208,7 +213,7 @@ struct JournalDecoder {
   }
 
   func readQueue() throws(JournalDecodingError) -> String {
-    fields.has(.queue) ? try fields.text(of: .queue) : ""
+    fields.has(.queue) ? try fields.string(of: .queue) : ""
   }
 
   private mutating func readUpdate() throws(JournalDecodingError) -> TaskUpdate {
@@ -221,7 +226,7 @@ struct JournalDecoder {
       usesBackoff: isToUseBackoff,
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
-      tags: fields.has(.tags) ? try fields.possiblyEmptyTexts(of: .tags) : nil
+      tags: fields.has(.tags) ? try fields.possiblyEmptyStrings(of: .tags) : nil
     )
   }
 
@@ -243,7 +248,7 @@ struct JournalDecoder {
     var scanner = JSONScanner(fields.bytes, try fields.range(of: field))
     guard let position = scanner.readSequenceNumber(), scanner.isAtEnd,
       position <= KeptTask.maxPosition
-    else { throw .malformed("its \(field.text) can't be read") }
+    else { throw .malformed("its \(field.jsonName) can't be read") }
     return position
   }
 
@@ -252,11 +257,11 @@ struct JournalDecoder {
   }
 
   private mutating func readFailure() throws(JournalDecodingError) -> TaskFailure {
-    TaskFailure(reason: try fields.text(of: .error), date: try fields.date(of: .failed))
+    TaskFailure(reason: try fields.string(of: .error), date: try fields.date(of: .failed))
   }
 
   func readState() throws(JournalDecodingError) -> TaskState {
-    guard let state = TaskState(rawValue: try fields.text(of: .state)) else {
+    guard let state = TaskState(rawValue: try fields.string(of: .state)) else {
       throw .malformed("its state is unknown")
     }
     return state
@@ -283,24 +288,24 @@ extension JournalDecoder {
       priority: TaskQueue.Priority(rawValue: try fields.integer(of: .priority)),
       createdDate: try fields.date(of: .created),
       maxRetries: try readMaxRetries(),
-      usesBackoff: try !fields.hasFlag(.backoff, withText: "false"),
-      uniqueKey: fields.has(.key) ? try fields.text(of: .key) : nil,
+      usesBackoff: try !fields.hasFlag(.backoff, withValue: "false"),
+      uniqueKey: fields.has(.key) ? try fields.string(of: .key) : nil,
       uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(of: .uniqueUntil) : nil,
       latestDate: fields.has(.latestDate) ? try fields.date(of: .latestDate) : nil,
-      orderKey: fields.has(.order) ? try fields.text(of: .order) : nil,
+      orderKey: fields.has(.order) ? try fields.string(of: .order) : nil,
       blocksOrderOnFailure: try fields.hasFlag(.holds),
       conditions: fields.has(.requires)
-        ? Set(try fields.textList(of: .requires).map(TaskCondition.init(rawValue:))) : [],
+        ? Set(try fields.stringList(of: .requires).map(TaskCondition.init(rawValue:))) : [],
       dependencies: try fields.readDependencies(),
       queue: try readQueue(),
-      tags: fields.has(.tags) ? try fields.texts(of: .tags) : [],
+      tags: fields.has(.tags) ? try fields.strings(of: .tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
       state: state,
       availableDate: try fields.date(of: .available),
       retryCount: retryCount,
       interruptionCount: interruptionCount,
-      lastError: fields.has(.error) ? try fields.text(of: .error) : nil,
+      lastError: fields.has(.error) ? try fields.string(of: .error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(of: .failed) : nil,
       earlierFailures: fields.has(.earlier) ? try fields.failures(of: .earlier) : [],
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
@@ -318,7 +323,7 @@ extension JournalDecoder {
   func readMaxRetries() throws(JournalDecodingError) -> RetryLimit {
     let range = try fields.range(of: .maxRetries)
     if fields.bytes[range.lowerBound] == UInt8(ascii: "\"") {
-      guard try fields.text(of: .maxRetries) == "always" else {
+      guard try fields.string(of: .maxRetries) == "always" else {
         throw .malformed("its number of retries can't be read")
       }
       return .alwaysRetry
@@ -333,7 +338,7 @@ extension JournalDecoder {
     if let last = lastName, fields.bytes[range].elementsEqual(fields.bytes[last.bytes]) {
       return last.text
     }
-    let text = try fields.text(of: .name)
+    let text = try fields.string(of: .name)
     lastName = (range, text)
     return text
   }

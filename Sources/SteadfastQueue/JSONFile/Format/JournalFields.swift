@@ -17,7 +17,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case awaits, forgets
 
   /// The field's name in the file.
-  var text: String {
+  var jsonName: String {
     switch self {
     case .id: "id"
     case .name: "name"
@@ -81,7 +81,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     }
   }
 
-  static let table = WordTable(allCases.map { ($0.text, $0) })
+  static let table = WordTable(allCases.map { ($0.jsonName, $0) })
 }
 
 /// A set of fields that are searched for in one step.
@@ -161,7 +161,7 @@ struct JournalFields {
     guard field != nil || other != nil, scanner.skip(UInt8(ascii: ":")),
       let value = scanner.skipValue()
     else { throw .malformed("its fields can't be read") }
-    let key = field?.text ?? other ?? ""
+    let key = field?.jsonName ?? other ?? ""
     guard !(field.map(has) ?? others.contains(key)) else {
       throw .malformed("it has the field '\(key)' twice")
     }
@@ -190,22 +190,22 @@ struct JournalFields {
   func hasAny(_ fields: JournalFieldSet) -> Bool { present & fields.bits != 0 }
 
   func range(of field: JournalField) throws(JournalDecodingError) -> Range<Int> {
-    guard has(field) else { throw .malformed("it has no field '\(field.text)'") }
+    guard has(field) else { throw .malformed("it has no field '\(field.jsonName)'") }
     return values[field.rawValue]
   }
 
-  func text(of field: JournalField) throws(JournalDecodingError) -> String {
+  func string(of field: JournalField) throws(JournalDecodingError) -> String {
     var scanner = JSONScanner(bytes, try range(of: field))
     guard let text = scanner.readString() else {
-      throw .malformed("its field '\(field.text)' is not a string")
+      throw .malformed("its field '\(field.jsonName)' is not a string")
     }
     return text
   }
 
   /// Reads bytes that are stored as a Base64 string.
   func bytes(of field: JournalField) throws(JournalDecodingError) -> [UInt8] {
-    guard let data = Data(base64Encoded: try text(of: field)) else {
-      throw .malformed("its field '\(field.text)' is not base64")
+    guard let data = Data(base64Encoded: try string(of: field)) else {
+      throw .malformed("its field '\(field.jsonName)' is not base64")
     }
     return Array(data)
   }
@@ -214,15 +214,15 @@ struct JournalFields {
   func readStoredValue() throws(JournalDecodingError) -> [UInt8]? {
     guard has(.value) else { return has(.data) ? try bytes(of: .data) : nil }
     guard !has(.data) else { throw .malformed("it has more than one value") }
-    return Array(try text(of: .value).utf8)
+    return Array(try string(of: .value).utf8)
   }
 
-  func texts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
-    Set(try textList(of: field))
+  func strings(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    Set(try stringList(of: field))
   }
 
   /// Reads a list of at least one string, in order.
-  func textList(of field: JournalField) throws(JournalDecodingError) -> [String] {
+  func stringList(of field: JournalField) throws(JournalDecodingError) -> [String] {
     var scanner = JSONScanner(bytes, try range(of: field))
     var texts: [String] = []
     var isList = scanner.skip("[")
@@ -231,27 +231,27 @@ struct JournalFields {
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
     }
-    throw .malformed("its field '\(field.text)' is not a list of strings")
+    throw .malformed("its field '\(field.jsonName)' is not a list of strings")
   }
 
   /// The IDs in a list; none if the field is missing.
-  func idsIfAny(of field: JournalField) throws(JournalDecodingError) -> [TaskID] {
+  func idsIfPresent(of field: JournalField) throws(JournalDecodingError) -> [TaskID] {
     guard has(field) else { return [] }
     var ids: [TaskID] = []
-    for text in try textList(of: field) {
+    for text in try stringList(of: field) {
       guard let id = TaskID(text) else {
-        throw .malformed("its field '\(field.text)' has an ID that can't be read")
+        throw .malformed("its field '\(field.jsonName)' has an ID that can't be read")
       }
       ids.append(id)
     }
     return ids
   }
 
-  /// Reads a list of strings like `texts(of:)`, but the list may be empty.
-  func possiblyEmptyTexts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+  /// Reads a list of strings like `strings(of:)`, but the list may be empty.
+  func possiblyEmptyStrings(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
-    return try texts(of: field)
+    return try strings(of: field)
   }
 
   /// Reads a non-empty list of failures, each of which is a list of its text and its date.
@@ -266,7 +266,7 @@ struct JournalFields {
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return failures }
     }
-    throw .malformed("its field '\(field.text)' is not a list of failures")
+    throw .malformed("its field '\(field.jsonName)' is not a list of failures")
   }
 
   func duration(of field: JournalField) throws(JournalDecodingError) -> Duration {
@@ -274,7 +274,7 @@ struct JournalFields {
     guard scanner.skip("["), let seconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
       scanner.skip(","), let attoseconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
       scanner.skip("]"), scanner.isAtEnd
-    else { throw .malformed("its field '\(field.text)' is not a duration") }
+    else { throw .malformed("its field '\(field.jsonName)' is not a duration") }
     return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
@@ -291,7 +291,7 @@ struct JournalFields {
     let range = try range(of: field)
     if range.count == 1, let digit = bytes[range.lowerBound].decimalDigit { return Int(digit) }
     guard let value = Int(number(in: range)) else {
-      throw .malformed("its field '\(field.text)' is not an integer")
+      throw .malformed("its field '\(field.jsonName)' is not an integer")
     }
     return value
   }
@@ -300,7 +300,7 @@ struct JournalFields {
     let range = try range(of: field)
     if let last = lastDate, bytes[range].elementsEqual(bytes[last.range]) { return last.date }
     guard let date = date(in: range) else {
-      throw .malformed("its field '\(field.text)' is not a date")
+      throw .malformed("its field '\(field.jsonName)' is not a date")
     }
     lastDate = (range, date)
     return date
@@ -318,18 +318,18 @@ struct JournalFields {
   func boolean(of field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("true"), scanner.isAtEnd { return true }
-    return try !hasFlag(field, withText: "false")
+    return try !hasFlag(field, withValue: "false")
   }
 
   /// Returns whether the line has a field, whose only valid value is `value`.
   func hasFlag(
     _ field: JournalField,
-    withText value: StaticString = "true"
+    withValue value: StaticString = "true"
   ) throws(JournalDecodingError) -> Bool {
     guard has(field) else { return false }
     var scanner = JSONScanner(bytes, try range(of: field))
     guard scanner.skip(value), scanner.isAtEnd else {
-      throw .malformed("its field '\(field.text)' is not \(value)")
+      throw .malformed("its field '\(field.jsonName)' is not \(value)")
     }
     return true
   }
@@ -339,7 +339,7 @@ struct JournalFields {
     var scanner = JSONScanner(bytes, try range(of: field))
     let isTrue = scanner.skip("true")
     guard isTrue || scanner.skip("false"), scanner.isAtEnd else {
-      throw .malformed("its field '\(field.text)' is neither true nor false")
+      throw .malformed("its field '\(field.jsonName)' is neither true nor false")
     }
     return isTrue
   }
@@ -363,14 +363,14 @@ extension JournalFields {
   func readDependencies() throws(JournalDecodingError) -> TaskDependencies? {
     guard hasAny(Self.dependencyFields) else { return nil }
     var dependencies = TaskDependencies(
-      on: Set(try idsIfAny(of: .after)),
+      on: Set(try idsIfPresent(of: .after)),
       rule: try readRule(),
       follower: has(.follower) ? try id(of: .follower) : nil,
       cause: has(.cause) ? try id(of: .cause) : nil,
       batch: has(.members) ? try readBatchProgress() : nil
     )
-    for id in try idsIfAny(of: .afterAbandoned) { dependencies.failed[id] = .abandoned }
-    for id in try idsIfAny(of: .afterCancelled) { dependencies.failed[id] = .cancelled }
+    for id in try idsIfPresent(of: .afterAbandoned) { dependencies.failed[id] = .abandoned }
+    for id in try idsIfPresent(of: .afterCancelled) { dependencies.failed[id] = .cancelled }
     return dependencies
   }
 
@@ -380,7 +380,7 @@ extension JournalFields {
 
   private func readRule() throws(JournalDecodingError) -> DependencyRule {
     guard has(.when) else { return .allSucceeded }
-    guard let rule = DependencyRule(rawValue: try text(of: .when)) else {
+    guard let rule = DependencyRule(rawValue: try string(of: .when)) else {
       throw .malformed("the rule for its dependencies is unknown")
     }
     return rule

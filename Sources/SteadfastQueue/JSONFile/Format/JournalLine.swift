@@ -97,7 +97,7 @@ struct JournalLine: Sendable {
   }
 
   /// The problem of a line that ends with a carriage return.
-  static var returnFlaw: String { "it has a carriage return before its line feed" }
+  static var carriageReturnProblem: String { "it has a carriage return before its line feed" }
 
   /// Returns the line for other bytes, in which its body starts `offset` bytes later.
   func moved(by offset: Int) -> JournalLine {

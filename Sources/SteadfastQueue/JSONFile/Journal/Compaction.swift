@@ -120,7 +120,7 @@ struct Compaction {
       // After the file is renamed, everything that makes the name durable must be available.
       try storage.openFolder()
       // A journal that another program replaced or changed is not overwritten.
-      try storage.checkPlace(of: journal)
+      try storage.checkLocation(of: journal)
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()
@@ -220,7 +220,7 @@ struct Compaction {
   /// Returns the line for the start of a task's attempt, if the journal contains one.
   private func attemptLines(of entry: TaskTable.Entry) -> [JournalBody] {
     let id = entry.record.id
-    return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(beginningOf: id)] : []
+    return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(attemptStartOf: id)] : []
   }
 
   private func isLeased(_ entry: TaskTable.Entry) -> Bool {
@@ -405,7 +405,7 @@ enum BackupCopy {
     range: Range<Int>,
     in storage: any JournalStorage
   ) throws {
-    try StaleTempFile.clearName(in: storage, beside: source)
+    try StaleTempFile.makeNameAvailable(in: storage, beside: source)
     let file = try storage.create(.replacement)
     defer { file.close() }
     for part in parts(of: range) {
@@ -437,7 +437,7 @@ struct StaleTempFile {
   ///
   /// To identify the file, it is compared with the present journal's bytes, if there is a journal.
   /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may start.
-  static func clearName(
+  static func makeNameAvailable(
     in storage: any JournalStorage,
     beside journal: JournalSource?,
     copyStart: Int = 0
@@ -454,8 +454,8 @@ struct StaleTempFile {
       return try storage.remove(.replacement)
     }
     var number = 1
-    while try !BackupCopy.reserveName(.stranger(number), in: storage) { number += 1 }
-    try storage.rename(.replacement, to: .stranger(number))
+    while try !BackupCopy.reserveName(.otherProgramsFile(number), in: storage) { number += 1 }
+    try storage.rename(.replacement, to: .otherProgramsFile(number))
   }
 
   private static func openReplacement(

@@ -54,7 +54,7 @@ struct Journal {
   ///
   /// Later lines depend on that line. Until the line is written, the file implies the same: it
   /// contains starts of attempts without their ends.
-  private(set) var owesInterruption: Bool
+  private(set) var hasPendingInterruption: Bool
 
   /// Creates a journal for a file that durably contains these contents.
   ///
@@ -68,11 +68,13 @@ struct Journal {
     self.fileSize = fileSize ?? contents.goodSize
     lastCompaction = contents.lastCompaction
     isSealed = contents.isSealed
-    owesInterruption = contents.interruptionCount > 0
+    hasPendingInterruption = contents.interruptionCount > 0
   }
 
   /// The maximum number of bytes to write in addition to the next lines.
-  var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
+  var pendingInterruptionByteCount: Int {
+    hasPendingInterruption ? JournalBody.interruption.byteCount : 0
+  }
 
   /// All bytes that were written, read from the file.
   var source: JournalSource { source(ofFirst: size) }
@@ -90,7 +92,7 @@ struct Journal {
   /// call reserves space for later lines when none is left.
   mutating func append(_ batches: [[JournalBody]], reserves: Bool = false) throws(Failure) {
     try file.checkPoison()
-    let batches = owesInterruption ? [[.interruption]] + batches : batches
+    let batches = hasPendingInterruption ? [[.interruption]] + batches : batches
     var bytes: [UInt8] = []
     bytes.reserveCapacity(batches.joined().reduce(0) { $0 + $1.bytes.count + 64 })
     var sequence = nextSequence
@@ -113,7 +115,7 @@ struct Journal {
     }
     nextSequence = sequence
     size += bytes.count
-    owesInterruption = false
+    hasPendingInterruption = false
     isSealed = false
     guard size > fileSize else { return }
     fileSize = size
@@ -190,7 +192,7 @@ struct Journal {
     if isSealed { return }
     try synchronize()
     do throws(Failure) {
-      if owesInterruption {
+      if hasPendingInterruption {
         // The seal implies that every line before it is stored.
         try append([])
         try synchronize()
@@ -215,10 +217,10 @@ struct Journal {
 
 extension JournalStorage {
   /// Refuses a journal that was moved or deleted, or that another program has changed.
-  func checkPlace(of journal: Journal) throws(Journal.Failure) {
-    let place: JournalPlace
-    do { place = try self.place(of: .journal) } catch { throw .refused(error) }
-    guard case .there(let size) = place else { throw .displaced }
+  func checkLocation(of journal: Journal) throws(Journal.Failure) {
+    let place: JournalLocation
+    do { place = try self.location(of: .journal) } catch { throw .refused(error) }
+    guard case .atItsPath(let size) = place else { throw .displaced }
     guard let size, size != journal.fileSize else { return }
     throw .changed(size: size, expected: journal.fileSize)
   }
@@ -249,7 +251,7 @@ extension Journal {
       }
       let source = try whole.withoutReservation()
       let contents = try JournalReader.read(source)
-      try StaleTempFile.clearName(in: storage, beside: source, copyStart: contents.goodSize)
+      try StaleTempFile.makeNameAvailable(in: storage, beside: source, copyStart: contents.goodSize)
       if contents.tornLineCount > 0 {
         let end = contents.goodSize..<source.count
         _ = try BackupCopy.makeCopy(
@@ -262,7 +264,7 @@ extension Journal {
       if file.hasOtherNames {
         let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
         let table = contents.table
-        return (try detach(journal, holding: table, in: storage, at: date()), table)
+        return (try compactIntoNewFile(journal, holding: table, in: storage, at: date()), table)
       }
       try file.protect()
       return (try recover(file, from: whole, keeping: contents, in: storage), contents.table)
@@ -294,7 +296,7 @@ extension Journal {
   /// Compacts a file that has other names into a new file, and leaves the old one unchanged.
   ///
   /// Another name, made by a backup for instance, is meant to preserve the present contents.
-  private static func detach(
+  private static func compactIntoNewFile(
     _ journal: Journal,
     holding table: TaskTable,
     in storage: any JournalStorage,
@@ -343,7 +345,7 @@ extension Journal {
     generation: Int,
     beside journal: JournalSource?
   ) throws -> Journal {
-    try StaleTempFile.clearName(in: storage, beside: journal)
+    try StaleTempFile.makeNameAvailable(in: storage, beside: journal)
     var journal = Journal(
       try storage.create(.replacement),
       JournalContents(generation: generation)

@@ -16,7 +16,7 @@ import Synchronization
 ///
 /// The reader receives the file in parts, so that other parts can be read while one is processed.
 struct JournalReader {
-  private struct Place {
+  private struct NumberedLine {
     let line: JournalChunk.Line
     let number: Int
   }
@@ -40,7 +40,7 @@ struct JournalReader {
   /// The first line of the incomplete batch, and its offset.
   private var batchStart: (line: JournalLine, offset: Int)?
   /// The first lines of the incomplete batch; each line is moved out when it is replayed.
-  private var batch: [Place?] = []
+  private var batch: [NumberedLine?] = []
   /// The offset of the end of the lines in `batch`.
   private var batchInMemoryEnd = 0
   /// The number of processed lines of the incomplete batch.
@@ -90,7 +90,7 @@ struct JournalReader {
       while var part = parts.popLast(), !isTorn {
         if let failure = part.failure { throw .unreadable(failure) }
         while let line = part.popFirstLine() { try process(line) }
-        guard part.isCutShort else { continue }
+        guard part.endsAtBadLine else { continue }
         try refuseDamage()
         isTorn = true
       }
@@ -106,7 +106,7 @@ struct JournalReader {
     batchStart = start
     position = found.range.upperBound + 1
     if batch.count < Self.maxBatchInMemory {
-      batch.append(Place(line: found, number: lineNumber))
+      batch.append(NumberedLine(line: found, number: lineNumber))
       batchInMemoryEnd = position
     }
     batchCount += 1
@@ -118,13 +118,13 @@ struct JournalReader {
   private func checkPosition(of line: JournalLine) throws(JournalProblem) {
     let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
-      throw damage("it has the number \(line.sequence) instead of \(expected)")
+      throw damageError("it has the number \(line.sequence) instead of \(expected)")
     }
     guard line.firstUnsynced <= line.sequence else {
-      throw damage("it says that it was stored before it was written")
+      throw damageError("it says that it was stored before it was written")
     }
     if let first = batchStart?.line, first.firstUnsynced != line.firstUnsynced {
-      throw damage("the batch before it has no end")
+      throw damageError("the batch before it has no end")
     }
   }
 
@@ -161,17 +161,17 @@ struct JournalReader {
       var part = JournalChunk(of: source, linesBeginningIn: start..<end)
       if let failure = part.failure { throw .unreadable(failure) }
       while let line = part.popFirstLine() {
-        try replayLine(at: Place(line: line, number: number))
+        try replayLine(at: NumberedLine(line: line, number: number))
         number += 1
       }
       start = end
     }
-    guard number == lineNumber else { throw damage("it has changed since it was read") }
+    guard number == lineNumber else { throw damageError("it has changed since it was read") }
   }
 
   // MARK: Damage
 
-  private func damage(_ reason: String) -> JournalProblem {
+  private func damageError(_ reason: String) -> JournalProblem {
     .damaged(line: lineNumber, byte: position, reason: reason)
   }
 
@@ -181,7 +181,7 @@ struct JournalReader {
     var lineCount = 0
     try forEachRemainingLine { line throws(JournalProblem) in
       guard hasHeader, line.firstUnsynced <= contents.nextSequence else {
-        throw damage("its checksum is wrong, and later lines show that it was stored")
+        throw damageError("its checksum is wrong, and later lines show that it was stored")
       }
       lineCount += 1
     }
@@ -189,13 +189,13 @@ struct JournalReader {
     guard hasHeader else {
       let start = try read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
       if let end = start.lineFeed(from: 0), JournalLine(beforeReturnIn: start, 0..<end) != nil {
-        throw damage(JournalLine.returnFlaw)
+        throw damageError(JournalLine.carriageReturnProblem)
       }
       throw .notAJournal
     }
     let end = try read(max(position, source.count - JournalLine.maxSealLength)..<source.count)
     if let seal = JournalLine(sealAtEndOf: end), seal.firstUnsynced > contents.nextSequence {
-      throw damage("the line feed after it is missing, and a seal shows that it was stored")
+      throw damageError("the line feed after it is missing, and a seal shows that it was stored")
     }
   }
 
@@ -231,9 +231,9 @@ struct JournalReader {
 
   // MARK: Replay
 
-  private mutating func replayLine(at place: Place) throws(JournalProblem) {
+  private mutating func replayLine(at place: NumberedLine) throws(JournalProblem) {
     let (line, range) = (place.line.line, place.line.range)
-    func damage(_ reason: String) -> JournalProblem {
+    func damageError(_ reason: String) -> JournalProblem {
       .damaged(line: place.number, byte: range.lowerBound, reason: reason)
     }
     let entry: JournalEntry
@@ -242,24 +242,24 @@ struct JournalReader {
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
-      case .malformed(let reason): throw damage(reason)
+      case .malformed(let reason): throw damageError(reason)
       }
     }
     if case .seal = entry { contents.isSealed = true } else { contents.isSealed = false }
     switch entry {
     case .header(let version, let generation):
-      guard line.sequence == 0 else { throw damage("it is a second header") }
+      guard line.sequence == 0 else { throw damageError("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.version = version
       contents.generation = generation
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption, .seal:
       guard line.sequence > 0 else { throw .notAJournal }
-      if case .task = entry, isPastTasks { throw damage("it is a task after changes") }
-      isPastTasks = isPastTasks || !entry.isOfSnapshot
+      if case .task = entry, isPastTasks { throw damageError("it is a task after changes") }
+      isPastTasks = isPastTasks || !entry.isInSnapshot
       let byteCount = line.body.count + JournalLine.maxEnvelopeLength
       guard contents.table.replay(entry, byteCount: byteCount) else {
-        throw damage("it contradicts the lines before it")
+        throw damageError("it contradicts the lines before it")
       }
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
@@ -423,7 +423,7 @@ struct JournalChunk: Sendable {
 
   private var lines = FIFOQueue<Line>()
   /// Whether the lines are followed by a line that is invalid or incomplete.
-  private(set) var isCutShort = false
+  private(set) var endsAtBadLine = false
   /// The error that prevented the part from being read; if it is set, the part has no lines.
   private(set) var failure: SystemCallError?
 
@@ -481,7 +481,7 @@ struct JournalChunk: Sendable {
     while position < min(end, bytes.count) {
       guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)
       else {
-        isCutShort = true
+        endsAtBadLine = true
         return
       }
       lines.append(

@@ -22,7 +22,7 @@ extension TaskTable {
       )
       return true
     case .interruption:
-      interruptStarted()
+      interruptStartedAttempts()
       return true
     case .change(.insert(let record, let policy)):
       return insertAsEarlierVersion(record, onDuplicate: policy, byteCount: byteCount)
@@ -40,7 +40,7 @@ extension TaskTable {
 
   /// Applies a change as its line records it, not as the table would decide now.
   private mutating func applyAsWritten(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
-    guard let change = withPresentLease(change) else { return false }
+    guard let change = withCurrentLease(change) else { return false }
     let staged = stageAsWritten(change, excluding: excluded)
     commit(staged)
     // A completion may have a line although it came too late: it was staged before that was known.
@@ -86,7 +86,7 @@ extension TaskTable {
   ///
   /// The attempts of all leased tasks started while the file was read, so only those tasks are
   /// visited. A file may contain many interruptions and many tasks.
-  private mutating func interruptStarted() {
+  private mutating func interruptStartedAttempts() {
     for slot in begun { _ = interrupt(slot) }
     begun = []
   }
@@ -117,7 +117,7 @@ extension TaskTable {
   private mutating func restore(_ task: KeptTask, byteCount: Int) -> Bool {
     var role: UniqueKeyRole?
     if let key = task.record.uniqueKey, !task.hasLostKey {
-      guard !task.isOld || holderByEarlierRules(of: key) == nil else { return false }
+      guard !task.isOld || holderUnderEarlierRules(ofKey: key) == nil else { return false }
       if !task.record.state.isFinished { role = task.record.keyRole ?? .holder }
     }
     guard let slot = addEntry(of: task.record, role: role, orderNumber: task.orderNumber) else {
@@ -166,7 +166,7 @@ extension TaskTable {
     byteCount: Int
   ) -> Bool {
     guard slot(of: record.id) == nil else { return false }
-    if let key = record.uniqueKey, let holder = holderByEarlierRules(of: key) {
+    if let key = record.uniqueKey, let holder = holderUnderEarlierRules(ofKey: key) {
       guard policy == .replace else { return false }
       if case .leased = entries[holder].place { loseKey(holder) } else { remove(holder) }
     }
@@ -182,7 +182,7 @@ extension TaskTable {
   }
 
   /// The task that holds a key by the rules of earlier versions.
-  private func holderByEarlierRules(of key: String) -> Int? {
+  private func holderUnderEarlierRules(ofKey key: String) -> Int? {
     for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
     return keys.withoutRole[ExactText(key)]?.first { !entries[$0].hasLostKey }
   }
@@ -241,7 +241,7 @@ extension TaskTable {
   }
 
   /// Returns the change with its task's present lease; `nil` if it needs a lease that is missing.
-  private func withPresentLease(_ change: TaskChange) -> TaskChange? {
+  private func withCurrentLease(_ change: TaskChange) -> TaskChange? {
     func present(_ lease: Lease) -> Lease? {
       guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {
         return nil

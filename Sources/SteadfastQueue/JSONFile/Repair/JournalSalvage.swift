@@ -5,12 +5,12 @@
 /// its other lines count, because they may have been acknowledged. Changes that a line presupposes
 /// are assumed to have happened (`TaskTable.salvage(_:)`).
 struct JournalSalvage {
-  private struct Place {
+  private struct FoundLine {
     let line: JournalLine
     let number: Int
     let range: Range<Int>
     /// The problem with the position of the line; `nil` if there is none.
-    let flaw: String?
+    let problem: String?
   }
 
   private(set) var table = TaskTable()
@@ -27,7 +27,7 @@ struct JournalSalvage {
 
   private let bytes: [UInt8]
   private var decoder: JournalDecoder
-  private var places: [Place] = []
+  private var lines: [FoundLine] = []
   private var lineCount = 0
   private var nextSequence: UInt64 = 0
   private var badLines: UInt64 = 0
@@ -35,17 +35,17 @@ struct JournalSalvage {
   private var openBatch: UInt64?
 
   /// The number of readable lines.
-  var readableLineCount: Int { places.count }
+  var readableLineCount: Int { lines.count }
 
   /// - Throws: If the file is not a queue file, or a newer version has written it.
   init(_ bytes: [UInt8]) throws(JournalProblem) {
     self.bytes = bytes
     decoder = JournalDecoder(bytes)
     findLines()
-    guard !places.isEmpty else { throw .notAJournal }
+    guard !lines.isEmpty else { throw .notAJournal }
     // Most damaged files have only a few bad lines, and need no sorting.
-    if !zip(places, places.dropFirst()).allSatisfy({ $0.line.sequence <= $1.line.sequence }) {
-      places.sort { ($0.line.sequence, $0.number) < ($1.line.sequence, $1.number) }
+    if !zip(lines, lines.dropFirst()).allSatisfy({ $0.line.sequence <= $1.line.sequence }) {
+      lines.sort { ($0.line.sequence, $0.number) < ($1.line.sequence, $1.number) }
     }
     try applyLines()
     table.promoteSuccessorsWithoutHolder()
@@ -60,17 +60,17 @@ struct JournalSalvage {
       let end = bytes.lineFeed(from: position) ?? bytes.count
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
-        addPlace(of: line, in: position..<end, flaw: nil)
+        addLine(line, in: position..<end, problem: nil)
       } else if let line = JournalLine(beforeReturnIn: bytes, position..<end) {
-        addPlace(of: line, in: position..<end - 1, flaw: JournalLine.returnFlaw)
+        addLine(line, in: position..<end - 1, problem: JournalLine.carriageReturnProblem)
       } else if let (first, second) = mergedLines(in: position..<end) {
-        addPlace(of: first.line, in: first.range, flaw: nil)
-        addPlace(of: second.line, in: second.range, flaw: "the line feed before it is missing")
+        addLine(first.line, in: first.range, problem: nil)
+        addLine(second.line, in: second.range, problem: "the line feed before it is missing")
       } else if let found = lineAfterZeros(in: position..<end) {
         // Any number of lines may have been here.
         badLines = .max
         openBatch = nil
-        addPlace(of: found.line, in: found.range, flaw: "there are zeros before it")
+        addLine(found.line, in: found.range, problem: "there are zeros before it")
       } else {
         badLines += 1
         openBatch = nil
@@ -81,9 +81,9 @@ struct JournalSalvage {
     }
   }
 
-  private mutating func addPlace(of line: JournalLine, in range: Range<Int>, flaw: String?) {
-    let flaw = positionFlaw(ofNext: line) ?? flaw
-    places.append(Place(line: line, number: lineCount, range: range, flaw: flaw))
+  private mutating func addLine(_ line: JournalLine, in range: Range<Int>, problem: String?) {
+    let problem = recordPosition(of: line) ?? problem
+    lines.append(FoundLine(line: line, number: lineCount, range: range, problem: problem))
   }
 
   private typealias Found = (line: JournalLine, range: Range<Int>)
@@ -121,7 +121,7 @@ struct JournalSalvage {
   }
 
   /// Returns the problem with the position of a line; `nil` if there is none.
-  private mutating func positionFlaw(ofNext line: JournalLine) -> String? {
+  private mutating func recordPosition(of line: JournalLine) -> String? {
     defer {
       nextSequence = max(nextSequence, line.sequence == .max ? .max : line.sequence + 1)
       badLines = 0
@@ -141,59 +141,59 @@ struct JournalSalvage {
   private mutating func applyLines() throws(JournalProblem) {
     var sequence: UInt64 = 0
     var twins: Set<ArraySlice<UInt8>> = []
-    for index in places.indices {
-      let place = places[index]
-      if place.line.sequence > sequence {
-        lostLineCount += place.line.sequence - sequence
+    for index in lines.indices {
+      let found = lines[index]
+      if found.line.sequence > sequence {
+        lostLineCount += found.line.sequence - sequence
       }
-      let isRepeated = index > 0 && places[index - 1].line.sequence == place.line.sequence
+      let isRepeated = index > 0 && lines[index - 1].line.sequence == found.line.sequence
       if !isRepeated {
         twins.removeAll(keepingCapacity: true)
-        if index + 1 < places.count, places[index + 1].line.sequence == place.line.sequence {
-          twins.insert(bytes[place.range])
+        if index + 1 < lines.count, lines[index + 1].line.sequence == found.line.sequence {
+          twins.insert(bytes[found.range])
         }
       }
-      if isRepeated, !twins.insert(bytes[place.range]).inserted {
-        skip(place, because: "it is a duplicate of an earlier line")
+      if isRepeated, !twins.insert(bytes[found.range]).inserted {
+        skip(found, because: "it is a duplicate of an earlier line")
       } else {
-        try apply(place)
+        try apply(found)
       }
-      sequence = place.line.sequence == .max ? .max : place.line.sequence + 1
+      sequence = found.line.sequence == .max ? .max : found.line.sequence + 1
     }
   }
 
-  private mutating func apply(_ place: Place) throws(JournalProblem) {
+  private mutating func apply(_ found: FoundLine) throws(JournalProblem) {
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try decoder.readEntry(of: place.line)
+      entry = try decoder.readEntry(of: found.line)
     } catch {
       switch error {
-      case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
-      case .malformed where place.line.sequence == 0: throw .notAJournal
-      case .malformed(let reason): return skip(place, because: reason)
+      case .unknownKind(let kind): throw .unknownKind(kind, line: found.number)
+      case .malformed where found.line.sequence == 0: throw .notAJournal
+      case .malformed(let reason): return skip(found, because: reason)
       }
     }
     switch entry {
     case .header(let version, let generation):
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
-      guard self.version == nil else { return skip(place, because: "it is a second header") }
+      guard self.version == nil else { return skip(found, because: "it is a second header") }
       self.version = version
       self.generation = generation
     case .seal:
-      isSealed = place.number == lineCount
+      isSealed = found.number == lineCount
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption:
       guard table.salvage(entry) else {
-        return skip(place, because: "it contradicts the lines before it")
+        return skip(found, because: "it contradicts the lines before it")
       }
     }
-    if let flaw = place.flaw {
-      misplaced.add(flaw, line: place.number, byte: place.range.lowerBound)
+    if let problem = found.problem {
+      misplaced.add(problem, line: found.number, byte: found.range.lowerBound)
     }
   }
 
-  private mutating func skip(_ place: Place, because reason: String) {
-    skipped.add(reason, line: place.number, byte: place.range.lowerBound)
+  private mutating func skip(_ found: FoundLine, because reason: String) {
+    skipped.add(reason, line: found.number, byte: found.range.lowerBound)
   }
 }
 

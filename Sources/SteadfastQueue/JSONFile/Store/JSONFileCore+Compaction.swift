@@ -15,7 +15,7 @@ struct FileFull: Error {
   /// Whether a compaction would free enough space, and is worth its cost.
   ///
   /// It is worth its cost if it rewrites at most three bytes for each byte that it frees.
-  var isMendedByCompaction: Bool {
+  var shouldCompact: Bool {
     compactSize + needed <= limit && size - compactSize >= size / 4
   }
 }
@@ -52,7 +52,9 @@ extension JSONFileCore {
   /// Records the file's size, on the I/O thread.
   func recordFileSize() {
     guard options.maxFileSize != nil else { return }
-    let size = file.withLock { $0.map { $0.journal.size + $0.journal.owedByteCount } }
+    let size = file.withLock {
+      $0.map { $0.journal.size + $0.journal.pendingInterruptionByteCount }
+    }
     guard let size else { return }
     state.withLock { $0.size = $0.pipeline.pending.reduce(size) { $0 + $1.byteCount } }
   }
@@ -62,7 +64,7 @@ extension JSONFileCore.State {
   /// Returns the error if a submission does not fit, or `nil` if it does.
   ///
   /// The table's size does not include the submission's staged changes yet.
-  func shortage(for submission: Submission, limit: Int?) -> FileFull? {
+  func fileFullError(for submission: Submission, limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
     let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
     return FileFull(
@@ -131,7 +133,7 @@ extension JSONFileCore {
   ///   flushed.
   @discardableResult
   func compactIfDue() -> Bool {
-    let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
+    let (canWriteNow, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
       guard let open = file, open.compaction == nil else { return (true, nil) }
       switch state.withLock({ decideStart(for: open, &$0) }) {
       case .no: return (true, nil)
@@ -156,7 +158,7 @@ extension JSONFileCore {
       postponeCompaction(because: failure.cause)
       resumeCompactionWaiters(with: .success(false))
     }
-    return goesOn
+    return canWriteNow
   }
 
   /// Postpones the next compaction after one has failed.
@@ -182,7 +184,7 @@ extension JSONFileCore {
     guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
       let thread = state.thread
     else { return .no }
-    if state.pipeline.postponeWhileFlushing(.write) { return .later }
+    if state.pipeline.postponeIfFlushing(.write) { return .later }
     return .now(state.table.snapshot, claimed: state.claimedAndUnwritten, thread)
   }
 
@@ -249,7 +251,7 @@ extension JSONFileCore {
   /// The system then frees the file's space. For a large file, this takes longer than many flushes.
   private func closeInBackground(_ journal: Journal) {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
-    thread.yieldTurn { journal.abandon() }
+    thread.performBesideOtherJobs { journal.abandon() }
   }
 }
 

@@ -28,7 +28,7 @@ extension JSONFileCore {
     state.withLock { state in
       state.lock = lock
       state.table = opened.table
-      state.size = opened.journal.size + opened.journal.owedByteCount
+      state.size = opened.journal.size + opened.journal.pendingInterruptionByteCount
       // If the store started to close in between, it continues to close.
       if case .unopened = state.phase {
         state.phase = .open
@@ -56,7 +56,7 @@ extension JSONFileCore {
   }
 
   func closeFile() {
-    if state.withLock({ $0.pipeline.postponeWhileFlushing(.close) }) { return }
+    if state.withLock({ $0.pipeline.postponeIfFlushing(.close) }) { return }
     // The store is closing, so no call adds lines anymore.
     if let threadToWrite = state.withLock({ $0.pipeline.pending.isEmpty ? nil : $0.thread }) {
       // This write may let another job run first, for example a step of a compaction.
@@ -71,7 +71,7 @@ extension JSONFileCore {
           do {
             if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
           } catch let failure as Journal.Failure {
-            throw errors.closingFailed(because: failure)
+            throw errors.closeFailedError(because: failure)
           }
         }
       }
@@ -134,7 +134,7 @@ extension JSONFileCore.OpenFile {
   /// If another process has written to the file, this makes its contents durable without changing
   /// them.
   mutating func close() throws {
-    let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
+    let place = Result { () throws(Journal.Failure) in try storage.checkLocation(of: journal) }
     if case .failure(.changed) = place {
       try journal.closeWithoutSeal()
     } else {
@@ -146,7 +146,9 @@ extension JSONFileCore.OpenFile {
   /// Deletes the file, unless another file has replaced it.
   func delete() throws {
     journal.abandon()
-    guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
+    guard case .atItsPath = try storage.location(of: .journal) else {
+      throw Journal.Failure.displaced
+    }
     // As long as the file exists, the next call tries again.
     try storage.removeUnlessReplaced(.replacement)
     try storage.openFolder()
@@ -231,7 +233,7 @@ extension JSONFileCore {
   ///
   /// During the comparison, nothing is written, and everything that was written is committed.
   func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
-    if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
+    if state.withLock({ $0.pipeline.postponeIfFlushing(.verify(continuation)) }) { return }
     continuation.resume(with: Result { try compareFileWithStore() })
   }
 
@@ -264,7 +266,7 @@ private struct Verification {
     self.held = held
     self.claimed = claimed
     report.generation = file.journal.generation
-    if case .elsewhere = try file.storage.place(of: .journal) {
+    if case .notAtItsPath = try file.storage.location(of: .journal) {
       problems.add("the file was deleted, moved or replaced: its tasks are no longer at its path")
     }
     let whole = file.journal.source(ofFirst: try file.journal.sizeInFile())
@@ -274,17 +276,18 @@ private struct Verification {
     }
     try compareLines(
       of: try whole.withoutReservation(),
-      owesInterruption: file.journal.owesInterruption
+      hasPendingInterruption: file.journal.hasPendingInterruption
     )
     countTasks()
     report.setProblems(to: problems)
   }
 
-  private mutating func compareLines(of source: JournalSource, owesInterruption: Bool) throws {
+  private mutating func compareLines(of source: JournalSource, hasPendingInterruption: Bool) throws
+  {
     do throws(JournalProblem) {
       var contents = try JournalReader.readAsWritten(source)
       // The file does not record yet that tasks were interrupted. The next write does so first.
-      if owesInterruption { contents.table.interruptLeased() }
+      if hasPendingInterruption { contents.table.interruptLeased() }
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
       report.tornByteCount = source.count - contents.goodSize
@@ -378,7 +381,7 @@ extension Slab<TaskTable.Entry> {
 extension JSONFileCore {
   /// Deletes the file and closes the store.
   func destroy() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     let isOpen = state.withLock { state in
       guard case .open = state.phase else { return false }
       state.deletesFile = true
@@ -439,7 +442,9 @@ extension JSONFileCore {
     try checkFormat(of: source)
     // A file that was being written when a process ended contains tasks too, and can only be
     // recognized while the journal exists. Another program's file stays.
-    do { try StaleTempFile.clearName(in: storage, beside: source) } catch is FileOpeningError {}
+    do {
+      try StaleTempFile.makeNameAvailable(in: storage, beside: source)
+    } catch is FileOpeningError {}
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()

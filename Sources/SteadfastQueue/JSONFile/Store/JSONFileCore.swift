@@ -139,14 +139,14 @@ final class JSONFileCore: Sendable {
   /// Whether this process is a forked child, whose parent owns the thread and the lock.
   ///
   /// This is checked before acquiring any lock, because a lock may have been held during the fork.
-  var isForkedOff: Bool {
+  var isForkedChild: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
   }
 
   /// Opens the file, if it is not open.
   func open() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     if isServing.load(ordering: .acquiring) { return }
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try await performOnThread { core in try core.openFile() }
@@ -181,7 +181,7 @@ final class JSONFileCore: Sendable {
         guard !claim.tasks.isEmpty else { return .answer(claim) }
         return .lines(
           Submission(
-            lines: claim.tasks.map { JournalBody(beginningOf: $0.lease.id) },
+            lines: claim.tasks.map { JournalBody(attemptStartOf: $0.lease.id) },
             caller: .claim(claim, continuation)
           )
         )
@@ -197,7 +197,7 @@ final class JSONFileCore: Sendable {
   ///
   /// A caller that comes while the store is closing waits until it has closed.
   func close() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     try await waitForThread { continuation in
       let step = state.withLock { state in
         isServing.store(false, ordering: .releasing)
@@ -214,7 +214,7 @@ final class JSONFileCore: Sendable {
 
   /// Closes the store like `close()`, without waiting.
   func abandon() {
-    guard !isForkedOff else { return }
+    guard !isForkedChild else { return }
     let (step, lock) = state.withLock { ($0.beginClosing(resuming: nil), $0.lock) }
     guard case .close(let thread) = step else { return }
     lock?.announceRelease()
@@ -263,16 +263,16 @@ extension JSONFileCore {
       do {
         return try await submit(batch, lines: lines, durability: durability)
       } catch let full as FileFull {
-        guard full.isMendedByCompaction else { throw errors.fileFull(full) }
+        guard full.shouldCompact else { throw errors.fileFullError(full) }
         guard try await compactNow() else {
-          throw errors.fileFull(full, failedCompaction: file.withLock { $0?.failedCompaction })
+          throw errors.fileFullError(full, failedCompaction: file.withLock { $0?.failedCompaction })
         }
       }
     }
     do {
       return try await submit(batch, lines: lines, durability: durability)
     } catch let full as FileFull {
-      throw errors.fileFull(full)
+      throw errors.fileFullError(full)
     }
   }
 
@@ -284,10 +284,10 @@ extension JSONFileCore {
     let line = try JournalBody(.change(change))
     let limit = JournalBody.maxLength(of: change)
     guard line.bytes.count <= limit else {
-      throw errors.taskTooLarge(line, limit: limit, setBy: "that of the format")
+      throw errors.taskTooLargeError(line, limit: limit, setBy: "that of the format")
     }
     if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
-      throw errors.taskTooLarge(line, limit: limit, setBy: "its maxTaskSize")
+      throw errors.taskTooLargeError(line, limit: limit, setBy: "its maxTaskSize")
     }
     return line
   }
@@ -327,7 +327,7 @@ extension JSONFileCore {
           lines: state.table.linesToWrite(lines, for: staged),
           caller: .changes(staged, durability, continuation)
         )
-        if let full = state.shortage(for: submission, limit: options.maxFileSize) {
+        if let full = state.fileFullError(for: submission, limit: options.maxFileSize) {
           submission.rollBack(&state.table)
           throw full
         }
@@ -513,7 +513,7 @@ extension JSONFileCore {
     guard compactIfDue(),
       let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
     else { return }
-    if write(group) { continueWriting() }
+    if write(group) { scheduleNextWrite() }
   }
 
   /// Writes the pending claims on the calling thread, unless another job is running or waiting.
@@ -521,13 +521,13 @@ extension JSONFileCore {
   /// - Returns: Whether the claims were written.
   func writeClaimsNow(unlessBusy thread: any JobThread) -> Bool {
     var isDone = false
-    _ = thread.performNow {
+    _ = thread.performOnCallerIfIdle {
       // Only the store's own threads block signals.
       guard file.withLock({ $0?.storage.isSizeLimited == false }),
         let claims = state.withLock({ $0.pipeline.takePendingClaims() })
       else { return }
       _ = write(claims, isByCaller: true)
-      continueWriting()
+      scheduleNextWrite()
       isDone = true
     }
     return isDone
@@ -536,7 +536,7 @@ extension JSONFileCore {
   /// Schedules a write of the lines that were queued.
   ///
   /// During a flush, it schedules a write only if tasks were claimed.
-  private func continueWriting() {
+  private func scheduleNextWrite() {
     let thread = state.withLock { $0.pipeline.beginNextWrite() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
@@ -556,7 +556,7 @@ extension JSONFileCore {
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
       try withJournal { storage, journal throws(Journal.Failure) in
-        try storage.checkPlace(of: journal)
+        try storage.checkLocation(of: journal)
         // Reserving space takes longer than writing a claim.
         try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
@@ -603,7 +603,7 @@ extension JSONFileCore {
       }
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
-        try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
+        try thread.performBesideOtherJobs { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
         // A write that is under way is rolled back too, after it has ended.
         thread.add { self.rollBackAndFail([], because: error) }
@@ -621,7 +621,7 @@ extension JSONFileCore {
       for changes in end.committed { changes.resumeCaller() }
       // If there is more to flush and another job is running, that job may take long, so no write
       // starts here.
-      if end.goesOn, thread.takeTurn() { writePending() }
+      if end.hasMoreToFlush, thread.tryToExcludeOtherJobs() { writePending() }
     }
   }
 
@@ -666,7 +666,7 @@ extension JSONFileCore {
   ///
   /// A change that was written before is rolled back only if the file is no longer usable.
   func rollBackAndFail(_ group: [Submission], because failure: Journal.Failure) {
-    let error = errors.writeFailed(because: failure)
+    let error = errors.writeFailedError(because: failure)
     // A caller that gets the error may close the store at once. Then the store no longer has a
     // thread.
     let thread = state.withLock { $0.thread }
@@ -724,9 +724,9 @@ extension JSONFileCore.State {
   /// Commits the changes of a completed flush.
   ///
   /// - Returns: The changes, and whether others must be flushed.
-  fileprivate mutating func endFlush() -> (committed: [Committed], goesOn: Bool) {
+  fileprivate mutating func endFlush() -> (committed: [Committed], hasMoreToFlush: Bool) {
     let end = pipeline.endFlush()
-    return (end.flushed.map { $0.commit(to: &table) }, end.goesOn)
+    return (end.flushed.map { $0.commit(to: &table) }, end.hasMoreToFlush)
   }
 }
 

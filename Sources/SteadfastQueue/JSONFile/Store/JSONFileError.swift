@@ -110,7 +110,7 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
   }
 
-  var forkedOff: JSONFileError {
+  var usedByForkedChild: JSONFileError {
     JSONFileError(
       .inUse,
       url,
@@ -124,7 +124,7 @@ struct JSONFileErrors: Sendable {
   }
 
   /// Returns the error of a repair that was abandoned, and changed nothing.
-  func repairFailed(because error: SystemCallError) -> JSONFileError {
+  func repairFailedError(because error: SystemCallError) -> JSONFileError {
     let hint =
       error.number == ENOSPC
       ? "; free space for a copy of the file and for its replacement, and repair it again" : ""
@@ -136,7 +136,7 @@ struct JSONFileErrors: Sendable {
   }
 
   /// Returns the error of a repair that was done, but that a power cut may undo.
-  func repairUncertain(because error: SystemCallError, copy: String) -> JSONFileError {
+  func repairUncertainError(because error: SystemCallError, copy: String) -> JSONFileError {
     JSONFileError(
       .outcomeUnknown,
       url,
@@ -185,7 +185,7 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody, limit: Int, setBy rule: String) -> JSONFileError {
+  func taskTooLargeError(_ line: JournalBody, limit: Int, setBy rule: String) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
@@ -197,7 +197,7 @@ struct JSONFileErrors: Sendable {
   /// Returns the error of a file that has no space for new tasks.
   ///
   /// If a compaction would have freed enough space but failed, `failedCompaction` gives the reason.
-  func fileFull(
+  func fileFullError(
     _ full: FileFull,
     failedCompaction: JSONFileStatistics.FailedCompaction? = nil
   ) -> JSONFileError {
@@ -224,7 +224,7 @@ struct JSONFileErrors: Sendable {
       + "shrunk to half their size"
   }
 
-  func writeFailed(because failure: Journal.Failure) -> JSONFileError {
+  func writeFailedError(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
     case .refused(let error):
       JSONFileError(
@@ -260,9 +260,9 @@ struct JSONFileErrors: Sendable {
   }
 
   /// Returns the error of closing a store; the store is closed nevertheless.
-  func closingFailed(because failure: Journal.Failure) -> JSONFileError {
+  func closeFailedError(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
-    case .refused, .poisoned: writeFailed(because: failure)
+    case .refused, .poisoned: writeFailedError(because: failure)
     case .displaced:
       JSONFileError(
         .displaced,
@@ -283,7 +283,7 @@ struct JSONFileErrors: Sendable {
   }
 
   /// Returns the error of a closing that has stored everything except the last line.
-  func sealMissing(because failure: Journal.Failure) -> JSONFileError {
+  func sealMissingError(because failure: Journal.Failure) -> JSONFileError {
     JSONFileError(
       .systemCall,
       url,
@@ -298,9 +298,9 @@ struct JSONFileErrors: Sendable {
     case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
       FileOpeningError.systemCall(let error):
       "\(error)"
-    case let error as Journal.Failure: writeFailed(because: error).message
+    case let error as Journal.Failure: writeFailedError(because: error).message
     case FileOpeningError.obstructed(let reason): "\(path).new is in the way: \(reason)"
-    case let error as FileOpeningError: openingFailed(because: error).message
+    case let error as FileOpeningError: openFailedError(because: error).message
     case let error as SystemCallError: "\(error)"
     case let error as Compaction.Unreadable: error.description
     default: "\(type(of: error)) was thrown"
@@ -323,21 +323,21 @@ extension JSONFileErrors {
     do {
       return try body()
     } catch let error as FileLock.Failure {
-      throw lockFailed(because: error)
+      throw lockFailedError(because: error)
     } catch let error as JournalProblem {
-      throw readingFailed(because: error)
+      throw readFailedError(because: error)
     } catch let error as Journal.Failure {
-      throw writeFailed(because: error)
+      throw writeFailedError(because: error)
     } catch let error as Journal.Unsealed {
-      throw sealMissing(because: error.reason)
+      throw sealMissingError(because: error.reason)
     } catch let error as FileOpeningError {
-      throw openingFailed(because: error)
+      throw openFailedError(because: error)
     } catch let error as SystemCallError {
-      throw systemCallFailed(because: error)
+      throw systemCallFailedError(because: error)
     }
   }
 
-  private func lockFailed(because failure: FileLock.Failure) -> JSONFileError {
+  private func lockFailedError(because failure: FileLock.Failure) -> JSONFileError {
     switch failure {
     case .heldByThisProcess:
       JSONFileError(
@@ -358,13 +358,13 @@ extension JSONFileErrors {
         "\(path) is in use by another process; wait until it ends, or choose another file"
       )
     case .opening(let error):
-      openingFailed(because: error)
+      openFailedError(because: error)
     case .systemCall(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  func openingFailed(because error: FileOpeningError) -> JSONFileError {
+  func openFailedError(because error: FileOpeningError) -> JSONFileError {
     switch error {
     case .unsafe(let reason, let advice):
       JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason); \(advice)")
@@ -390,11 +390,11 @@ extension JSONFileErrors {
           + "that queue is closed, or choose another file"
       )
     case .systemCall(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  private func readingFailed(because problem: JournalProblem) -> JSONFileError {
+  private func readFailedError(because problem: JournalProblem) -> JSONFileError {
     switch problem {
     case .notAJournal:
       JSONFileError(
@@ -428,11 +428,11 @@ extension JSONFileErrors {
           + "the file and saves everything that can be read"
       )
     case .unreadable(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  private func systemCallFailed(because error: SystemCallError) -> JSONFileError {
+  private func systemCallFailedError(because error: SystemCallError) -> JSONFileError {
     switch error.number {
     case ENOENT, ENOTDIR:
       JSONFileError(

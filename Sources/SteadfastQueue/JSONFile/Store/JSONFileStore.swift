@@ -376,10 +376,10 @@ extension JSONFileStore {
         skippedLineCount: repair.skipped.count
       )
     } catch let error as SystemCallError {
-      throw closed.errors.repairFailed(because: error)
+      throw closed.errors.repairFailedError(because: error)
     } catch let error as JournalRepair.PerhapsUndone {
       let copy = storage.path(of: .copy(error.copy))
-      throw closed.errors.repairUncertain(because: error.reason, copy: copy)
+      throw closed.errors.repairUncertainError(because: error.reason, copy: copy)
     }
   }
 }

@@ -93,7 +93,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
       return nil
     }
     // The postponed jobs come first: if writing never paused, flushing might never end.
-    if !postponed.isEmpty, postponeWhileFlushing(job) { return nil }
+    if !postponed.isEmpty, postponeIfFlushing(job) { return nil }
     defer { pending = [] }
     return pending
   }
@@ -163,13 +163,13 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     /// The changes to commit; then their callers are resumed.
     let flushed: [Item]
     /// Whether other changes must be flushed: written ones, or pending ones.
-    let goesOn: Bool
+    let hasMoreToFlush: Bool
   }
 
   /// Records that the changes of ``beginFlush()`` are on the disk.
   mutating func endFlush() -> FlushEnd {
     defer { flushing = [] }
-    return FlushEnd(flushed: flushing, goesOn: !written.isEmpty || !pending.isEmpty)
+    return FlushEnd(flushed: flushing, hasMoreToFlush: !written.isEmpty || !pending.isEmpty)
   }
 
   /// Removes and returns the postponed jobs, when nothing is being flushed anymore.
@@ -177,15 +177,15 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// - Returns: The jobs, and whether to schedule a write.
   mutating func takePostponedJobs() -> (jobs: [Job], writes: Bool) {
     defer { postponed = [] }
-    let hasGathered = !pending.isEmpty && !isWriting
-    if hasGathered { setStage(isWriting: true, isFlushing: isFlushing) }
-    return (postponed, hasGathered)
+    let mustWrite = !pending.isEmpty && !isWriting
+    if mustWrite { setStage(isWriting: true, isFlushing: isFlushing) }
+    return (postponed, mustWrite)
   }
 
   /// If something is being flushed, postpones a job until nothing is.
   ///
   /// - Returns: Whether something is being flushed.
-  mutating func postponeWhileFlushing(_ job: Job) -> Bool {
+  mutating func postponeIfFlushing(_ job: Job) -> Bool {
     if isFlushing { postponed.append(job) }
     return isFlushing
   }

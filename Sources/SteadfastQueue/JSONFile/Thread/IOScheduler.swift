@@ -21,88 +21,88 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   enum Step {
     case perform(Job)
     /// The thread calls again when a job was added, or a moment has passed.
-    case watch
+    case poll
     /// The thread calls again when it is woken, or at this instant.
     case sleep(until: Instant?)
     case end
   }
 
-  private static var mostSkippedWatches: Int { 64 }
+  private static var maxSkippedPolls: Int { 64 }
 
   private var jobs = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
   /// The thread that has the turn.
-  private var owner: Thread?
+  private var activeThread: Thread?
   /// Whether a guest has the turn.
-  private var guestHasTurn = false
+  private var isPerformingOutsideJob = false
   /// Whether a thread must check the delayed jobs after the guest's turn.
-  private var guestDelaysJobs = false
+  private var mustCheckDelayedJobs = false
   /// The threads that are still busy after they yielded the turn.
-  private var yielded: [Thread] = []
+  private var besideThreads: [Thread] = []
   /// The thread that watches, and need not be woken.
-  private var watcher: Thread?
+  private var pollingThread: Thread?
   private var sleepers: [Thread] = []
   /// The number of sleepers that were woken and have not called again yet.
   private var wakingCount = 0
   /// The number of watches to skip after the next one that finds no job.
-  private var penalty = 1
-  private var skippedWatches = 0
+  private var pollsToSkipNext = 1
+  private var pollsToSkip = 0
   private var isEnding = false
 
   /// Whether the turn can be taken.
-  private var isFree: Bool { owner == nil && !guestHasTurn }
+  private var canBeginJob: Bool { activeThread == nil && !isPerformingOutsideJob }
 
   /// Whether there is a job for the watching thread.
-  var endsWatch: Bool {
-    watcher != nil && isFree && !jobs.isEmpty
+  var mustEndPolling: Bool {
+    pollingThread != nil && canBeginJob && !jobs.isEmpty
   }
 
   mutating func add(_ job: @escaping Job) { jobs.append(job) }
 
   mutating func add(_ job: @escaping Job, at instant: Instant) {
     delayedJobs.append((instant, job))
-    guestDelaysJobs = guestDelaysJobs || guestHasTurn
+    mustCheckDelayedJobs = mustCheckDelayedJobs || isPerformingOutsideJob
   }
 
   /// Ends the turn of a thread, if it has the turn.
   ///
   /// The thread continues its job while another thread may have the turn.
-  mutating func yieldTurn(of thread: Thread) {
-    guard owner == thread else { return }
-    owner = nil
-    yielded.append(thread)
+  mutating func deactivate(_ thread: Thread) {
+    guard activeThread == thread else { return }
+    activeThread = nil
+    besideThreads.append(thread)
   }
 
   /// Gives the turn back to a thread that yielded it, unless another thread has it.
   ///
   /// - Returns: Whether the thread has the turn now.
-  mutating func takeTurn(for thread: Thread) -> Bool {
-    guard isFree else { return false }
-    yielded.removeAll { $0 == thread }
-    owner = thread
+  mutating func tryToActivate(_ thread: Thread) -> Bool {
+    guard canBeginJob else { return false }
+    besideThreads.removeAll { $0 == thread }
+    activeThread = thread
     return true
   }
 
   /// Gives the turn to a guest, unless a thread has it, a job is waiting, or a delayed job is due.
   ///
   /// - Returns: Whether the guest has the turn.
-  mutating func beginGuestTurn(at now: @autoclosure () -> Instant) -> Bool {
-    guard isFree, jobs.isEmpty else { return false }
+  mutating func beginOutsideJob(at now: @autoclosure () -> Instant) -> Bool {
+    guard canBeginJob, jobs.isEmpty else { return false }
     if !delayedJobs.isEmpty {
       let now = now()
       guard delayedJobs.allSatisfy({ $0.instant > now }) else { return false }
     }
-    guestHasTurn = true
+    isPerformingOutsideJob = true
     return true
   }
 
   /// Ends a guest's turn.
   ///
   /// - Returns: Whether to wake a thread; that thread already counts as woken.
-  mutating func endGuestTurn() -> Bool {
-    guestHasTurn = false
-    defer { guestDelaysJobs = false }
-    return (!jobs.isEmpty || guestDelaysJobs) && countWakeUpIfNeeded()
+  mutating func endOutsideJob() -> Bool {
+    isPerformingOutsideJob = false
+    defer { mustCheckDelayedJobs = false }
+    return (!jobs.isEmpty || mustCheckDelayedJobs) && countWakeUpIfNeeded()
   }
 
   /// Lets the threads end when all jobs are done.
@@ -113,7 +113,8 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// A thread must be woken if there are jobs, now or later, and no thread has the turn, watches,
   /// or was already woken.
   mutating func countWakeUpIfNeeded() -> Bool {
-    guard isFree, !jobs.isEmpty || !delayedJobs.isEmpty, watcher == nil, wakingCount == 0,
+    guard canBeginJob, !jobs.isEmpty || !delayedJobs.isEmpty, pollingThread == nil,
+      wakingCount == 0,
       !sleepers.isEmpty
     else { return false }
     wakingCount += 1
@@ -128,36 +129,37 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
       sleepers.remove(at: sleeper)
       wakingCount = max(0, wakingCount - 1)
     }
-    let hasWorked = owner == thread || yielded.contains(thread)
-    if owner == thread { owner = nil }
-    yielded.removeAll { $0 == thread }
-    let job = isFree ? takeJob(at: now) : nil
-    if watcher == thread { endWatch(wasInVain: job == nil) }
+    let hasWorked = activeThread == thread || besideThreads.contains(thread)
+    if activeThread == thread { activeThread = nil }
+    besideThreads.removeAll { $0 == thread }
+    let job = canBeginJob ? takeJob(at: now) : nil
+    if pollingThread == thread { endPoll(wasUseless: job == nil) }
     if let job {
-      owner = thread
+      activeThread = thread
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, isFree, watcher == nil, yielded.isEmpty, beginWatchUnlessSkipped() {
-      watcher = thread
-      return .watch
+    if hasWorked, canBeginJob, pollingThread == nil, besideThreads.isEmpty, beginPollUnlessSkipped()
+    {
+      pollingThread = thread
+      return .poll
     }
     sleepers.append(thread)
-    if guestHasTurn { guestDelaysJobs = !delayedJobs.isEmpty }
+    if isPerformingOutsideJob { mustCheckDelayedJobs = !delayedJobs.isEmpty }
     // If a thread has the turn, that thread checks the delayed jobs.
-    return .sleep(until: isFree ? delayedJobs.lazy.map(\.instant).min() : nil)
+    return .sleep(until: canBeginJob ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
-  private mutating func beginWatchUnlessSkipped() -> Bool {
-    guard skippedWatches > 0 else { return true }
-    skippedWatches -= 1
+  private mutating func beginPollUnlessSkipped() -> Bool {
+    guard pollsToSkip > 0 else { return true }
+    pollsToSkip -= 1
     return false
   }
 
-  private mutating func endWatch(wasInVain: Bool) {
-    watcher = nil
-    skippedWatches = wasInVain ? penalty : 0
-    penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
+  private mutating func endPoll(wasUseless: Bool) {
+    pollingThread = nil
+    pollsToSkip = wasUseless ? pollsToSkipNext : 0
+    pollsToSkipNext = wasUseless ? min(2 * pollsToSkipNext, Self.maxSkippedPolls) : 1
   }
 
   /// Removes and returns the next job.
@@ -181,18 +183,18 @@ protocol JobThread: AnyObject, Sendable {
   ///
   /// - Returns: Whether the job was performed. If not, another job has the turn or is waiting for
   ///   it.
-  func performNow(_ job: () -> Void) -> Bool
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool
   /// Ends the turn of the calling job, and performs `body`.
   ///
   /// From then on, another thread performs the jobs behind the calling one, in order. They run at
   /// the same time as `body`, and must not wait for it.
-  func yieldTurn<Result, Failure: Error>(
-    during body: () throws(Failure) -> Result
+  func performBesideOtherJobs<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
   /// Requests the turn again, for a job that has yielded it.
   ///
   /// - Returns: Whether the calling job has the turn. It doesn't get it while another job has it.
-  func takeTurn() -> Bool
+  func tryToExcludeOtherJobs() -> Bool
 }
 
 /// Two threads for blocking work, so that the work does not delay Swift's shared threads.
@@ -226,14 +228,14 @@ final class IOThread: JobThread {
     work.add(job, at: .now + delay.sleepable)
   }
 
-  func performNow(_ job: () -> Void) -> Bool { work.performNow(job) }
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool { work.performOnCallerIfIdle(job) }
 
-  func takeTurn() -> Bool { work.takeTurn() }
+  func tryToExcludeOtherJobs() -> Bool { work.tryToExcludeOtherJobs() }
 
-  func yieldTurn<Result, Failure: Error>(
-    during body: () throws(Failure) -> Result
+  func performBesideOtherJobs<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    work.yieldTurn()
+    work.allowOtherJobs()
     return try body()
   }
 }
@@ -246,49 +248,49 @@ final class IOQueue: Sendable {
   ///
   /// This is approximately the time to wake two threads, because a caller that comes back at once
   /// has to be woken first.
-  private static let watch = Duration.microseconds(100)
+  private static let pollingTime = Duration.microseconds(100)
 
-  private let turns = Mutex(IOScheduler<ThreadIdentity>())
+  private let scheduler = Mutex(IOScheduler<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
   /// Whether there is a job for the watching thread.
-  private let endsWatch = Atomic(false)
+  private let mustEndPolling = Atomic(false)
 
-  func add(_ job: @escaping Job) { changeTurns { $0.add(job) } }
+  func add(_ job: @escaping Job) { changeScheduler { $0.add(job) } }
 
   func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
-    changeTurns { $0.add(job, at: instant) }
+    changeScheduler { $0.add(job, at: instant) }
   }
 
-  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(for: .current) } }
+  func tryToExcludeOtherJobs() -> Bool { scheduler.withLock { $0.tryToActivate(.current) } }
 
   /// Performs a job on the calling thread, which is neither of the two, if the turn is free.
   ///
   /// - Returns: Whether the job was performed.
-  func performNow(_ job: () -> Void) -> Bool {
-    guard turns.withLock({ $0.beginGuestTurn(at: .now) }) else { return false }
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool {
+    guard scheduler.withLock({ $0.beginOutsideJob(at: .now) }) else { return false }
     job()
-    wakeIfNeeded { turns in turns.endGuestTurn() }
+    wakeIfNeeded { scheduler in scheduler.endOutsideJob() }
     return true
   }
 
   /// Ends the turn of the calling thread, if it has the turn.
-  func yieldTurn() { changeTurns { $0.yieldTurn(of: .current) } }
+  func allowOtherJobs() { changeScheduler { $0.deactivate(.current) } }
 
   func end() {
-    turns.withLock { $0.endWhenIdle() }
+    scheduler.withLock { $0.endWhenIdle() }
     for _ in 0..<2 { changed.signal() }
   }
 
   /// Performs jobs until the end, on each of the two threads.
   func performJobs() {
     while true {
-      let step = turns.withLock { turns in
-        endsWatch.store(false, ordering: .relaxed)
-        return turns.nextStep(for: .current, at: .now)
+      let step = scheduler.withLock { scheduler in
+        mustEndPolling.store(false, ordering: .relaxed)
+        return scheduler.nextStep(for: .current, at: .now)
       }
       switch step {
       case .perform(let job): job()
-      case .watch: watchForJob()
+      case .poll: pollForJob()
       case .sleep(let instant): changed.wait(until: instant)
       case .end: return
       }
@@ -296,26 +298,26 @@ final class IOQueue: Sendable {
   }
 
   /// Changes the jobs or the turn, and wakes a thread if one is needed.
-  private func changeTurns(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
-    wakeIfNeeded { turns in
-      body(&turns)
-      return turns.countWakeUpIfNeeded()
+  private func changeScheduler(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
+    wakeIfNeeded { scheduler in
+      body(&scheduler)
+      return scheduler.countWakeUpIfNeeded()
     }
   }
 
   /// Makes a change, and wakes a thread if the change returns `true`.
   private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
-    let wakes = turns.withLock { turns in
-      let wakes = change(&turns)
-      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+    let wakes = scheduler.withLock { scheduler in
+      let wakes = change(&scheduler)
+      if scheduler.mustEndPolling { mustEndPolling.store(true, ordering: .relaxed) }
       return wakes
     }
     if wakes { changed.signal() }
   }
 
   /// Watches for a job, and yields the processor to other threads that need it.
-  private func watchForJob() {
-    let end = ContinuousClock.now + Self.watch
-    while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
+  private func pollForJob() {
+    let end = ContinuousClock.now + Self.pollingTime
+    while !mustEndPolling.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
   }
 }
