@@ -377,8 +377,8 @@ extension FileLock {
     guard status.st_nlink <= 1 else {
       throw Refusal(
         isHeld: false,
-        reason: "\(file) can't be opened: it has another name, a hard link, under which another "
-          + "store could use it at the same time; remove that one, or make a copy"
+        reason: "\(file) can't be opened: it has another name, a hard link, with which another "
+          + "store could open it at the same time; remove the other name, or use a copy of the file"
       )
     }
     return path

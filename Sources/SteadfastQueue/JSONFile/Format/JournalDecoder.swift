@@ -160,17 +160,17 @@ struct JournalDecoder {
     let (record, role) = (try readRecord(), try readRole())
     guard !record.isPlain else {
       throw .malformed(
-        "it adds a waiting task without a key, a condition, a dependency or a queue"
+        "it adds a task whose properties need no line of this kind"
       )
     }
     guard role == nil || record.uniqueKey != nil else {
-      throw .malformed("it has a role, and no unique key")
+      throw .malformed("it has a role but no unique key")
     }
     try checkForm(of: record)
     guard fields.has(.into) else {
       return .addition(record, role == .successor ? .successor : .holder)
     }
-    guard role == nil else { throw .malformed("it has a role, and was taken over") }
+    guard role == nil else { throw .malformed("it has both a role and a task that took it over") }
     return .addition(record, .takenOver(by: try fields.id(of: .into)))
   }
 
@@ -202,7 +202,7 @@ struct JournalDecoder {
 
   private mutating func readPrune() throws(JournalDecodingError) -> TaskChange {
     let count = fields.has(.latest) ? try fields.integer(of: .latest) : nil
-    guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its count is negative") }
+    guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its number of tasks to keep is negative") }
     return .prune(
       try readState(),
       endedBefore: fields.has(.before) ? try fields.date(of: .before) : nil,
@@ -277,10 +277,10 @@ extension JournalDecoder {
 
   mutating func readRecord() throws(JournalDecodingError) -> TaskRecord {
     let state = fields.has(.state) ? try readState() : .waiting
-    guard state != .running else { throw .malformed("it adds a task that is already running") }
+    guard state != .running else { throw .malformed("it adds a task in the state running") }
     let retryCount = fields.has(.retries) ? try fields.integer(of: .retries) : 0
     let interruptionCount = fields.has(.interruptions) ? try fields.integer(of: .interruptions) : 0
-    if min(retryCount, interruptionCount) < 0 { throw .malformed("a count is negative") }
+    if min(retryCount, interruptionCount) < 0 { throw .malformed("its number of retries or interruptions is negative") }
     var record = TaskRecord(
       id: try fields.id(),
       name: try readName(),

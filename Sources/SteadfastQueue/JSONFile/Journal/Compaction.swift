@@ -257,7 +257,7 @@ struct Compaction {
       }
       // These bytes contain no whole batch: the next one is larger than a step.
       guard bytes.count == count else {
-        throw Unreadable(description: "the file is shorter than the lines written to it")
+        throw Unreadable(description: "the file is shorter than the lines that were written to it")
       }
       count *= 2
     }
@@ -271,7 +271,7 @@ struct Compaction {
     var length = 0
     while let end = bytes.lineFeed(from: position) {
       guard let line = JournalLine(bytes, position..<end) else {
-        throw Unreadable(description: "a line differs from what was written")
+        throw Unreadable(description: "a line of the file differs from what was written")
       }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1

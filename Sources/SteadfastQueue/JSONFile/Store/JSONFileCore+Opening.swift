@@ -267,7 +267,7 @@ private struct Verification {
     self.claimed = claimed
     report.generation = file.journal.generation
     if case .notAtItsPath = try file.storage.location(of: .journal) {
-      problems.add("the file was deleted, moved or replaced: its tasks are no longer at its path")
+      problems.add("the file was deleted, moved or replaced: it is no longer at its path")
     }
     let whole = file.journal.source(ofFirst: try file.journal.sizeInFile())
     report.byteCount = whole.count

@@ -282,12 +282,14 @@ extension JSONFileCore {
   ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
   func makeLine(of change: TaskChange) throws -> JournalBody {
     let line = try JournalBody(.change(change))
-    let limit = JournalBody.maxLength(of: change)
-    guard line.bytes.count <= limit else {
-      throw errors.taskTooLargeError(line, limit: limit, setBy: "that of the format")
+    let length = line.bytes.count
+    func tooLargeError(_ limit: Int, setBy rule: String) -> JSONFileError {
+      errors.taskTooLargeError(change, lineLength: length, limit: limit, setBy: rule)
     }
-    if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
-      throw errors.taskTooLargeError(line, limit: limit, setBy: "its maxTaskSize")
+    let limit = JournalBody.maxLength(of: change)
+    guard length <= limit else { throw tooLargeError(limit, setBy: "the format's limit") }
+    if case .insert = change, let limit = options.maxTaskSize, length > limit {
+      throw tooLargeError(limit, setBy: "the store's maxTaskSize")
     }
     return line
   }
