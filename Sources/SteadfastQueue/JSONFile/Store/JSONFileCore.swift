@@ -2,19 +2,20 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// The parts of a file store: the tasks in memory, the journal, and the I/O thread between them.
+/// A file store without its public interface: the tasks in memory, the file, and the I/O thread
+/// that writes their changes to the file.
 ///
-/// A caller stages its changes in the table and queues their lines. The thread writes and flushes
-/// all waiting lines together, commits the changes, and resumes the callers. The file comes first
-/// and memory second: a change that could not be written is rolled back.
+/// A caller stages its changes in the table, and queues their lines. Staged changes can still be
+/// rolled back. The thread writes and flushes all queued lines together, commits the changes, and
+/// resumes the callers. If the lines can't be written, the changes are rolled back.
 ///
-/// Everything that touches the file happens on the thread, one job after another, with two
-/// exceptions. First, during a flush, claims are written, and changes wait. After the flush, these
-/// changes are written and flushed. Second, a caller that claims tasks writes its own lines if the
-/// thread is idle, because that takes less time than a switch of threads. All changes are committed
-/// in the order of the file.
+/// Only the thread uses the file, for one job after another, with two exceptions. First, the lines
+/// of claims are written even during a flush; other lines are written after the flush, and are
+/// flushed together. Second, if the thread is idle, a caller that claims tasks writes its own
+/// lines, because that takes less time than a switch of threads. All changes are committed in the
+/// order of their lines.
 final class JSONFileCore: Sendable {
-  /// Acquires the lock, and makes the storage to read and write.
+  /// Acquires the lock, and makes the storage of the file.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
   typealias ThreadMaker = @Sendable () throws -> any JobThread
 
@@ -32,15 +33,17 @@ final class JSONFileCore: Sendable {
   struct State {
     var phase = Phase.unopened
     var table = TaskTable()
-    /// The lines of all waiting calls.
+    /// The lines that calls have queued, and those that are being written or flushed.
     var pipeline = WritePipeline<Submission, PostponedJob>()
-    /// The size of the file in bytes, including the lines that are pending or being written.
+    /// The size that the file has after all queued lines are written, in bytes.
     ///
-    /// It is updated only if the size of the file is limited.
+    /// Only updated if `maxFileSize` is set.
     var size = 0
-    /// The error of the size estimate that the last compaction since the opening has measured.
+    /// How far the last compaction was larger than estimated; zero until the first one after
+    /// opening.
     var underestimate = SizeEstimateError()
-    /// The callers that wait for a compaction to end; each receives whether it has finished.
+    /// The callers that wait until a compaction ends; each receives whether the compaction
+    /// succeeded.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?
     var lock: FileLock?
@@ -48,27 +51,29 @@ final class JSONFileCore: Sendable {
     var deletesFile = false
     /// Whether the file was deleted.
     var isDestroyed = false
-    /// The callers that wait until the closed file is deleted.
+    /// The callers that wait until a file that the store does not have open is deleted.
     var destroyers: [CheckedContinuation<Void, any Error>] = []
-    /// The callers that wait until the store has closed.
+    /// The callers that wait until the store is closed.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
-  /// The state that only the I/O thread uses.
+  /// An open file, and the compaction that is rewriting it, if there is one.
   struct OpenFile {
     var storage: any JournalStorage
     var journal: Journal
     var compaction: Compaction?
-    /// The size of the file after the last compaction since it was opened.
+    /// The size of the file after its last compaction, in bytes.
     ///
-    /// If there was none, this is approximately the size that a compaction at opening would have
-    /// left.
+    /// If the file was not compacted since it was opened, this is an estimate: the size that it
+    /// would have had after a compaction then.
     var compactSize: Int
-    /// The size that the file must reach before the next compaction, after one has failed.
+    /// The size, in bytes, at which the file is compacted again after a compaction has failed; 0 if
+    /// none has.
     var postponedSize = 0
-    /// The compact size, in bytes, at which the next compaction is due even if the file is smaller.
+    /// The size of the tasks, in bytes, at which the file is compacted again even if it has not
+    /// reached `postponedSize`.
     var postponedCompactSize = 0
-    /// The failure of the last compaction, or `nil` if it has not failed.
+    /// The failure of the last compaction; `nil` if that compaction succeeded, or there was none.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
   }
 
@@ -77,18 +82,18 @@ final class JSONFileCore: Sendable {
   let flushing: JSONFileStore.Flushing
   let options: JSONFileStore.Options
   let compactionPolicy: CompactionPolicy
-  /// Returns the date, for people to read.
+  /// Returns the current date, for error messages and statistics.
   let date: @Sendable () -> Date
-  /// Announces problems to people that no call can report.
+  /// Writes a warning about a problem that no call throws.
   let announce: @Sendable (String) -> Void
   let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
-  /// The count of forks when the thread was started; negative before that.
+  /// The fork count of the process when the thread was started; negative before that.
   let forkCount = Atomic(-1)
   /// Whether the file is open.
   ///
-  /// Most calls read this, so they need not acquire the lock.
+  /// Calls read this first, to avoid acquiring the lock of `state`.
   let isServing = Atomic(false)
 
   init(
@@ -136,15 +141,16 @@ final class JSONFileCore: Sendable {
 
   // MARK: Calls
 
-  /// Whether this process is a forked child, whose parent owns the thread and the lock.
+  /// Whether this process was forked after the thread was started, so that the thread and the lock
+  /// belong to the parent.
   ///
-  /// This is checked before acquiring any lock, because a lock may have been held during the fork.
+  /// Check this before acquiring a mutex: a mutex that was locked during the fork is never unlocked
+  /// in the child.
   var isForkedChild: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
   }
 
-  /// Opens the file, if it is not open.
   func open() async throws {
     if isForkedChild { throw errors.usedByForkedChild }
     if isServing.load(ordering: .acquiring) { return }
@@ -154,13 +160,15 @@ final class JSONFileCore: Sendable {
 
   /// Stores changes.
   ///
-  /// The call decides at once, and in order, which changes apply. When it returns, they are stored.
+  /// The changes are checked and staged in the order of the calls. When the call returns, they are
+  /// stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     let (batch, lines) = try prepare(batch)
     while true {
       let outcomes = try await store(batch, lines: lines, durability: durability)
-      // No outcomes: the batch depended on changes that were not stored yet, but are stored now.
+      // No outcomes mean that the batch depended on changes that were not stored yet, but are now.
+      // So it is staged again.
       if !outcomes.isEmpty { return outcomes }
     }
   }
@@ -173,7 +181,6 @@ final class JSONFileCore: Sendable {
     return (batch, try batch.map(makeLine))
   }
 
-  /// Leases tasks, and writes lines for the start of their attempts.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
       submit(resuming: continuation) { state in
@@ -193,9 +200,9 @@ final class JSONFileCore: Sendable {
     try await performOnThread { core in try core.readStatistics() }
   }
 
-  /// Stores all pending changes, writes the last line, and closes the file.
+  /// Stores all queued changes, writes a line that records the closing, and closes the file.
   ///
-  /// A caller that comes while the store is closing waits until it has closed.
+  /// If the store is already closing, the call waits until it is closed.
   func close() async throws {
     if isForkedChild { throw errors.usedByForkedChild }
     try await waitForThread { continuation in
@@ -243,22 +250,24 @@ final class JSONFileCore: Sendable {
   }
 }
 
-// The limit of the file's size applies only to changes that add tasks, change a task's payload or
-// tags, or set a larger value. A change that ends a task must be written, because that frees space.
-// A value that a task remembers must be written too, because the work for it is done.
+// `maxFileSize` applies only to changes that add tasks, change a task's payload or tags, or set a
+// larger value. A change that ends a task must always be written, because that frees space. A value
+// that a task remembers must be written too, because the work that it records would be repeated
+// otherwise.
 extension JSONFileCore {
-  /// Stores changes whose lines were made.
+  /// Stores changes, given together with their lines.
   ///
-  /// If the lines don't fit, this compacts the file first.
+  /// If the lines don't fit into the file, the call first compacts the file, if that helps.
   ///
-  /// - Returns: An outcome for each change; none if the batch depends on changes that were not
-  ///   stored when the call was made, but are stored now.
+  /// - Returns: An outcome for each change; an empty array if nothing was stored, because the batch
+  ///   depended on changes that were not stored yet. These are stored when the call returns.
   func store(
     _ batch: [TaskChange],
     lines: [JournalBody],
     durability: Durability
   ) async throws -> [ChangeOutcome] {
-    // Other callers may use the space that a compaction frees, and its size is only an estimate.
+    // One compaction may not be enough: other callers may use the space that it frees, and the new
+    // size is only estimated.
     for _ in 0..<2 {
       do {
         return try await submit(batch, lines: lines, durability: durability)
@@ -294,10 +303,9 @@ extension JSONFileCore {
     return line
   }
 
-  /// Refuses an update that would make its task too large.
+  /// Throws an error if an update would make its task too large.
   ///
-  /// A task is too large if a compaction could not write it, or if it exceeds `maxTaskSize`.
-  /// Properties that the update does not change count too.
+  /// The whole updated task counts, because a compaction writes it as one line.
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
     for change in staged {
       guard case .change(.update(_, let update), let slot) = change.effect,
@@ -311,7 +319,7 @@ extension JSONFileCore {
 
   /// Stages changes, and queues their lines for the I/O thread.
   ///
-  /// - Returns: The result of ``store(_:lines:durability:)``.
+  /// - Returns: The outcomes, as in ``store(_:lines:durability:)``.
   /// - Throws: A ``FileFull`` if the lines don't fit into the file.
   private func submit(
     _ batch: [TaskChange],
@@ -322,7 +330,8 @@ extension JSONFileCore {
       submit(resuming: continuation) { state in
         let staged = state.table.stage(batch)
         if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
-          // Nothing of such a batch is staged. Its caller resumes after the changes it depends on.
+          // If a change is uncertain, nothing of the batch is staged. An empty submission makes the
+          // caller wait for the changes on which the batch depends.
           return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
         }
         let submission = Submission(
@@ -346,11 +355,11 @@ extension JSONFileCore {
   }
 }
 
-/// How callers wait for the thread.
+/// Waiting for the I/O thread.
 extension JSONFileCore {
-  /// Suspends until the thread resumes the continuation.
+  /// Suspends until the continuation that `body` receives is resumed.
   ///
-  /// In virtual time, such calls take turns.
+  /// In a test with virtual time, only one such call runs at a time.
   func waitForThread<Value: Sendable>(
     _ body: (CheckedContinuation<Value, any Error>) -> Void
   ) async throws -> Value {
@@ -359,15 +368,17 @@ extension JSONFileCore {
     }
   }
 
-  /// The result of a call: an immediate answer, or lines to write.
+  /// What a call does after it has staged its changes: it returns a value at once, or waits until
+  /// lines are written.
   enum Decision<Value> {
     case answer(Value)
     case lines(Submission)
   }
 
-  /// Determines the result of a call, and queues its lines for the thread.
+  /// Calls `decide`, and either resumes the continuation at once, or queues lines whose caller is
+  /// resumed when they are stored.
   ///
-  /// If the file is not open, the call fails.
+  /// If the file is not open, the continuation is resumed with an error.
   func submit<Value: Sendable>(
     resuming continuation: CheckedContinuation<Value, any Error>,
     _ decide: (inout State) throws -> Decision<Value>
@@ -390,12 +401,13 @@ extension JSONFileCore {
     }
     if let answer { continuation.resume(with: answer) }
     guard let thread else { return }
-    // A claim needs no flush. Writing it here takes less time than a switch to another thread.
+    // A claim needs no flush, and writing its lines takes less time than a switch to another
+    // thread.
     if isClaim, writeClaimsNow(unlessBusy: thread) { return }
     thread.add { self.writePending() }
   }
 
-  /// Performs a job on the thread, which is started if necessary.
+  /// Performs `body` on the I/O thread, which is started if necessary.
   func performOnThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
@@ -406,9 +418,9 @@ extension JSONFileCore {
   }
 }
 
-/// The lines of a call that waits until they are stored, and its caller.
+/// The lines of a call, and the caller that waits until they are stored.
 ///
-/// It is an object because it moves between lists, and has many parts to copy.
+/// This is a class, because copying a value with so many fields from list to list would be slow.
 final class Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(
@@ -442,9 +454,9 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Commits the changes after the lines are stored.
+  /// Commits the changes to the table, after their lines were stored.
   ///
-  /// - Returns: The outcomes, with which the caller is resumed once the table is unlocked.
+  /// - Returns: The outcomes. Resume the caller with them after the table is unlocked.
   func commit(to table: inout TaskTable) -> Committed {
     let outcomes: [ChangeOutcome] =
       switch caller {
@@ -455,7 +467,7 @@ final class Submission: PipelineItem {
     return Committed(submission: self, outcomes: outcomes)
   }
 
-  /// Rolls back the changes or the claim if the lines could not be stored.
+  /// Rolls back the changes or the claim, because their lines could not be stored.
   func rollBack(_ table: inout TaskTable) {
     switch caller {
     case .changes(let staged, _, _): for change in staged.reversed() { table.rollBack(change) }
@@ -463,7 +475,6 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Resumes the caller, with the outcomes of the committed changes.
   func succeed(with outcomes: [ChangeOutcome] = []) {
     switch caller {
     case .changes(_, _, let continuation): continuation.resume(returning: outcomes)
@@ -479,7 +490,7 @@ final class Submission: PipelineItem {
   }
 }
 
-/// Committed changes whose caller has yet to be resumed.
+/// Changes that were committed, and whose caller was not resumed yet.
 struct Committed: Sendable {
   let submission: Submission
   let outcomes: [ChangeOutcome]
@@ -487,9 +498,8 @@ struct Committed: Sendable {
   func resumeCaller() { submission.succeed(with: outcomes) }
 }
 
-// The jobs of the I/O thread, which run one after another: everything that touches the file.
+// The jobs of the I/O thread. They run one after another, and only they use the file.
 extension JSONFileCore {
-  /// Returns statistics about the file.
   func readStatistics() throws -> JSONFileStatistics {
     let (tasks, live) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
@@ -508,9 +518,9 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes the pending lines, then schedules the next write behind other jobs.
+  /// Writes the queued lines, and schedules the next write after the jobs that are already waiting.
   ///
-  /// The next write includes the lines that were queued during this one.
+  /// The next write includes the lines that were queued during this write.
   func writePending() {
     guard compactIfDue(),
       let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
@@ -518,13 +528,14 @@ extension JSONFileCore {
     if write(group) { scheduleNextWrite() }
   }
 
-  /// Writes the pending claims on the calling thread, unless another job is running or waiting.
+  /// Writes the queued claims on the calling thread, unless the I/O thread has another job.
   ///
   /// - Returns: Whether the claims were written.
   func writeClaimsNow(unlessBusy thread: any JobThread) -> Bool {
     var isDone = false
     _ = thread.performOnCallerIfIdle {
-      // Only the store's own threads block signals.
+      // If the system limits the size of files, a write may send a signal, which only the store's
+      // own threads block.
       guard file.withLock({ $0?.storage.isSizeLimited == false }),
         let claims = state.withLock({ $0.pipeline.takePendingClaims() })
       else { return }
@@ -535,15 +546,14 @@ extension JSONFileCore {
     return isDone
   }
 
-  /// Schedules a write of the lines that were queued.
+  /// Schedules a write, if lines were queued during the last one.
   ///
-  /// During a flush, it schedules a write only if tasks were claimed.
+  /// During a flush, only the lines of claims count: other lines wait until the flush ends.
   private func scheduleNextWrite() {
     let thread = state.withLock { $0.pipeline.beginNextWrite() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
 
-  /// Performs a job that was postponed until nothing is being flushed.
   private func perform(_ job: PostponedJob) {
     switch job {
     case .write: writePending()
@@ -552,9 +562,9 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes the lines of a group, and flushes them if a flush is due.
+  /// Writes the lines of the submissions, and flushes them if necessary.
   ///
-  /// - Returns: Whether the caller must schedule the next write. A flush schedules it itself.
+  /// - Returns: Whether to schedule the next write; `false` if a flush has already done so.
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
       try withJournal { storage, journal throws(Journal.Failure) in
@@ -568,8 +578,8 @@ extension JSONFileCore {
       return true
     }
     recordFileSize()
-    // A claim need only survive the end of the process, so it needs no flush. Its tasks are already
-    // leased.
+    // A claim need not survive a power cut, so its caller is resumed without a flush. Its tasks are
+    // already leased in the table.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
@@ -590,10 +600,10 @@ extension JSONFileCore {
     }
   }
 
-  /// Flushes the written changes until none are left, while other jobs continue.
+  /// Flushes the written changes, again and again until none are left, while other jobs continue.
   ///
-  /// The next flush covers the changes that are queued during the present one. It starts when the
-  /// callers of the present one have been resumed.
+  /// Changes that are queued during a flush are written and flushed after it, when its callers have
+  /// been resumed.
   private func flushWritten(on thread: any JobThread) {
     var mustCompact = false
     while true {
@@ -607,7 +617,8 @@ extension JSONFileCore {
       do throws(Journal.Failure) {
         try thread.performBesideOtherJobs { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
-        // A write that is under way is rolled back too, after it has ended.
+        // Another thread may be writing lines, which must be rolled back too. This job runs after
+        // that write.
         thread.add { self.rollBackAndFail([], because: error) }
         return
       }
@@ -618,24 +629,24 @@ extension JSONFileCore {
           return state.endFlush()
         }
       }
-      // Some of the callers call again before the next write, which then includes their changes
-      // too.
+      // The callers are resumed before the next write, so that it includes the changes of those
+      // that call again at once.
       for changes in end.committed { changes.resumeCaller() }
-      // If there is more to flush and another job is running, that job may take long, so no write
-      // starts here.
+      // If another job is running, nothing is written here, because waiting for that job could take
+      // long.
       if end.hasMoreToFlush, thread.tryToExcludeOtherJobs() { writePending() }
     }
   }
 
-  /// Starts the jobs that were postponed until nothing is being flushed.
+  /// Schedules jobs that were postponed until the end of a flush.
   ///
-  /// If `writes` is `true`, the pending lines are written after them.
+  /// If `writes` is `true`, a write of the queued lines is scheduled after the jobs.
   private func start(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
     for job in jobs { thread.add { self.perform(job) } }
     if writes { thread.add { self.writePending() } }
   }
 
-  /// Schedules a flush for the end of the interval, unless one is already scheduled.
+  /// If changes are flushed at intervals, schedules a flush, unless one is already scheduled.
   private func scheduleFlush() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
     let thread = state.withLock { $0.pipeline.scheduleDelayedFlush() ? $0.thread : nil }
@@ -664,19 +675,22 @@ extension JSONFileCore {
     }
   }
 
-  /// Rolls back all staged changes, because a pending change may depend on one that failed.
+  /// Rolls back the changes that a failed write or flush affects, and resumes their callers with
+  /// the error.
   ///
-  /// A change that was written before is rolled back only if the file is no longer usable.
+  /// All queued changes are rolled back too, because they may depend on a failed one. Changes that
+  /// were written earlier are rolled back only if the failure is `poisoned`. Then the store also
+  /// closes the file.
   func rollBackAndFail(_ group: [Submission], because failure: Journal.Failure) {
     let error = errors.writeFailedError(because: failure)
-    // A caller that gets the error may close the store at once. Then the store no longer has a
-    // thread.
+    // The thread is read here, because a caller that receives the error may close the store at
+    // once, which removes the thread from `state`.
     let thread = state.withLock { $0.thread }
     let endsUse = if case .poisoned = failure { true } else { false }
     let (failed, isPoisoned, lock) = state.withLock { state in
       let failed = state.pipeline.takeFailed(group, isPoisoned: endsUse)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
-      // If the store has started to close in between, closing it closes the file.
+      // If the store is already closing, the job that closes the store also closes the file.
       guard endsUse, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
@@ -686,7 +700,7 @@ extension JSONFileCore {
       return (failed, true, state.lock)
     }
     if isPoisoned {
-      // This store can no longer use the file, but another store may open it.
+      // Another store may open the file now.
       file.withLock { file in
         file?.compaction?.abandon()
         file?.journal.abandon()
@@ -703,15 +717,15 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// What follows a write of changes.
+  /// The next step after changes were written.
   fileprivate enum AfterWriting {
     case commit([Committed])
     case wait
-    /// Flush, and write at the same time if `writesToo`: tasks were claimed during the last write.
+    /// Flush the changes and, if `writesToo` is `true`, write queued claims at the same time.
     case flush(writesToo: Bool)
   }
 
-  /// Records written changes, and commits them if they need not wait for a flush.
+  /// Records that changes were written, and commits them if they need not be flushed first.
   fileprivate mutating func recordWrite(
     of changes: [Submission],
     flushing moment: JSONFileStore.Flushing.Moment
@@ -725,7 +739,7 @@ extension JSONFileCore.State {
 
   /// Commits the changes of a completed flush.
   ///
-  /// - Returns: The changes, and whether others must be flushed.
+  /// - Returns: The committed changes, and whether other changes must be written or flushed.
   fileprivate mutating func endFlush() -> (committed: [Committed], hasMoreToFlush: Bool) {
     let end = pipeline.endFlush()
     return (end.flushed.map { $0.commit(to: &table) }, end.hasMoreToFlush)
@@ -733,10 +747,10 @@ extension JSONFileCore.State {
 }
 
 extension [TaskChange] {
-  /// Encodes new payloads permanently.
+  /// Replaces each new payload with its encoded bytes.
   ///
-  /// So a later compaction or verification uses exactly the acknowledged bytes. No code of a
-  /// payload's type runs on the store's thread.
+  /// So a later compaction or verification uses exactly the bytes that were stored, and no code of
+  /// a payload's type runs on the store's thread.
   ///
   /// - Throws: The error that a payload's encoding throws.
   mutating func encodePayloads() throws {

@@ -147,7 +147,7 @@ struct JSONFileErrors: Sendable {
 
   /// Throws an error if the URL can't be used as the path of a file.
   ///
-  /// If the bytes of the path are not UTF-8, `url.path` is empty, or contains a zero.
+  /// If the bytes of the path are not UTF-8, `url.path` is empty.
   func checkURL() throws(JSONFileError) {
     let reason: String
     if !url.isFileURL {
