@@ -25,8 +25,8 @@ package final class FileLock: Sendable {
   }
 
   private struct Holding {
-    /// The fork count of the process that has the lock. A forked child has a copy of its parent's
-    /// list, but none of the parent's locks.
+    /// The fork count when the lock was added to the list. A forked child has a copy of its
+    /// parent's list, but none of the parent's locks.
     let forkCount = ForkCount.current
     let isShared: Bool
     /// The number of `FileLock`s in this process that share the lock; 1 if the lock is not shared.
@@ -124,7 +124,8 @@ package final class FileLock: Sendable {
   ) throws(FileOpeningError) -> Opened {
     let file = try FileStorage.openChecked(at: path, flags: O_RDWR | O_CREAT | O_EXCL).descriptor
     do {
-      // The lock file gets the owner of the queue's file, even if another user opens the queue.
+      // The lock file gets the owner and group of whatever file is at the queue's path. That is
+      // safe, because a lock file contains no secrets.
       let owned = String(path.dropLast(suffix.count))
       try FileStorage.protectNewFile(file, like: nil, at: owned, with: options)
     } catch {

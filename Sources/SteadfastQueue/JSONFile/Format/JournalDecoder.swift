@@ -1,18 +1,18 @@
 import SystemFoundation
 
-/// The reason that a line with a correct checksum can't be understood.
+/// The reason that the body of a line with a correct checksum can't be decoded.
 enum JournalDecodingError: Error, Equatable {
   case unknownKind(String)
   case malformed(String)
 }
 
-/// Reads the bodies of lines.
+/// Decodes the bodies of lines.
 ///
-/// It accepts only fields in the form in which they are written, so that other JSON readers find
+/// It accepts only the JSON syntax that is written, so that other programs that read the JSON find
 /// the same tasks in the file.
 struct JournalDecoder {
   var fields: JournalFields
-  /// The name of the last task, which is usually also the name of the next one.
+  /// The name of the last task, because the next task often has the same name.
   var lastName: (bytes: Range<Int>, text: String)?
 
   /// - Parameter bytes: The bytes of the file that contains the lines.
@@ -26,7 +26,8 @@ struct JournalDecoder {
     let entry = try readEntry(ofKind: kind)
     do {
       switch entry {
-      // Records are checked when they are made, because an entry with a record is slow to inspect.
+      // Records were checked when they were read, because extracting a record from an entry is
+      // slow.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
       case .memory(_, let name, let value):
@@ -109,7 +110,7 @@ struct JournalDecoder {
     case .update: return .change(.update(try fields.id(), try readUpdate()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend:
-      // Earlier versions wrote the end of the claim, which has no meaning in a file.
+      // Earlier versions wrote the date at which the lease expires, which is ignored.
       if fields.has(.until) { _ = try fields.date(of: .until) }
       return .change(.extend(try readLease(), for: .zero))
     case .unpark:
@@ -174,7 +175,7 @@ struct JournalDecoder {
     return .addition(record, .takenOver(by: try fields.id(of: .into)))
   }
 
-  /// Reads the bytes that a task remembers.
+  /// Reads a value that a task remembers.
   private func readRememberedValue() throws(JournalDecodingError) -> [UInt8] {
     guard let value = try fields.readStoredValue() else { throw .malformed("it has no value") }
     return value
@@ -268,9 +269,10 @@ struct JournalDecoder {
   }
 }
 
-/// Reads the tasks in the bodies of lines.
+/// Decoding of tasks.
 extension JournalDecoder {
-  /// Checks a task less strictly than a new one, because an earlier version may have written it.
+  /// Throws an error if a task is invalid. The check is less strict than for a new task, because an
+  /// earlier version may have written the task.
   func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
     do { try record.check(.readable) } catch { throw .malformed(error.message) }
   }
@@ -315,7 +317,7 @@ extension JournalDecoder {
     return record
   }
 
-  /// Reads the date that another date was counted from; `nil` if the line has none.
+  /// Reads the date from which another date was calculated; returns `nil` if the line has none.
   mutating func readCountedFrom() throws(JournalDecodingError) -> Date? {
     fields.has(.from) ? try fields.date(of: .from) : nil
   }

@@ -52,9 +52,9 @@ extension TaskTable {
 
   /// Stages a change with the decision that its line records, instead of deciding again.
   ///
-  /// A retried task waits again even if it has a successor, which could take its place: the line
-  /// would say so. A restart does not restart the tasks in `excluded`, although they were cancelled
-  /// because of the restarted task.
+  /// If a retried task's successor had taken its place, the line would say so. So the task waits
+  /// again, even if it has a successor. A restart does not restart the tasks in `excluded`,
+  /// although they were cancelled because of the restarted task.
   private mutating func stageAsWritten(
     _ change: TaskChange,
     excluding excluded: [TaskID]

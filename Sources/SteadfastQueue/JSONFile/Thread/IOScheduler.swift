@@ -3,26 +3,27 @@ import SteadfastRetry
 import Synchronization
 import SystemC
 
-/// The jobs of several threads, and which thread performs them.
+/// Decides which of several threads performs the next job.
 ///
-/// This is a value. One thread at a time *has the turn*: it performs jobs. A guest is a thread of
-/// the program that performs no queued jobs. It may take the turn for one short job of its own if
-/// no queued job needs it.
+/// Jobs are performed one after another. The thread that performs a job is the active thread. The
+/// active thread can become inactive during a job, for example to flush a file. Then another thread
+/// performs the next jobs at the same time. If no job is waiting, a thread outside the scheduler
+/// may perform an outside job: a short job of its own.
 ///
-/// A thread that has performed a job and finds no other one watches for a job for a moment before
-/// it sleeps. Waking a thread takes a considerable part of the time of a flush, and a caller that
-/// stores one change after another comes back at once. If no caller comes back, threads seldom
-/// watch. During a flush they never do. Without watching, one producer enqueues 0.45 times for each
-/// flush that the disk could make in the same time; with it, 0.59 times.
+/// A thread that finds no further job polls for one for a short time before it sleeps, because
+/// waking a thread takes long compared with a flush, and a caller that stores one change after
+/// another adds a job very soon. Threads poll less often if polling finds no jobs, and never during
+/// a flush. A producer that enqueues tasks one by one reached 59 % of the disk's flushes per second
+/// with polling, and 45 % without.
 struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   typealias Job = @Sendable () -> Void
   typealias Instant = ContinuousClock.Instant
 
   enum Step {
     case perform(Job)
-    /// The thread calls again when a job was added, or a moment has passed.
+    /// Poll: call `nextStep` again when `mustEndPolling` is `true`, or a short time has passed.
     case poll
-    /// The thread calls again when it is woken, or at this instant.
+    /// Sleep: call `nextStep` again when the thread is woken, or at the instant.
     case sleep(until: Instant?)
     case end
   }
@@ -31,25 +32,25 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   private var jobs = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
-  /// The thread that has the turn.
+  /// The thread that performs the current job, if it has not become inactive.
   private var activeThread: Thread?
-  /// Whether a guest has the turn.
+  /// Whether a thread outside the scheduler performs a job.
   private var isPerformingOutsideJob = false
-  /// Whether a thread must check the delayed jobs after the guest's turn.
+  /// Whether a thread must check the delayed jobs after the outside job.
   private var mustCheckDelayedJobs = false
-  /// The threads that are still busy after they yielded the turn.
+  /// The threads that became inactive during a job, and are still performing it.
   private var besideThreads: [Thread] = []
-  /// The thread that watches, and need not be woken.
+  /// The thread that polls for a job, and need not be woken.
   private var pollingThread: Thread?
   private var sleepers: [Thread] = []
-  /// The number of sleepers that were woken and have not called again yet.
+  /// The number of sleeping threads that were woken, and have not called `nextStep` yet.
   private var wakingCount = 0
-  /// The number of watches to skip after the next one that finds no job.
+  /// The number of times to sleep without polling, after polling finds no job the next time.
   private var pollsToSkipNext = 1
   private var pollsToSkip = 0
   private var isEnding = false
 
-  /// Whether the turn can be taken.
+  /// Whether no job is being performed, except by threads that became inactive.
   private var canBeginJob: Bool { activeThread == nil && !isPerformingOutsideJob }
 
   /// Whether there is a job for the watching thread.
@@ -64,18 +65,18 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     mustCheckDelayedJobs = mustCheckDelayedJobs || isPerformingOutsideJob
   }
 
-  /// Ends the turn of a thread, if it has the turn.
+  /// Makes a thread inactive, so that another thread can perform the next job.
   ///
-  /// The thread continues its job while another thread may have the turn.
+  /// The thread continues its current job. If it is not the active thread, this does nothing.
   mutating func deactivate(_ thread: Thread) {
     guard activeThread == thread else { return }
     activeThread = nil
     besideThreads.append(thread)
   }
 
-  /// Gives the turn back to a thread that yielded it, unless another thread has it.
+  /// Makes a thread the active one again, unless another job is being performed.
   ///
-  /// - Returns: Whether the thread has the turn now.
+  /// - Returns: Whether the thread is active now.
   mutating func tryToActivate(_ thread: Thread) -> Bool {
     guard canBeginJob else { return false }
     besideThreads.removeAll { $0 == thread }
@@ -83,9 +84,11 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Gives the turn to a guest, unless a thread has it, a job is waiting, or a delayed job is due.
+  /// Starts an outside job, unless a job is being performed, is waiting, or is a delayed job that
+  /// is due.
   ///
-  /// - Returns: Whether the guest has the turn.
+  /// - Returns: Whether the caller may perform its job. If so, it must call ``endOutsideJob()``
+  ///   afterwards.
   mutating func beginOutsideJob(at now: @autoclosure () -> Instant) -> Bool {
     guard canBeginJob, jobs.isEmpty else { return false }
     if !delayedJobs.isEmpty {
@@ -96,21 +99,21 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Ends a guest's turn.
+  /// Ends an outside job.
   ///
-  /// - Returns: Whether to wake a thread; that thread already counts as woken.
+  /// - Returns: Whether the caller must wake a thread. The thread already counts as woken.
   mutating func endOutsideJob() -> Bool {
     isPerformingOutsideJob = false
     defer { mustCheckDelayedJobs = false }
     return (!jobs.isEmpty || mustCheckDelayedJobs) && countWakeUpIfNeeded()
   }
 
-  /// Lets the threads end when all jobs are done.
+  /// Lets the threads end when all jobs have been performed.
   mutating func endWhenIdle() { isEnding = true }
 
-  /// Returns whether to wake a thread, and counts it as woken.
+  /// Returns whether the caller must wake a thread; if so, counts the thread as woken.
   ///
-  /// A thread must be woken if there are jobs, now or later, and no thread has the turn, watches,
+  /// A thread must be woken if there is a job, even a delayed one, and no thread is active, polls,
   /// or was already woken.
   mutating func countWakeUpIfNeeded() -> Bool {
     guard canBeginJob, !jobs.isEmpty || !delayedJobs.isEmpty, pollingThread == nil,
@@ -121,9 +124,9 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Returns the next step of a thread.
+  /// Returns what a thread must do next.
   ///
-  /// The thread may just have performed a job. If it had the turn, its turn is over.
+  /// If the thread was performing a job, the job is over.
   mutating func nextStep(for thread: Thread, at now: Instant) -> Step {
     if let sleeper = sleepers.firstIndex(of: thread) {
       sleepers.remove(at: sleeper)
@@ -146,7 +149,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     }
     sleepers.append(thread)
     if isPerformingOutsideJob { mustCheckDelayedJobs = !delayedJobs.isEmpty }
-    // If a thread has the turn, that thread checks the delayed jobs.
+    // If another thread is active, that thread checks the delayed jobs after its job.
     return .sleep(until: canBeginJob ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
@@ -164,7 +167,8 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Removes and returns the next job.
   ///
-  /// A delayed job that is due comes first, because the others may never run out.
+  /// A delayed job that is due comes first. Otherwise it might never be performed, if other jobs
+  /// are added all the time.
   private mutating func takeJob(at now: Instant) -> Job? {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
@@ -172,39 +176,41 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   }
 }
 
-/// A thread that performs a store's jobs, one after another, in order.
+/// A thread that performs a store's jobs one after another, in the order in which they were added.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
   /// Adds a job to perform after `delay`.
   ///
   /// The job is not performed if the thread ends before that.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
-  /// Performs a short job on the calling thread, which is not this one, if the turn is free.
+  /// Performs a short job on the calling thread, if no other job is being performed or is waiting.
   ///
-  /// - Returns: Whether the job was performed. If not, another job has the turn or is waiting for
-  ///   it.
+  /// - Returns: Whether the job was performed.
   func performOnCallerIfIdle(_ job: () -> Void) -> Bool
-  /// Ends the turn of the calling job, and performs `body`.
+  /// Performs `body`, and lets the next jobs run at the same time.
   ///
-  /// From then on, another thread performs the jobs behind the calling one, in order. They run at
-  /// the same time as `body`, and must not wait for it.
+  /// Call this only in a job. Another thread performs the next jobs, even after `body` has
+  /// returned, until ``tryToExcludeOtherJobs()`` succeeds or the calling job ends. These jobs must
+  /// not wait for `body`.
   func performBesideOtherJobs<Result, Failure: Error>(
     _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
-  /// Requests the turn again, for a job that has yielded it.
+  /// Stops further jobs from running at the same time as the calling job, unless one is running
+  /// now.
   ///
-  /// - Returns: Whether the calling job has the turn. It doesn't get it while another job has it.
+  /// - Returns: Whether the calling job is now the only one that runs.
   func tryToExcludeOtherJobs() -> Bool
 }
 
-/// Two threads for blocking work, so that the work does not delay Swift's shared threads.
+/// Two threads for blocking work, so that the work does not block the threads of Swift's shared
+/// thread pool.
 ///
-/// One of the two threads performs the jobs one after another, in order. When a job yields its
-/// turn, the other thread takes over. The threads end when the last reference to this object is
-/// released and all jobs are done.
+/// One of the threads performs the jobs one after another. When a job lets others run at the same
+/// time, the other thread performs the next jobs. The threads end when the last reference to this
+/// object is released and all jobs have been performed.
 ///
-/// With one thread, claims waited for the flush before them: 64 producers and 8 workers finished
-/// 10,500 tasks a second. With two, they finish 31,000 to 38,000 (flushes of 0.1 ms).
+/// With one thread, claims had to wait for the current flush: 64 producers and 8 workers finished
+/// 10,500 tasks a second, with flushes of 0.1 ms. With two threads, they finished 31,000 to 38,000.
 final class IOThread: JobThread {
   private let work = IOQueue()
 
@@ -240,14 +246,14 @@ final class IOThread: JobThread {
   }
 }
 
-/// The jobs of two threads, only one of which has the turn at a time.
+/// The queue of jobs that two threads perform.
 final class IOQueue: Sendable {
   typealias Job = IOScheduler<ThreadIdentity>.Job
 
-  /// How long a thread watches for a job before it sleeps.
+  /// How long a thread polls for a job before it sleeps.
   ///
-  /// This is approximately the time to wake two threads, because a caller that comes back at once
-  /// has to be woken first.
+  /// This is approximately the time to wake two threads: before a caller adds its next job, the
+  /// caller itself must be woken.
   private static let pollingTime = Duration.microseconds(100)
 
   private let scheduler = Mutex(IOScheduler<ThreadIdentity>())
@@ -263,7 +269,7 @@ final class IOQueue: Sendable {
 
   func tryToExcludeOtherJobs() -> Bool { scheduler.withLock { $0.tryToActivate(.current) } }
 
-  /// Performs a job on the calling thread, which is neither of the two, if the turn is free.
+  /// Performs a job on the calling thread, if no other job is being performed or is waiting.
   ///
   /// - Returns: Whether the job was performed.
   func performOnCallerIfIdle(_ job: () -> Void) -> Bool {
@@ -273,7 +279,7 @@ final class IOQueue: Sendable {
     return true
   }
 
-  /// Ends the turn of the calling thread, if it has the turn.
+  /// Lets the other thread perform the next jobs, while the calling thread continues its job.
   func allowOtherJobs() { changeScheduler { $0.deactivate(.current) } }
 
   func end() {
@@ -281,7 +287,7 @@ final class IOQueue: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Performs jobs until the end, on each of the two threads.
+  /// Performs jobs on the calling thread, until ``end()`` was called and no jobs are left.
   func performJobs() {
     while true {
       let step = scheduler.withLock { scheduler in
@@ -297,7 +303,7 @@ final class IOQueue: Sendable {
     }
   }
 
-  /// Changes the jobs or the turn, and wakes a thread if one is needed.
+  /// Changes the scheduler, and wakes a thread if the change makes that necessary.
   private func changeScheduler(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
     wakeIfNeeded { scheduler in
       body(&scheduler)
@@ -305,7 +311,7 @@ final class IOQueue: Sendable {
     }
   }
 
-  /// Makes a change, and wakes a thread if the change returns `true`.
+  /// Changes the scheduler, and wakes a thread if `change` returns `true`.
   private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
     let wakes = scheduler.withLock { scheduler in
       let wakes = change(&scheduler)
@@ -315,7 +321,7 @@ final class IOQueue: Sendable {
     if wakes { changed.signal() }
   }
 
-  /// Watches for a job, and yields the processor to other threads that need it.
+  /// Waits for a job without sleeping, but lets other threads use the processor.
   private func pollForJob() {
     let end = ContinuousClock.now + Self.pollingTime
     while !mustEndPolling.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
