@@ -25,8 +25,9 @@ package final class FileLock: Sendable {
   }
 
   private struct Holding {
-    /// The fork count when the lock was added to the list. A forked child has a copy of its
-    /// parent's list, but none of the parent's locks.
+    /// The fork count when the lock was added to the list.
+    ///
+    /// A forked child has a copy of its parent's list, but none of the parent's locks.
     let forkCount = ForkCount.current
     let isShared: Bool
     /// The number of `FileLock`s in this process that share the lock; 1 if the lock is not shared.
@@ -165,8 +166,9 @@ package final class FileLock: Sendable {
     return nil
   }
 
-  /// Sets the lock file's permissions. Call this after the queue's file was opened without an
-  /// error.
+  /// Sets the lock file's permissions.
+  ///
+  /// Call this after the queue's file was opened without an error.
   func protect() throws(SystemCallError) {
     guard !file.hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, with: options)
@@ -291,7 +293,9 @@ extension FileLock {
     }
   }
 
-  /// Writes this process's ID to the lock file. Other processes name it in their error messages.
+  /// Writes this process's ID to the lock file.
+  ///
+  /// Other processes name it in their error messages.
   ///
   /// The lock is valid even if this fails, for example on a full disk. Then the messages contain no
   /// ID.
@@ -333,7 +337,9 @@ extension FileLock {
     package let reason: String
   }
 
-  /// Acquires a lock for a store in an existing file. The lock is released with its last reference.
+  /// Acquires a lock for a store in an existing file.
+  ///
+  /// The lock is released with its last reference.
   ///
   /// The path of the lock file is the file's real path, with `name` and `.lock` appended. So a
   /// store that opens the file through a symbolic link uses the same lock. A file with a second
@@ -370,8 +376,9 @@ extension FileLock {
     _ = try realPath(of: file)
   }
 
-  /// Returns the real path of a file; `nil` if there is no file. Throws an error if the file has a
-  /// second name.
+  /// Returns the real path of a file; `nil` if there is no file.
+  ///
+  /// Throws an error if the file has a second name.
   private static func realPath(of file: String) throws(Refusal) -> String? {
     guard let found = unsafe realpath(file, nil) else {
       guard errno != ENOENT else { return nil }

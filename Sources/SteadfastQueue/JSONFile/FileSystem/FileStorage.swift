@@ -388,7 +388,7 @@ final class OpenFile: JournalFile {
     _ = try SystemCall.repeatingWhileInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
-  /// Flushes the file. A flush that a signal has interrupted is repeated.
+  /// Flushes the file; a flush that a signal has interrupted is repeated.
   ///
   /// After any other error, the flush is not repeated: the system may have dropped bytes that it
   /// could not write.

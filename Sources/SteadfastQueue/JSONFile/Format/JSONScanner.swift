@@ -108,7 +108,9 @@ struct JSONScanner {
     return Self.resolveEscapes(in: contents)
   }
 
-  /// Skips a string, and returns the range between its quotation marks. Escapes are not replaced.
+  /// Skips a string, and returns the range between its quotation marks.
+  ///
+  /// Escapes are not replaced.
   private mutating func skipString() -> Range<Int>? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var index = position + 1
@@ -125,8 +127,9 @@ struct JSONScanner {
     return nil
   }
 
-  /// Skips a JSON value, and returns its range. Only the nesting depth, the strings and the
-  /// characters are checked, not the whole syntax.
+  /// Skips a JSON value, and returns its range.
+  ///
+  /// Only the nesting depth, the strings and the characters are checked, not the whole syntax.
   mutating func skipValue() -> Range<Int>? {
     let start = position
     var depth = 0

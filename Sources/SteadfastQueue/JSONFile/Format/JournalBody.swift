@@ -56,12 +56,13 @@ extension JournalEntry {
 
 /// A task of a compacted file, with properties that its record does not contain.
 struct KeptTask: Sendable {
-  /// The maximum position. A greater one is neither written nor read.
+  /// The maximum position; a greater one is neither written nor read.
   static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
-  /// The task's position among the tasks with the same priority and available date. A task with a
-  /// greater position is later.
+  /// The task's position among the tasks with the same priority and available date.
+  ///
+  /// A task with a greater position is later.
   let position: UInt64
   /// Whether another task has taken this task's unique key, although this task has not ended.
   let hasLostKey: Bool
@@ -362,7 +363,7 @@ extension TaskRecord {
 
 /// The maximum lengths of the file's lines.
 extension JournalBody {
-  /// The maximum length of a change's body, in bytes. A longer one is neither written nor read.
+  /// The maximum length of a change's body, in bytes; a longer one is neither written nor read.
   ///
   /// A compaction combines the insertion of a task and its later changes, above all its errors, in
   /// one line. With these limits, that line is not too long to read.

@@ -203,7 +203,9 @@ struct JournalDecoder {
 
   private mutating func readPrune() throws(JournalDecodingError) -> TaskChange {
     let count = fields.has(.latest) ? try fields.integer(of: .latest) : nil
-    guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its number of tasks to keep is negative") }
+    guard count.map({ $0 >= 0 }) ?? true else {
+      throw .malformed("its number of tasks to keep is negative")
+    }
     return .prune(
       try readState(),
       endedBefore: fields.has(.before) ? try fields.date(of: .before) : nil,
@@ -271,8 +273,10 @@ struct JournalDecoder {
 
 /// Decoding of tasks.
 extension JournalDecoder {
-  /// Throws an error if a task is invalid. The check is less strict than for a new task, because an
-  /// earlier version may have written the task.
+  /// Throws an error if a task is invalid.
+  ///
+  /// The check is less strict than for a new task, because an earlier version may have written the
+  /// task.
   func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
     do { try record.check(.readable) } catch { throw .malformed(error.message) }
   }
@@ -282,7 +286,9 @@ extension JournalDecoder {
     guard state != .running else { throw .malformed("it adds a task in the state running") }
     let retryCount = fields.has(.retries) ? try fields.integer(of: .retries) : 0
     let interruptionCount = fields.has(.interruptions) ? try fields.integer(of: .interruptions) : 0
-    if min(retryCount, interruptionCount) < 0 { throw .malformed("its number of retries or interruptions is negative") }
+    if min(retryCount, interruptionCount) < 0 {
+      throw .malformed("its number of retries or interruptions is negative")
+    }
     var record = TaskRecord(
       id: try fields.id(),
       name: try readName(),

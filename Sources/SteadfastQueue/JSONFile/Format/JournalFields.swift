@@ -253,7 +253,9 @@ struct JournalFields {
     return try strings(of: field)
   }
 
-  /// Reads a list of one or more failures. Each failure is a list of its reason and its date.
+  /// Reads a list of one or more failures.
+  ///
+  /// Each failure is a list of its reason and its date.
   func failures(of field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
     var scanner = JSONScanner(bytes, try range(of: field))
     var failures: [TaskFailure] = []
@@ -313,16 +315,18 @@ struct JournalFields {
     return Date(timeIntervalSince1970: seconds)
   }
 
-  /// Reads a field that is `true` or `false`. For any other value, the error says that the value is
-  /// not `false`.
+  /// Reads a field that is `true` or `false`.
+  ///
+  /// For any other value, the error says that the value is not `false`.
   func boolean(of field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("true"), scanner.isAtEnd { return true }
     return try !hasFlag(field, withValue: "false")
   }
 
-  /// Returns whether the line has a field. If it has, and the field has another value than `value`,
-  /// throws an error.
+  /// Returns whether the line has a field.
+  ///
+  /// If it has, and the field has another value than `value`, throws an error.
   func hasFlag(
     _ field: JournalField,
     withValue value: StaticString = "true"
@@ -335,8 +339,9 @@ struct JournalFields {
     return true
   }
 
-  /// Reads a field that is `true` or `false`. For any other value, the error says that the value is
-  /// neither.
+  /// Reads a field that is `true` or `false`.
+  ///
+  /// For any other value, the error says that the value is neither.
   func trueOrFalse(of field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(of: field))
     let isTrue = scanner.skip("true")

@@ -5,7 +5,7 @@
 /// the first sequence number that was not known to be durable when the line was written. If the
 /// next line belongs to the same batch, `"more":true,` follows.
 struct JournalLine: Sendable {
-  /// The maximum length of a line, in bytes. A longer line is neither written nor read.
+  /// The maximum length of a line, in bytes; a longer line is neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
   /// The maximum length of a line without its body, but with the line feed, in bytes.
@@ -19,8 +19,9 @@ struct JournalLine: Sendable {
   /// The range of the body: the fields of the entry, and the closing brace.
   private(set) var body: Range<Int>
 
-  /// The first bytes of every line. Strings in a line can't contain them, because quotation marks
-  /// are escaped.
+  /// The first bytes of every line.
+  ///
+  /// Strings in a line can't contain them, because quotation marks are escaped.
   static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
   /// The first bytes of every line, with zeros instead of the checksum.

@@ -301,7 +301,7 @@ struct CompactionPolicy: Sendable {
   var minimumSize = 4 << 20
   /// The number of bytes by which a large file may exceed twice its compact size.
   var spareSize = 32 << 20
-  /// The approximate number of bytes to write in a step. Other work waits for the step.
+  /// The approximate number of bytes to write in a step, for which other work waits.
   var stepSize = 256 << 10
   /// The maximum number of tasks to write in a step.
   ///
@@ -527,7 +527,7 @@ struct StaleTempFile {
       && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
   }
 
-  /// Reads the header at the start of a file. Its length includes the line feed.
+  /// Reads the header at the start of a file; the length includes the line feed.
   static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
     guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
       return nil

@@ -86,7 +86,7 @@ struct Journal {
     }
   }
 
-  /// Appends batches of lines. If the call throws `refused`, no line was appended.
+  /// Appends batches of lines; if the call throws `refused`, no line was appended.
   ///
   /// After a crash, the file contains either all lines of a batch or none. If `reserves` is `true`
   /// and no reserved space is left, the call reserves space for later lines.
@@ -389,8 +389,9 @@ extension JournalContents {
 /// file: everything that was written is then durable in the new file.
 final class SyncedFile: Sendable {
   private let file: any JournalFile
-  /// Whether the file was closed. The mutex is locked during a flush, so that only one flush runs
-  /// at a time.
+  /// Whether the file was closed.
+  ///
+  /// The mutex is locked during a flush, so that only one flush runs at a time.
   private let isClosed = Mutex(false)
   private let poison = AtomicLazyReference<Poison>()
 

@@ -40,7 +40,7 @@ struct JournalReader {
   private var lineNumber = 1
   /// The first line of the incomplete batch, and the offset of that line.
   private var batchStart: (line: JournalLine, offset: Int)?
-  /// The first lines of the incomplete batch. A line is replaced by `nil` when it is replayed.
+  /// The first lines of the incomplete batch; a line is replaced by `nil` when it is replayed.
   private var batch: [NumberedLine?] = []
   /// The offset of the end of the last line in `batch`.
   private var batchInMemoryEnd = 0
@@ -60,7 +60,7 @@ struct JournalReader {
   /// Whether the reader has processed all parts that were added, or needs no more.
   var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
 
-  /// Returns the contents of the file. Call this when the reader is done.
+  /// Returns the contents of the file, when the reader is done.
   func finish() throws(JournalProblem) -> JournalContents {
     if let problem { throw problem }
     guard contents.nextSequence > 0 else { throw .notAJournal }
@@ -275,7 +275,7 @@ struct JournalReader {
 }
 
 extension JournalReader {
-  /// The size of a part, in bytes. A file of at most this size is read by one thread.
+  /// The size of a part, in bytes; a file of at most this size is read by one thread.
   static var partSize: Int { 64 << 10 }
   /// The number of parts to read at a time, while the previous parts are processed.
   ///
@@ -358,7 +358,9 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// Reads a file of at most `sizeInMemory` bytes into memory. A larger file is read on demand.
+  /// Reads a file of at most `sizeInMemory` bytes into memory.
+  ///
+  /// A larger file is read on demand.
   init(
     _ file: any JournalFile,
     sizeInMemory: Int = JournalReader.partSize
@@ -409,7 +411,7 @@ struct JournalSource: Sendable {
 /// positions is not checked here, but by the ``JournalReader``, which processes the parts in order.
 struct JournalChunk: Sendable {
   struct Line: Sendable {
-    /// The line. Its ranges are offsets in the file.
+    /// The line, in which all ranges are offsets in the file.
     let line: JournalLine
     let range: Range<Int>
     let entry: Result<JournalEntry, JournalDecodingError>
@@ -425,7 +427,7 @@ struct JournalChunk: Sendable {
   private var lines = FIFOQueue<Line>()
   /// Whether the line after `lines` is invalid or incomplete.
   private(set) var endsAtBadLine = false
-  /// The error of reading the part. If there is one, `lines` is empty.
+  /// The error of reading the part; `nil` if there was none.
   private(set) var failure: SystemCallError?
 
   init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
@@ -521,7 +523,7 @@ struct JournalContents: Sendable {
   var isSealed = false
   /// The sequence number of the next line to write.
   var nextSequence: UInt64 = 0
-  /// The offset of the end of the last complete batch. The rest is a torn end.
+  /// The offset of the end of the last complete batch; the rest of the file is a torn end.
   var goodSize = 0
   /// The number of good lines in the torn end.
   var tornLineCount = 0

@@ -117,7 +117,7 @@ public struct JSONFileReport: Sendable, Hashable {
   /// although a later line has a greater number. It is 0 unless the file is damaged. Lines that
   /// were lost from the end of the file can't be detected.
   public internal(set) var lostRecordCount = 0
-  /// The number of tasks in each state. States without tasks are not listed.
+  /// The number of tasks in each state; states without tasks are not listed.
   ///
   /// In a report on a file that no store has open, these are the tasks that opening the file would
   /// find or, if the file is damaged, the tasks that a repair would save. In a report of an open
@@ -190,7 +190,7 @@ extension JSONFileReport: CustomStringConvertible {
 /// tasks that can be saved.
 struct JournalInspection {
   private(set) var report = JSONFileReport()
-  /// The tasks. Those whose attempt has not ended are interrupted.
+  /// The tasks, of which those whose attempt has not ended are interrupted.
   private(set) var table = TaskTable()
   /// The lines of a damaged file that a repair omits.
   private(set) var skipped = ProblemList()

@@ -21,7 +21,9 @@ struct FileFull: Error {
 }
 
 extension JSONFileCore {
-  /// Compacts the file. If a compaction is already running, waits until it ends.
+  /// Compacts the file.
+  ///
+  /// If a compaction is already running, waits until it ends.
   ///
   /// - Returns: Whether the compaction succeeded.
   func compactNow() async throws -> Bool {

@@ -420,7 +420,7 @@ extension JSONFileCore {
 
 /// The lines of a call, and the caller that waits until they are stored.
 ///
-/// This is a class, because copying a value with so many fields from list to list would be slow.
+/// This is a class, because copying a value with several fields from list to list would be slow.
 final class Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(

@@ -53,7 +53,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Whether no job is being performed, except by threads that became inactive.
   private var canBeginJob: Bool { activeThread == nil && !isPerformingOutsideJob }
 
-  /// Whether there is a job for the watching thread.
+  /// Whether the polling thread must stop polling, because it can perform a job.
   var mustEndPolling: Bool {
     pollingThread != nil && canBeginJob && !jobs.isEmpty
   }
@@ -258,7 +258,7 @@ final class IOQueue: Sendable {
 
   private let scheduler = Mutex(IOScheduler<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
-  /// Whether there is a job for the watching thread.
+  /// Whether the polling thread must stop polling.
   private let mustEndPolling = Atomic(false)
 
   func add(_ job: @escaping Job) { changeScheduler { $0.add(job) } }
