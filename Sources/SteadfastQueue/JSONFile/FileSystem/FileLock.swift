@@ -14,7 +14,8 @@ import SystemC
 /// The system releases the lock when the process ends. On some systems, `flock` does not exclude a
 /// second lock in the same process. So this class also keeps a list of the process's locks.
 ///
-/// Any number of shared locks can be held at the same time, but no other lock with them.
+/// Any number of locks that are shared can be held at the same time. A lock that is not shared
+/// excludes all others.
 package final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
@@ -24,6 +25,7 @@ package final class FileLock: Sendable {
     case systemCall(SystemCallError)
   }
 
+  /// A lock that this process has, or is acquiring.
   private struct Holding {
     /// The fork count when the lock was added to the list.
     ///
@@ -68,8 +70,8 @@ package final class FileLock: Sendable {
 
   /// Acquires the lock of the file at a path.
   ///
-  /// If another process has the lock, the call throws. If this process has it, the call waits if
-  /// the lock is about to be released, and throws otherwise.
+  /// If the lock is taken, the call throws, unless both locks are shared. It waits only if this
+  /// process has the lock and is about to release it.
   static func acquire(
     for path: String,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
@@ -272,9 +274,9 @@ extension FileLock {
 
   /// Throws an error if a file contains something other than a process ID.
   ///
-  /// Then it may belong to another program, and must not be changed. Digits, line feeds and zeros
-  /// are allowed. There may be zeros after a power cut, or if processes that share the lock write
-  /// their IDs at the same time.
+  /// A file with other contents may belong to another program, and must not be changed. Digits,
+  /// line feeds and zeros are allowed. There may be zeros after a power cut, or if processes that
+  /// share the lock write their IDs at the same time.
   static func checkContents(of file: Opened) throws(Failure) {
     let bytes: [UInt8]
     do {
@@ -295,7 +297,7 @@ extension FileLock {
 
   /// Writes this process's ID to the lock file.
   ///
-  /// Other processes name it in their error messages.
+  /// Other processes show the ID in their error messages.
   ///
   /// The lock is valid even if this fails, for example on a full disk. Then the messages contain no
   /// ID.

@@ -41,7 +41,7 @@ final class FileStorage: JournalStorage {
     }
   }
 
-  /// Opens a file, and repeats this while another file is at its path after opening.
+  /// Opens a file, and opens it again if another file is at its path by then.
   ///
   /// Until this process has the lock, the process that has it may replace the file.
   func openUntilInPlace<File>(
@@ -64,8 +64,8 @@ final class FileStorage: JournalStorage {
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openAndLock(name, flags: O_RDWR | O_CREAT | O_EXCL)
-    // The new file gets the owner and the group of the open journal. Its identity is needed,
-    // because another file may be at its path now.
+    // The new file gets the owner and the group of the open journal. The identity of the journal is
+    // passed, because another file may be at the journal's path now.
     let journal = identities.withLock { $0[.journal] }
     do {
       try file.protectAsNew(like: journal, at: path(of: .journal))
@@ -236,8 +236,7 @@ extension FileStorage {
     let mode = mode_t(options.permissions.mode)
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    // The permissions are set although the file was created with them, because the `umask` may have
-    // removed some.
+    // For a new file, this restores permissions that the `umask` has removed.
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }

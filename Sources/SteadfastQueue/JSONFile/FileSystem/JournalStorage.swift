@@ -60,7 +60,8 @@ extension JournalStorage {
 
 /// An open file.
 ///
-/// After the file was renamed, the object still refers to the same file.
+/// After the file was renamed, the object still refers to the same file. Several threads may read
+/// the file at the same time.
 protocol JournalFile: AnyObject, Sendable {
   /// Returns the number of bytes in the file.
   func size() throws(SystemCallError) -> Int
@@ -113,7 +114,8 @@ enum JournalFileName: Hashable, Sendable {
   ///
   /// The copies are numbered from 1.
   case copy(Int)
-  /// A copy of the end of a journal that a crash has damaged, but that contains complete lines.
+  /// A copy of lines that opening has removed from the end of the journal, because a crash had torn
+  /// them.
   ///
   /// The copies are numbered from 1.
   case torn(Int)

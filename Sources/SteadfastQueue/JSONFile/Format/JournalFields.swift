@@ -103,7 +103,7 @@ enum JournalKind: String, CaseIterable, Sendable {
 
 /// Finds the fields of a line, and reads the values that are requested.
 ///
-/// After each call of ``readFields(in:)``, it contains the fields of another line.
+/// It contains the fields of one line at a time: call ``readFields(in:)`` for each line.
 struct JournalFields {
   /// The maximum number of fields in a line: more than twice as many as are ever written.
   private static let maxCount = 64
@@ -326,7 +326,7 @@ struct JournalFields {
 
   /// Returns whether the line has a field.
   ///
-  /// If it has, and the field has another value than `value`, throws an error.
+  /// Throws an error if the field has a value other than `value`.
   func hasFlag(
     _ field: JournalField,
     withValue value: StaticString = "true"

@@ -56,7 +56,7 @@ struct JournalLine: Sendable {
     bytes.append(0x0A)
     let covered = start + checksumEnd..<bytes.count - 1
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered]))
-    // The eight digits precede the bytes that they cover.
+    // The checksum's eight digits are directly before the bytes that it covers.
     unsafe bytes.withUnsafeMutableBytes { bytes in
       unsafe bytes.storeBytes(
         of: digits.littleEndian,
@@ -76,7 +76,7 @@ struct JournalLine: Sendable {
       bytes[start..<start + Self.prefix.count] == Self.prefix[...]
     else { return nil }
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered..<range.upperBound]))
-    // The eight digits precede the bytes that they cover.
+    // The checksum's eight digits are directly before the bytes that it covers.
     let written = unsafe bytes.withUnsafeBytes { bytes in
       unsafe bytes.loadUnaligned(fromByteOffset: covered - 8, as: UInt64.self)
     }

@@ -18,7 +18,7 @@ struct Compaction {
 
   /// The reason that a compaction has failed.
   enum Failure: Error {
-    /// Nothing has changed.
+    /// The old file is unchanged, and is still the journal.
     case refused(because: any Error)
     /// The new file has the journal's name, but a power cut may restore the old one.
     case poisoned(SystemCallError)
@@ -62,7 +62,7 @@ struct Compaction {
   private var replacement: Journal
   private var unflushed = 0
   /// How much larger the lines of tasks and values are than estimated.
-  private(set) var underestimate = SizeEstimateError()
+  private(set) var underestimate = SizeUnderestimate()
 
   /// Starts a compaction of a journal.
   ///
@@ -422,7 +422,7 @@ enum BackupCopy {
   }
 }
 
-/// A file that already has the name of the temporary file when a new one is needed.
+/// A file that is already at the path of the temporary file, before the temporary file is created.
 ///
 /// A crash may have left the file; then it is removed. Another program's file is never removed. If
 /// the other program's file is in use or can't be opened safely, an error is thrown. Otherwise, it
@@ -454,7 +454,7 @@ struct StaleTempFile {
     }
     let leftover = StaleTempFile(file: file, size: try file.size())
     if try leftover.wasLeftByCrash(beside: journal)
-      || leftover.isPart(of: journal, from: copyStart)
+      || leftover.isCopy(of: journal, from: copyStart)
     {
       return try storage.remove(.replacement)
     }
@@ -492,11 +492,10 @@ struct StaleTempFile {
         return try !wasInUse()
       }
     }
-    return try isPart(of: journal, from: 0)
+    return try isCopy(of: journal, from: 0)
   }
 
-  /// Returns whether a queue has used the file, because it contains lines that no compaction
-  /// writes.
+  /// Returns whether a queue has used the file: if so, it contains lines that no compaction writes.
   ///
   /// The last line of a compaction has the kind `compacted`, and a compaction writes no seal. So if
   /// there is a seal, or a line after a `compacted` line, the file is a queue's file that was moved
@@ -541,7 +540,7 @@ struct StaleTempFile {
   /// the file.
   ///
   /// A power cut can replace parts of an unfinished copy with zeros.
-  private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
+  private func isCopy(of journal: JournalSource?, from offset: Int) throws -> Bool {
     for start in stride(from: 0, to: size, by: Self.partSize) {
       let bytes = try file.read(min(Self.partSize, size - start), at: start)
       let place = offset + start
@@ -559,7 +558,7 @@ struct StaleTempFile {
 /// How much the estimated size of a compacted file was too small, measured by a compaction.
 ///
 /// For example, the estimate does not count the escapes in some strings. All sizes are in bytes.
-struct SizeEstimateError: Sendable {
+struct SizeUnderestimate: Sendable {
   /// The estimated size of the added lines.
   private var estimate = 0
   /// The maximum size of the added lines in the file.
@@ -577,7 +576,7 @@ struct SizeEstimateError: Sendable {
   /// to matter. It is also 0 if the later estimate is at least a quarter smaller than the measured
   /// one: the tasks that caused the error may have been removed, and the next compaction measures
   /// the error again.
-  func excess(over estimate: Int) -> Int {
+  func bytesToAdd(to estimate: Int) -> Int {
     guard size - self.estimate >= size / 4, estimate > self.estimate / 4 * 3 else { return 0 }
     return size - self.estimate
   }

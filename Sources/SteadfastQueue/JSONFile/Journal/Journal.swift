@@ -14,7 +14,7 @@ struct Journal {
     case poisoned(SystemCallError)
     /// Nothing was stored: the file was deleted, moved or replaced by another program.
     case displaced
-    /// Nothing was stored: another program wrote to the file, whose size is not the expected one.
+    /// Nothing was stored: another program has changed the size of the file.
     case changed(size: Int, expected: Int)
   }
 
@@ -232,7 +232,7 @@ extension JournalStorage {
 extension Journal {
   /// The number of bytes to rewrite at a time when a file is opened.
   ///
-  /// If the file was never flushed, all its bytes are rewritten.
+  /// If the store seldom flushes, there may be many bytes to rewrite.
   private static let partSize = 1 << 20
 
   /// Opens the journal, or creates it, and reads its tasks.

@@ -11,8 +11,8 @@ import Synchronization
 /// bad line is damage if a later good line says that the bad line was durable. Otherwise, it starts
 /// the torn end.
 ///
-/// The lines of a batch count only if the batch's last line exists. All lines of a batch have the
-/// same `firstUnsynced`.
+/// A batch is lines that are written together. They count only if the batch's last line exists. All
+/// lines of a batch have the same `firstUnsynced`.
 ///
 /// The reader receives the file in parts, so that other threads can read the next parts in the
 /// meantime.
@@ -92,7 +92,7 @@ struct JournalReader {
         if let failure = part.failure { throw .unreadable(failure) }
         while let line = part.popFirstLine() { try process(line) }
         guard part.endsAtBadLine else { continue }
-        try refuseDamage()
+        try throwIfDamaged()
         isTorn = true
       }
     } catch {
@@ -134,7 +134,7 @@ struct JournalReader {
     firstLine first: JournalLine
   ) throws(JournalProblem) {
     for index in batch.indices {
-      if let place = batch[index].take() { try replayLine(at: place) }
+      if let line = batch[index].take() { try replayLine(line) }
     }
     try replayLines(from: batchInMemoryEnd, firstNumber: lineNumber - Int(batchCount) + batch.count)
     batch.removeAll(keepingCapacity: true)
@@ -162,7 +162,7 @@ struct JournalReader {
       var part = JournalChunk(of: source, linesBeginningIn: start..<end)
       if let failure = part.failure { throw .unreadable(failure) }
       while let line = part.popFirstLine() {
-        try replayLine(at: NumberedLine(line: line, number: number))
+        try replayLine(NumberedLine(line: line, number: number))
         number += 1
       }
       start = end
@@ -178,7 +178,7 @@ struct JournalReader {
 
   /// Throws an error if a later line shows that the bad line at the current position, or its batch,
   /// was durable.
-  private mutating func refuseDamage() throws(JournalProblem) {
+  private mutating func throwIfDamaged() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
     var lineCount = 0
     try forEachRemainingLine { line throws(JournalProblem) in
@@ -233,17 +233,17 @@ struct JournalReader {
 
   // MARK: Replay
 
-  private mutating func replayLine(at place: NumberedLine) throws(JournalProblem) {
-    let (line, range) = (place.line.line, place.line.range)
+  private mutating func replayLine(_ numbered: NumberedLine) throws(JournalProblem) {
+    let (line, range) = (numbered.line.line, numbered.line.range)
     func damageError(_ reason: String) -> JournalProblem {
-      .damaged(line: place.number, byte: range.lowerBound, reason: reason)
+      .damaged(line: numbered.number, byte: range.lowerBound, reason: reason)
     }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try place.line.entry.get()
+      entry = try numbered.line.entry.get()
     } catch {
       switch error {
-      case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
+      case .unknownKind(let kind): throw .unknownKind(kind, line: numbered.number)
       case .malformed(let reason): throw damageError(reason)
       }
     }

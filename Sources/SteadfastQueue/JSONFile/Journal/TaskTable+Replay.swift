@@ -87,7 +87,7 @@ extension TaskTable {
 
   /// Interrupts all leased tasks, like ``interruptLeased()``, but without visiting every task.
   ///
-  /// While a file is read, `begun` contains every leased task. A file may contain many
+  /// While a file is read, the list `begun` contains every leased task. A file may contain many
   /// interruptions and many tasks, so visiting every task each time would be slow.
   private mutating func interruptStartedAttempts() {
     for slot in begun { _ = interrupt(slot) }
@@ -137,8 +137,7 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task whose line records the result of adding it, for example its role for its unique
-  /// key.
+  /// Adds a task with the result that its line records, such as a role for the unique key.
   private mutating func add(_ record: TaskRecord, as addition: Addition, byteCount: Int) -> Bool {
     if case .takenOver(let id) = addition {
       guard let slot = slot(of: id), entries[slot].record.isTwin(of: record),
@@ -162,7 +161,8 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task that an earlier version of this library has written, by its rules for unique keys.
+  /// Adds a task that an earlier version of this library has written, by that version's rules for
+  /// unique keys.
   ///
   /// In that version, only one task held a key, whatever its name, and even after it had ended.
   private mutating func insertAsEarlierVersion(
@@ -248,42 +248,42 @@ extension TaskTable {
   /// Returns a change with the current lease of its task instead of the one in the line; `nil` if
   /// the change needs a lease, and the task is not leased.
   private func withCurrentLease(_ change: TaskChange) -> TaskChange? {
-    func present(_ lease: Lease) -> Lease? {
+    func current(_ lease: Lease) -> Lease? {
       guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {
         return nil
       }
       return Lease(id: lease.id, token: token)
     }
-    func present(_ target: TaskTarget) -> TaskTarget {
-      present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
+    func current(_ target: TaskTarget) -> TaskTarget {
+      current(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
     case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .complete, .setValue:
       return change
     case .remember(let lease, let name, let value):
-      return present(lease).map { .remember($0, named: name, value: value) }
+      return current(lease).map { .remember($0, named: name, value: value) }
     case .suspend(let lease, let date, let names, let origin):
-      return present(lease).map {
+      return current(lease).map {
         .suspend($0, until: date, awaiting: names, countedFrom: origin)
       }
     case .cancel(let target, let date, let retains):
-      return .cancel(present(target), at: date, retains: retains)
+      return .cancel(current(target), at: date, retains: retains)
     case .pause(let target):
-      return .pause(present(target))
+      return .pause(current(target))
     case .restart(let target, let date, let forgets):
-      return .restart(present(target), availableDate: date, forgets: forgets)
+      return .restart(current(target), availableDate: date, forgets: forgets)
     case .reschedule(let target, let date, let origin):
       return .reschedule(
-        present(target),
+        current(target),
         availableDate: date,
         countedFrom: record(of: target.id)?.origin(fromStored: origin, ofAvailableDate: date)
       )
     case .extend(let lease, let duration):
-      return present(lease).map { .extend($0, for: duration) }
+      return current(lease).map { .extend($0, for: duration) }
     case .succeed(let lease, let date, let retains):
-      return present(lease).map { .succeed($0, at: date, retains: retains) }
+      return current(lease).map { .succeed($0, at: date, retains: retains) }
     case .retry(let lease, let date, let count, let failure, let origin):
-      return present(lease).map {
+      return current(lease).map {
         .retry(
           $0,
           availableDate: date,
@@ -293,11 +293,11 @@ extension TaskTable {
         )
       }
     case .abandon(let lease, let failure, let retains):
-      return present(lease).map { .abandon($0, failure: failure, retains: retains) }
+      return current(lease).map { .abandon($0, failure: failure, retains: retains) }
     case .release(let lease):
-      return present(lease).map { .release($0) }
+      return current(lease).map { .release($0) }
     case .park(let lease, let failure):
-      return present(lease).map { .park($0, failure: failure) }
+      return current(lease).map { .park($0, failure: failure) }
     }
   }
 }

@@ -132,7 +132,7 @@ public struct JSONFileReport: Sendable, Hashable {
   /// they had been flushed. They may also be the result of damage to the lines that were written
   /// last, which can't be distinguished from a crash (``JSONFileStore/Flushing``).
   ///
-  /// They only count as a problem if a store has the file open. The number is 0 if the file is
+  /// The bytes count as a problem only if a store has the file open. The number is 0 if the file is
   /// damaged in another way. Zeros that reserve space (``JSONFileStore/Options/reservedSpace``)
   /// don't count.
   public internal(set) var tornByteCount = 0

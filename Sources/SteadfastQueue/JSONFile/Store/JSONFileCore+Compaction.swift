@@ -14,7 +14,7 @@ struct FileFull: Error {
 
   /// Whether a compaction would free enough space for the call, and at least a quarter of the file.
   ///
-  /// So a compaction rewrites at most three bytes for each byte that it frees.
+  /// Then the compaction rewrites at most three bytes for each byte that it frees.
   var shouldCompact: Bool {
     compactSize + needed <= limit && size - compactSize >= size / 4
   }
@@ -68,7 +68,7 @@ extension JSONFileCore.State {
   /// `table.byteCount` does not include the staged changes of the submission yet.
   func fileFullError(for submission: Submission, limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
-    let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
+    let excess = underestimate.bytesToAdd(to: table.byteCount + table.values.byteCount)
     return FileFull(
       needed: submission.byteCount,
       limit: limit,

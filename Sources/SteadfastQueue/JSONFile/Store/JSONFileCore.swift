@@ -2,16 +2,16 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// A file store without its public interface: the tasks in memory, the file, and the I/O thread
-/// that writes their changes to the file.
+/// A file store without its public interface: the tasks in memory, the file, and the thread that
+/// writes changes to the file.
 ///
 /// A caller stages its changes in the table, and queues their lines. Staged changes can still be
-/// rolled back. The thread writes and flushes all queued lines together, commits the changes, and
-/// resumes the callers. If the lines can't be written, the changes are rolled back.
+/// rolled back. The I/O thread writes and flushes all queued lines together, commits the changes,
+/// and resumes the callers. If the lines can't be written, the changes are rolled back.
 ///
-/// Only the thread uses the file, for one job after another, with two exceptions. First, the lines
-/// of claims are written even during a flush; other lines are written after the flush, and are
-/// flushed together. Second, if the thread is idle, a caller that claims tasks writes its own
+/// Only the I/O thread uses the file, for one job after another, with two exceptions. First, the
+/// lines of claims are written even during a flush; other lines are written after the flush, and
+/// are flushed together. Second, if the thread is idle, a caller that claims tasks writes its own
 /// lines, because that takes less time than a switch of threads. All changes are committed in the
 /// order of their lines.
 final class JSONFileCore: Sendable {
@@ -39,9 +39,9 @@ final class JSONFileCore: Sendable {
     ///
     /// Only updated if `maxFileSize` is set.
     var size = 0
-    /// How far the last compaction was larger than estimated; zero until the first one after
-    /// opening.
-    var underestimate = SizeEstimateError()
+    /// How much larger than estimated the file was after the last compaction; zero before the first
+    /// compaction since opening.
+    var underestimate = SizeUnderestimate()
     /// The callers that wait until a compaction ends; each receives whether the compaction
     /// succeeded.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
@@ -64,8 +64,8 @@ final class JSONFileCore: Sendable {
     var compaction: Compaction?
     /// The size of the file after its last compaction, in bytes.
     ///
-    /// If the file was not compacted since it was opened, this is an estimate: the size that it
-    /// would have had after a compaction then.
+    /// Until the first compaction since opening, this is the estimated size that a compaction at
+    /// opening would have left.
     var compactSize: Int
     /// The size, in bytes, at which the file is compacted again after a compaction has failed; 0 if
     /// none has.
@@ -82,7 +82,7 @@ final class JSONFileCore: Sendable {
   let flushing: JSONFileStore.Flushing
   let options: JSONFileStore.Options
   let compactionPolicy: CompactionPolicy
-  /// Returns the current date, for error messages and statistics.
+  /// Returns the current date.
   let date: @Sendable () -> Date
   /// Writes a warning about a problem that no call throws.
   let announce: @Sendable (String) -> Void
@@ -110,7 +110,8 @@ final class JSONFileCore: Sendable {
     self.flushing = flushing
     self.options = options
     var policy = compactionPolicy
-    // If the file's size is limited, a compaction pays off earlier.
+    // A file with a size limit is compacted earlier, so that it does not become full of obsolete
+    // lines.
     let limit = options.maxFileSize ?? .max
     policy.minimumSize = min(policy.minimumSize, limit)
     policy.spareSize = min(policy.spareSize, limit / 8)
@@ -167,8 +168,8 @@ final class JSONFileCore: Sendable {
     let (batch, lines) = try prepare(batch)
     while true {
       let outcomes = try await store(batch, lines: lines, durability: durability)
-      // No outcomes mean that the batch depended on changes that were not stored yet, but are now.
-      // So it is staged again.
+      // If there are no outcomes, the batch depended on changes that were not stored yet. They are
+      // stored now, so the batch is staged again.
       if !outcomes.isEmpty { return outcomes }
     }
   }
@@ -185,7 +186,7 @@ final class JSONFileCore: Sendable {
     try await waitForThread { continuation in
       submit(resuming: continuation) { state in
         let claim = state.table.claim(request)
-        guard !claim.tasks.isEmpty else { return .answer(claim) }
+        guard !claim.tasks.isEmpty else { return .result(claim) }
         return .lines(
           Submission(
             lines: claim.tasks.map { JournalBody(attemptStartOf: $0.lease.id) },
@@ -240,6 +241,7 @@ final class JSONFileCore: Sendable {
     }
   }
 
+  /// Returns whether the file is open; throws if the store was closed, or has failed.
   func isOpen(_ phase: Phase) throws(JSONFileError) -> Bool {
     switch phase {
     case .unopened: return false
@@ -368,10 +370,10 @@ extension JSONFileCore {
     }
   }
 
-  /// What a call does after it has staged its changes: it returns a value at once, or waits until
-  /// lines are written.
+  /// How a call continues: with a result at once, or when lines have been written.
   enum Decision<Value> {
-    case answer(Value)
+    case result(Value)
+    /// Write the lines. Their submission resumes the caller.
     case lines(Submission)
   }
 
@@ -384,12 +386,12 @@ extension JSONFileCore {
     _ decide: (inout State) throws -> Decision<Value>
   ) {
     var isClaim = false
-    let (answer, thread) = state.withLock {
+    let (result, thread) = state.withLock {
       state -> (Result<Value, any Error>?, (any JobThread)?) in
       do {
         guard try isOpen(state.phase) else { throw errors.closed }
         switch try decide(&state) {
-        case .answer(let value): return (.success(value), nil)
+        case .result(let value): return (.success(value), nil)
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
           isClaim = submission.isClaim
@@ -399,7 +401,7 @@ extension JSONFileCore {
         return (.failure(error), nil)
       }
     }
-    if let answer { continuation.resume(with: answer) }
+    if let result { continuation.resume(with: result) }
     guard let thread else { return }
     // A claim needs no flush, and writing its lines takes less time than a switch to another
     // thread.
@@ -611,7 +613,7 @@ extension JSONFileCore {
         state.pipeline.beginFlush() ? nil : state.pipeline.takePostponedJobs()
       }
       if let (jobs, writes) = postponed {
-        return start(jobs, writes: writes || jobs.isEmpty && mustCompact, on: thread)
+        return schedule(jobs, writes: writes || jobs.isEmpty && mustCompact, on: thread)
       }
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
@@ -641,7 +643,7 @@ extension JSONFileCore {
   /// Schedules jobs that were postponed until the end of a flush.
   ///
   /// If `writes` is `true`, a write of the queued lines is scheduled after the jobs.
-  private func start(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
+  private func schedule(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
     for job in jobs { thread.add { self.perform(job) } }
     if writes { thread.add { self.writePending() } }
   }
@@ -712,7 +714,7 @@ extension JSONFileCore {
     for submission in failed { submission.fail(error) }
     guard endsUse, let thread else { return }
     let (jobs, writes) = state.withLock { $0.pipeline.takePostponedJobs() }
-    start(jobs, writes: writes, on: thread)
+    schedule(jobs, writes: writes, on: thread)
   }
 }
 

@@ -48,7 +48,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     }
   }
 
-  /// Whether any change may not be stored yet.
+  /// Whether there may be changes that are not stored yet.
   var hasChanges: Bool { stage != .idle || !pending.isEmpty }
 
   private var isWriting: Bool {

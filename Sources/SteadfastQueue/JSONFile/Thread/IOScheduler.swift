@@ -39,7 +39,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// Whether a thread must check the delayed jobs after the outside job.
   private var mustCheckDelayedJobs = false
   /// The threads that became inactive during a job, and are still performing it.
-  private var besideThreads: [Thread] = []
+  private var deactivatedThreads: [Thread] = []
   /// The thread that polls for a job, and need not be woken.
   private var pollingThread: Thread?
   private var sleepers: [Thread] = []
@@ -71,7 +71,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   mutating func deactivate(_ thread: Thread) {
     guard activeThread == thread else { return }
     activeThread = nil
-    besideThreads.append(thread)
+    deactivatedThreads.append(thread)
   }
 
   /// Makes a thread the active one again, unless another job is being performed.
@@ -79,13 +79,12 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// - Returns: Whether the thread is active now.
   mutating func tryToActivate(_ thread: Thread) -> Bool {
     guard canBeginJob else { return false }
-    besideThreads.removeAll { $0 == thread }
+    deactivatedThreads.removeAll { $0 == thread }
     activeThread = thread
     return true
   }
 
-  /// Starts an outside job, unless a job is being performed, is waiting, or is a delayed job that
-  /// is due.
+  /// Starts an outside job, unless a job is being performed or is waiting, or a delayed job is due.
   ///
   /// - Returns: Whether the caller may perform its job. If so, it must call ``endOutsideJob()``
   ///   afterwards.
@@ -117,8 +116,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// or was already woken.
   mutating func countWakeUpIfNeeded() -> Bool {
     guard canBeginJob, !jobs.isEmpty || !delayedJobs.isEmpty, pollingThread == nil,
-      wakingCount == 0,
-      !sleepers.isEmpty
+      wakingCount == 0, !sleepers.isEmpty
     else { return false }
     wakingCount += 1
     return true
@@ -132,9 +130,9 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
       sleepers.remove(at: sleeper)
       wakingCount = max(0, wakingCount - 1)
     }
-    let hasWorked = activeThread == thread || besideThreads.contains(thread)
+    let hasWorked = activeThread == thread || deactivatedThreads.contains(thread)
     if activeThread == thread { activeThread = nil }
-    besideThreads.removeAll { $0 == thread }
+    deactivatedThreads.removeAll { $0 == thread }
     let job = canBeginJob ? takeJob(at: now) : nil
     if pollingThread == thread { endPoll(wasUseless: job == nil) }
     if let job {
@@ -142,7 +140,8 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, canBeginJob, pollingThread == nil, besideThreads.isEmpty, beginPollUnlessSkipped()
+    if hasWorked, canBeginJob, pollingThread == nil, deactivatedThreads.isEmpty,
+      beginPollUnlessSkipped()
     {
       pollingThread = thread
       return .poll
