@@ -112,7 +112,7 @@ struct JournalBody: Sendable {
       fields.add("version", version)
       fields.add("generation", generation)
     case .task(let task):
-      // Programs that don't know all of the task's properties refuse this kind.
+      // Programs that don't know all of the task's properties refuse the kind `kept`.
       try addRecord(task.record, kind: task.record.isPlain ? "task" : "kept")
       if task.record.keyRole == .successor { addDecision(.addition(.successor)) }
       if task.record.orderKey != nil {
@@ -152,7 +152,7 @@ struct JournalBody: Sendable {
   private mutating func addFields(of change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
-      // Programs that don't know all of the task's properties refuse this kind.
+      // Programs that don't know all of the task's properties refuse the kind `add`.
       try addRecord(record, kind: record.isPlain ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
       fields.begin("succeed", id: lease.id)
