@@ -194,16 +194,15 @@ struct JSONFileErrors: Sendable {
     limit: Int,
     setBy rule: String
   ) -> JSONFileError {
-    let subject =
+    let (subject, advice) =
       switch change {
-      case .insert, .update: "a task"
-      default: "a change to a task, such as its error,"
+      case .insert, .update: ("a task", "keep large data in a file and its path in the task")
+      default: ("a change", "shorten the error, the name or the value that it stores")
       }
     return JSONFileError(
       .taskTooLarge,
       url,
-      "\(subject) of \(lineLength) bytes is too large for \(path): \(rule) is \(limit); keep large "
-        + "data in a file and its path in the task"
+      "\(subject) of \(lineLength) bytes is too large for \(path): \(rule) is \(limit); \(advice)"
     )
   }
 

@@ -10,10 +10,10 @@ public import SystemFoundation
 /// call returns, unless you choose otherwise (``Flushing``). Concurrent callers share one write and
 /// one flush.
 ///
-/// A lock file beside the file, `.lock`, prevents a second queue, in this process or another, from
-/// using the same file. The lock file stays when the store is closed. The file itself is locked as
-/// well, so deleting the lock file does not let another queue open the file. After `fork()` without
-/// `exec()`, the child process can't use its parent's store: calls throw.
+/// A lock file, at the file's path plus `.lock`, prevents a second queue, in this process or
+/// another, from using the same file. The lock file stays when the store is closed. The file itself
+/// is locked as well, so deleting the lock file does not let another queue open the file. After
+/// `fork()` without `exec()`, the child process can't use its parent's store: calls throw.
 ///
 /// ## Opening
 ///
@@ -79,7 +79,7 @@ public import SystemFoundation
 ///
 /// ## Backing up
 ///
-/// Close the store and copy the file. Its lock file and `.new` are not needed.
+/// Close the store and copy the file. The lock file and the temporary file are not needed.
 ///
 /// Without ``Options/reservedSpace``, you can also copy the file while the store is open, with a
 /// program that reads it once from start to end, such as `cp`. The copy contains all changes up to
@@ -102,9 +102,9 @@ public import SystemFoundation
 ///
 /// The file contains payloads as plain text. Only the user who runs the process may read it, unless
 /// you choose other ``Options/permissions``. ``Persistence/sealingPayloads(with:acceptsPlain:)``
-/// encrypts the payloads. A checksum is not a signature: anyone who can write to the file can add
-/// tasks. On an iPhone or a related device, the files can't be read until the device has been
-/// unlocked once since it was started (``Options/protection``).
+/// encrypts the payloads. The checksums in the file are not signatures: anyone who can write to the
+/// file can add tasks. On an iPhone or a related device, the files can't be read until the device
+/// has been unlocked once since it was started (``Options/protection``).
 ///
 /// ## In an app group
 ///
@@ -252,7 +252,8 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   /// does nothing. Later calls of other methods throw. The lock file is deleted only if this call
   /// created it.
   ///
-  /// - Throws: A ``JSONFileError``. The file may still exist then; the next call tries again.
+  /// - Throws: A ``JSONFileError``. The file may still exist after an error; the next call tries
+  ///   again.
   public func destroy() async throws { try await core.destroy() }
 }
 
@@ -354,12 +355,12 @@ extension JSONFileStore {
   /// in memory, in addition to the tasks.
   ///
   /// - Returns: The problems that were found, the lost lines, and the path of the copy.
-  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` with the owner's process if a
-  ///   store has the file open; ``JSONFileError/Code/notAQueueFile`` or
-  ///   ``JSONFileError/Code/newerVersion`` if the file has another format or no readable line;
-  ///   ``JSONFileError/Code/systemCall`` if the file does not exist or can't be read, or if the
-  ///   disk has no space for two files of its size; ``JSONFileError/Code/outcomeUnknown`` if the
-  ///   file was repaired, but a power cut may restore the damaged one.
+  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` if a store has the file open;
+  ///   ``JSONFileError/Code/notAQueueFile`` or ``JSONFileError/Code/newerVersion`` if the file has
+  ///   another format or no readable line; ``JSONFileError/Code/systemCall`` if the file does not
+  ///   exist or can't be read, or if the disk has no space for two files of its size;
+  ///   ``JSONFileError/Code/outcomeUnknown`` if the file was repaired, but a power cut may restore
+  ///   the damaged one.
   public static func repair(at url: URL) async throws -> JSONFileRepair {
     try await DetachedFile(url: url).performWithLock { closed, storage in
       try repair(closed, storage)
@@ -419,10 +420,10 @@ extension JSONFileStore {
   /// tasks, only a small part of an undamaged file is held in memory, but all of a damaged one.
   ///
   /// - Returns: A report. Its ``JSONFileReport/isSound`` says whether the file can be opened.
-  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` with the owner's process if a
-  ///   store has the file open, ``JSONFileError/Code/notAQueueFile`` or
-  ///   ``JSONFileError/Code/newerVersion`` if the file has another format,
-  ///   ``JSONFileError/Code/systemCall`` if the file does not exist or can't be read.
+  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` if a store has the file open,
+  ///   ``JSONFileError/Code/notAQueueFile`` or ``JSONFileError/Code/newerVersion`` if the file has
+  ///   another format, ``JSONFileError/Code/systemCall`` if the file does not exist or can't be
+  ///   read.
   public static func verify(at url: URL) async throws -> JSONFileReport {
     try await DetachedFile(url: url).performWithLock { closed, storage in
       guard let file = try storage.open(.journal) else { throw closed.errors.missing }
@@ -439,9 +440,10 @@ extension JSONFileStore {
   /// stored are not compared. The system may return bytes from its cache instead of reading the
   /// disk again.
   ///
-  /// If the store is not open, the call opens it first. Problems don't affect the store. Its writes
-  /// wait until the verification ends, which takes about as long as opening the file. Until then,
-  /// the tasks are held in memory twice and, if the file is damaged, all its bytes too.
+  /// If the store is not open, the call opens it first. The store can be used after the call, even
+  /// if there are problems. Its writes wait until the verification ends, which takes about as long
+  /// as opening the file. Until then, the tasks are held in memory twice and, if the file is
+  /// damaged, all its bytes too.
   ///
   /// If there are problems, the tasks in memory are still correct: read them from the store, close
   /// it, and then call ``repair(at:)``.

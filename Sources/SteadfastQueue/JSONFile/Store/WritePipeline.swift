@@ -18,7 +18,7 @@ protocol PipelineItem: Sendable {
 /// An item of changes moves from `pending` to `written` and to `flushing`. After its flush, it can
 /// no longer be rolled back. A claim is removed when it is written.
 struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
-  /// What is being done, or is scheduled.
+  /// What is being done, or is scheduled to be done.
   enum Stage: Sendable, Equatable {
     case idle
     /// Items are being written, or a write is scheduled.
