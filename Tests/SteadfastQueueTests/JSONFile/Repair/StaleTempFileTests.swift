@@ -78,7 +78,8 @@ import Testing
     }
     storage.put(leftover, as: .replacement)
     #expect(try open().taskCount == 40)
-    #expect(storage.bytes(of: .otherProgramsFile(3)) == nil && storage.bytes(of: .replacement) == nil)
+    #expect(storage.bytes(of: .otherProgramsFile(3)) == nil)
+    #expect(storage.bytes(of: .replacement) == nil)
   }
 
   @Test
