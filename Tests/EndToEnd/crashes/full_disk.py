@@ -96,7 +96,7 @@ def opens_what_it_cannot_write(score, program, folder):
     answer = worker.ask("fill more 100 20000")
     score.check("No space left" in answer.message, "a full disk is named", answer.ending)
     answer = worker.ask("close")
-    is_true = answer.is_done or "All that was acknowledged is stored" in answer.message
+    is_true = answer.is_done or "All acknowledged changes are stored" in answer.message
     score.check(is_true, "closing says that all is stored", answer.ending)
     worker.end()
     ballast.unlink()

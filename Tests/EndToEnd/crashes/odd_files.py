@@ -74,7 +74,7 @@ def a_forked_child(bench):
         answer = worker.ask("fork")
         said = {line.split(" ")[1]: line for line in answer.lines if line.startswith("child ")}
         for call in ("enqueue", "perform", "list", "close", "destroy"):
-            words = ["inUse", str(bench.path), "forked off"]
+            words = ["inUse", str(bench.path), "forked process"]
             clear = all(word in said.get(call, "") for word in words)
             bench.score.check(clear, f"a child may not {call}", said.get(call))
         clear = f"in use by process {worker.pid};" in said.get("open", "")

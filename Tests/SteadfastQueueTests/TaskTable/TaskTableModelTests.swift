@@ -215,7 +215,7 @@ private struct Comparison {
       reference.lease(task.lease)
       leases.append(task.lease)
     }
-    try journal.append([claim.tasks.map { JournalBody(beginningOf: $0.lease.id) }])
+    try journal.append([claim.tasks.map { JournalBody(attemptStartOf: $0.lease.id) }])
   }
 
   private mutating func end() throws {

@@ -2,35 +2,40 @@ import Dispatch
 import Synchronization
 import SystemC
 
-/// The right to use a queue's file: an advisory lock on a lock file beside it.
+/// A lock that protects a queue's file from other queues and processes: an advisory lock on a lock
+/// file beside it.
 ///
-/// The lock file contains the ID of the process that has the lock. It stays after the lock is
-/// released. Only the `FileLock` that created the file removes it, and only while it has the lock:
-/// when the queue's file was refused, or when work on a closed file has ended. A process that has
-/// already opened the lock file then finds that the file no longer has its name, and opens it
-/// again. A file of that name with other contents is refused, and stays as it is.
+/// The lock file contains the ID of the process that has the lock. It normally stays after the lock
+/// is released. Only ``discard()`` removes it, if it was created for this lock. A process that has
+/// opened the lock file before it was removed finds, after locking it, that it is no longer at its
+/// path, and opens the path again. If a file at that path has other contents, an error is thrown,
+/// and the file is not changed.
 ///
-/// The system releases the lock when the process ends, however it ends. On some systems, `flock`
-/// does not exclude a second opener in the same process. A list of this process's locks does.
+/// The system releases the lock when the process ends. On some systems, `flock` does not exclude a
+/// second lock in the same process. So this class also keeps a list of the process's locks.
 ///
-/// A lock can be shared with others whose locks are shared as well.
+/// Any number of locks that are shared can be held at the same time. A lock that is not shared
+/// excludes all others.
 package final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
-    /// Another process has the lock; its ID, if it could be read.
+    /// Another process has the lock. The ID of the process is `nil` if it could not be read.
     case held(by: Int32?)
     case opening(FileOpeningError)
     case systemCall(SystemCallError)
   }
 
+  /// A lock that this process has, or is acquiring.
   private struct Holding {
-    /// A forked child has a copy of its parent's list, but none of its locks.
+    /// The fork count when the lock was added to the list.
+    ///
+    /// A forked child has a copy of its parent's list, but none of the parent's locks.
     let forkCount = ForkCount.current
     let isShared: Bool
-    /// The number of owners in this process; 1 if the lock is not shared.
+    /// The number of `FileLock`s in this process that share the lock; 1 if the lock is not shared.
     var count = 1
     var isEnding = false
-    /// The callers that wait for a lock that is about to be released.
+    /// The semaphores of the callers that wait until the lock is released.
     var waiting: [DispatchSemaphore] = []
   }
 
@@ -42,9 +47,9 @@ package final class FileLock: Sendable {
     let path: String
     /// Whether the file was created for this lock.
     var isNew = false
-    /// Whether the file has other names.
+    /// Whether the file has other names (hard links).
     ///
-    /// Such a file is locked, but not changed.
+    /// A file with other names is locked, but not changed.
     var hasOtherNames = false
   }
 
@@ -65,13 +70,14 @@ package final class FileLock: Sendable {
 
   /// Acquires the lock of the file at a path.
   ///
-  /// The call waits only for an owner in this process that is about to release the lock.
+  /// If the lock is taken, the call throws, unless both locks are shared. It waits only if this
+  /// process has the lock and is about to release it.
   static func acquire(
     for path: String,
     _ options: JSONFileStore.Options = JSONFileStore.Options(),
     isShared: Bool = false
   ) throws(Failure) -> FileLock {
-    for _ in 0..<FileStorage.mostAttempts {
+    for _ in 0..<FileStorage.maxAttempts {
       let file = try openOrCreateLockFile(at: path + suffix, with: options)
       let lock: FileLock?
       do throws(Failure) {
@@ -86,13 +92,12 @@ package final class FileLock: Sendable {
     throw .opening(.unstable)
   }
 
-  /// Opens the lock file, or creates it.
   private static func openOrCreateLockFile(
     at path: String,
     with options: JSONFileStore.Options
   ) throws(Failure) -> Opened {
     do throws(FileOpeningError) {
-      for _ in 0..<FileStorage.mostAttempts {
+      for _ in 0..<FileStorage.maxAttempts {
         do {
           let (file, hasOtherNames) = try FileStorage.openChecked(at: path, flags: O_RDWR)
           return Opened(descriptor: file, path: path, hasOtherNames: hasOtherNames)
@@ -103,14 +108,14 @@ package final class FileLock: Sendable {
       }
       throw .unstable
     } catch .unsafe(let reason, let advice) {
-      throw failureOfUnfitFile(at: path, reason: reason, advice: advice)
+      throw unusableLockFileError(at: path, reason: reason, advice: advice)
     } catch {
       throw .opening(error)
     }
   }
 
-  /// The failure for a file that has the lock file's name but must not be changed.
-  static func failureOfUnfitFile(at path: String, reason: String, advice: String) -> Failure {
+  /// Returns the error for a file that is at the lock file's path but can't be used as a lock file.
+  static func unusableLockFileError(at path: String, reason: String, advice: String) -> Failure {
     .opening(.unsafe("the lock file beside it, \(path), can't be used: \(reason)", advice: advice))
   }
 
@@ -122,7 +127,8 @@ package final class FileLock: Sendable {
   ) throws(FileOpeningError) -> Opened {
     let file = try FileStorage.openChecked(at: path, flags: O_RDWR | O_CREAT | O_EXCL).descriptor
     do {
-      // A lock file contains nothing that the owner of the queue's file must not see.
+      // The lock file gets the owner and group of whatever file is at the queue's path. That is
+      // safe, because a lock file contains no secrets.
       let owned = String(path.dropLast(suffix.count))
       try FileStorage.protectNewFile(file, like: nil, at: owned, with: options)
     } catch {
@@ -162,7 +168,9 @@ package final class FileLock: Sendable {
     return nil
   }
 
-  /// Sets the lock file's permissions, after the queue's file was accepted.
+  /// Sets the lock file's permissions.
+  ///
+  /// Call this after the queue's file was opened without an error.
   func protect() throws(SystemCallError) {
     guard !file.hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, with: options)
@@ -178,12 +186,12 @@ package final class FileLock: Sendable {
     release()
   }
 
-  /// Announces that the lock is about to be released, so that a second opener waits for it.
+  /// Announces that the lock is about to be released, so that other callers in this process wait
+  /// for it.
   func announceRelease() {
     Self.holdings.withLock { $0[identity]?.isEnding = true }
   }
 
-  /// Releases the lock.
   func release() {
     let file = descriptor.withLock { descriptor in
       defer { descriptor = -1 }
@@ -191,17 +199,18 @@ package final class FileLock: Sendable {
     }
     guard file >= 0 else { return }
     FileStorage.unlock(file, lockedAtForkCount: forkCount)
-    // The order matters: while the descriptor is open, no other file can get the identity of a
-    // removed lock file.
+    // The lock is removed from the list before the descriptor is closed. Once a removed lock file
+    // is closed, the system may give its identity to a new file.
     if forkCount == ForkCount.current { Self.unregister(identity) }
     FileStorage.close(file)
   }
 
   // MARK: This process
 
-  /// Records that this process tries to acquire the lock.
+  /// Adds a lock to the list of this process's locks, or throws if the list already contains it.
   ///
-  /// - Returns: The semaphore to wait for, if this process has the lock and is about to release it.
+  /// - Returns: A semaphore to wait for, if this process has the lock and is about to release it;
+  ///   otherwise `nil`.
   private static func register(
     _ identity: FileIdentity,
     isShared: Bool
@@ -234,7 +243,7 @@ package final class FileLock: Sendable {
 
   // MARK: Other processes
 
-  /// Locks the file, and returns whether the file still has its name.
+  /// Locks an open lock file; returns `false` if the file is no longer at its path.
   private static func lockIfInPlace(
     _ file: Opened,
     identity: FileIdentity,
@@ -252,7 +261,7 @@ package final class FileLock: Sendable {
     } catch {
       throw .systemCall(error)
     }
-    try refuseOtherContents(of: file)
+    try checkContents(of: file)
     if !file.hasOtherNames { writeProcessID(to: file.descriptor) }
     return true
   }
@@ -263,12 +272,12 @@ extension FileLock {
   /// The maximum size of a lock file, in bytes.
   private static let maxLength = 32
 
-  /// Refuses a locked file whose contents are not those of a lock file, and does not change it.
+  /// Throws an error if a file contains something other than a process ID.
   ///
-  /// Such a file may belong to another queue or program. A lock file contains digits and line
-  /// feeds. It may also contain zeros: after a power cut, or if processes that share the lock write
-  /// their IDs at the same time.
-  static func refuseOtherContents(of file: Opened) throws(Failure) {
+  /// A file with other contents may belong to another program, and must not be changed. Digits,
+  /// line feeds and zeros are allowed. There may be zeros after a power cut, or if processes that
+  /// share the lock write their IDs at the same time.
+  static func checkContents(of file: Opened) throws(Failure) {
     let bytes: [UInt8]
     do {
       bytes = try readStart(of: file.descriptor, count: maxLength + 1)
@@ -278,7 +287,7 @@ extension FileLock {
     guard bytes.count <= maxLength,
       bytes.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || $0 == 0x0A || $0 == 0 })
     else {
-      throw failureOfUnfitFile(
+      throw unusableLockFileError(
         at: file.path,
         reason: "it contains something other than a process ID",
         advice: "it was not changed; move it away, or choose another file"
@@ -286,23 +295,28 @@ extension FileLock {
     }
   }
 
-  /// Writes this process's ID into the lock file, for the messages of other processes.
+  /// Writes this process's ID to the lock file.
   ///
-  /// The lock is valid without it. On a full disk, for example, those messages show no ID.
+  /// Other processes show the ID in their error messages.
+  ///
+  /// The lock is valid even if this fails, for example on a full disk. Then the messages contain no
+  /// ID.
   static func writeProcessID(to file: Int32) {
     let text = Array("\(getpid())\n".utf8)
-    // Overwriting an existing ID needs no additional space on a full disk.
+    // The file is not truncated before the write, so that overwriting an ID needs no new space on a
+    // full disk.
     let written = unsafe pwrite(file, text, text.count, 0)
     _ = ftruncate(file, off_t(max(0, written)))
   }
 
-  /// Returns the ID of the process that has the lock, or `nil` if it is unknown.
+  /// Returns the process ID in a lock file; `nil` if there is none, or no process with the ID is
+  /// running.
   static func holderProcessID(in file: Int32) -> Int32? {
     guard let text = try? readStart(of: file, count: maxLength), !text.isEmpty,
       let process = Int32(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self))
     else { return nil }
-    // The ID may match no process here: a forked child may still have the lock after the process
-    // that acquired it has ended, and a process of another container has another ID here.
+    // The ID may be useless here: if the process that wrote it has ended, and its forked child
+    // still has the lock, or if the process runs in another container, in which IDs are different.
     return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 
@@ -319,17 +333,20 @@ extension FileLock {
 extension FileLock {
   /// The reason that a store can't acquire the lock.
   package struct Refusal: Error {
-    /// Whether another store has the lock, in this process or another one.
+    /// Whether the reason is that another store has the lock, in this process or another one.
     package let isHeld: Bool
-    /// The problem, for people to read.
+    /// The problem, in plain English.
     package let reason: String
   }
 
-  /// Acquires the lock of a store in an existing file, until the last reference is released.
+  /// Acquires a lock for a store in an existing file.
   ///
-  /// The name of the lock file is the file's real path, `name` and `.lock`, so that no symbolic
-  /// link leads to another lock. A file with two real names is refused, because each would have its
-  /// own lock. A shared lock excludes only locks that are not shared.
+  /// The lock is released with its last reference.
+  ///
+  /// The path of the lock file is the file's real path, with `name` and `.lock` appended. So a
+  /// store that opens the file through a symbolic link uses the same lock. A file with a second
+  /// name, a hard link, is refused, because each name would have its own lock. A shared lock
+  /// excludes only locks that are not shared.
   package static func acquire(
     forStoreIn file: String,
     named name: String,
@@ -356,41 +373,43 @@ extension FileLock {
     }
   }
 
-  /// Refuses a file with two real names, before it is changed under one of them.
+  /// Throws an error if a file has a second name, a hard link.
   package static func refuseOtherNames(ofStoreIn file: String) throws(Refusal) {
     _ = try realPath(of: file)
   }
 
-  /// Returns the only real path of a file; `nil` if there is no file.
+  /// Returns the real path of a file; `nil` if there is no file.
+  ///
+  /// Throws an error if the file has a second name.
   private static func realPath(of file: String) throws(Refusal) -> String? {
     guard let found = unsafe realpath(file, nil) else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailure(of: file, in: "realpath")
+      throw lookUpFailedError(of: file, in: "realpath")
     }
     defer { unsafe free(found) }
     let path = unsafe String(cString: found)
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else {
       guard errno != ENOENT else { return nil }
-      throw lookUpFailure(of: file, in: "lstat")
+      throw lookUpFailedError(of: file, in: "lstat")
     }
     guard status.st_nlink <= 1 else {
       throw Refusal(
         isHeld: false,
-        reason: "\(file) can't be opened: it has another name, a hard link, under which another "
-          + "store could use it at the same time; remove that one, or make a copy"
+        reason: "\(file) can't be opened: it has another name, a hard link, with which another "
+          + "store could open it at the same time; remove the other name, or use a copy of the file"
       )
     }
     return path
   }
 
-  private static func lookUpFailure(of file: String, in call: String) -> Refusal {
+  private static func lookUpFailedError(of file: String, in call: String) -> Refusal {
     let error = SystemCallError.last(call)
     return Refusal(isHeld: false, reason: "\(file) can't be looked up: \(error)")
   }
 }
 
-/// The identity of a file, independent of its name.
+/// The identity of a file, which does not change when the file is renamed.
 package struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let node: UInt64
@@ -407,7 +426,7 @@ package struct FileIdentity: Hashable, Sendable {
     self.init(status)
   }
 
-  /// Returns the file at a path and its size in bytes, or `nil` if there is none.
+  /// Returns the identity and the size in bytes of the file at a path; `nil` if there is no file.
   static func lookUp(
     _ path: String
   ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
@@ -416,7 +435,8 @@ package struct FileIdentity: Hashable, Sendable {
     return (FileIdentity(status), Int(status.st_size))
   }
 
-  /// Returns the file that a path leads to, following links, or `nil` if there is none.
+  /// Returns the identity of the file at a path, following symbolic links; `nil` if there is no
+  /// file.
   package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
     try unsafe status(of: path, callName: "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
   }

@@ -1,17 +1,17 @@
 import Synchronization
 import SystemC
 
-/// The real file system behind a journal.
+/// The files of a journal in the real file system.
 ///
-/// A file is opened only if this code could have created it: a regular file, not a symbolic link,
-/// that not every user may write. An open file is locked too. The lock file beside it is not
-/// enough: a user may delete it to tidy up, and the next opener would create and lock another one.
+/// A file is opened only if it is a regular file that not every user may write. Open files are
+/// locked, in addition to the lock file: if a user deletes the lock file, another process could
+/// create and lock a new one.
 final class FileStorage: JournalStorage {
   private let path: String
   private let options: JSONFileStore.Options
-  /// The file that was opened, created or renamed under each name.
+  /// The identity of the file that was last opened, created or renamed with each name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
-  /// The folder's descriptor, from when the folder is opened until it is flushed.
+  /// The open folder; `nil` unless it was opened for the next flush.
   private let folder = Mutex<FolderDescriptor?>(nil)
 
   init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
@@ -27,7 +27,7 @@ final class FileStorage: JournalStorage {
     case .replacement: path + ".new"
     case .copy(let number): path + ".damaged-\(number)"
     case .torn(let number): path + ".torn-\(number)"
-    case .stranger(let number): path + ".new-\(number)"
+    case .otherProgramsFile(let number): path + ".new-\(number)"
     }
   }
 
@@ -41,17 +41,17 @@ final class FileStorage: JournalStorage {
     }
   }
 
-  /// Opens a file, and opens it again if the file has lost its name in the meantime.
+  /// Opens a file, and opens it again if another file is at its path by then.
   ///
-  /// A process that had the lock may have replaced the file before it released the lock.
+  /// Until this process has the lock, the process that has it may replace the file.
   func openUntilInPlace<File>(
     _ name: JournalFileName,
     _ open: () throws(FileOpeningError) -> File
   ) throws(FileOpeningError) -> File {
-    for _ in 0..<Self.mostAttempts {
+    for _ in 0..<Self.maxAttempts {
       let file = try open()
       do throws(SystemCallError) {
-        if case .there = try place(of: name) { return file }
+        if case .atItsPath = try location(of: name) { return file }
       } catch {
         throw .systemCall(error)
       }
@@ -59,13 +59,13 @@ final class FileStorage: JournalStorage {
     throw .unstable
   }
 
-  /// The maximum number of attempts to open a file whose name belongs to another file each time.
-  static var mostAttempts: Int { 100 }
+  /// The maximum number of attempts to open a file that is replaced each time.
+  static var maxAttempts: Int { 100 }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openAndLock(name, flags: O_RDWR | O_CREAT | O_EXCL)
-    // Only the identity of the open journal shows whose files these are: another file may be at the
-    // journal's path.
+    // The new file gets the owner and the group of the open journal. The identity of the journal is
+    // passed, because another file may be at the journal's path now.
     let journal = identities.withLock { $0[.journal] }
     do {
       try file.protectAsNew(like: journal, at: path(of: .journal))
@@ -93,11 +93,11 @@ final class FileStorage: JournalStorage {
     identities.withLock { $0[other] = $0.removeValue(forKey: name) }
   }
 
-  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
+  func location(of name: JournalFileName) throws(SystemCallError) -> JournalLocation {
     guard let identity = identities.withLock({ $0[name] }),
       let (found, size) = try FileIdentity.lookUp(path(of: name)), found == identity
-    else { return .elsewhere }
-    return .there(size: size)
+    else { return .notAtItsPath }
+    return .atItsPath(size: size)
   }
 
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool {
@@ -122,7 +122,7 @@ final class FileStorage: JournalStorage {
   }
 }
 
-/// A folder that was opened to flush it.
+/// A folder that is open, so that it can be flushed.
 private final class FolderDescriptor: Sendable {
   private let descriptor: Int32
 
@@ -135,15 +135,16 @@ private final class FolderDescriptor: Sendable {
   }
 }
 
-// The name of this call is also the name of a method above.
+// In the class, `rename` would mean the class's own method.
 private func systemRename(_ path: String, to other: String) -> Int32 {
   unsafe rename(path, other)
 }
 
 extension FileStorage {
-  /// Returns the options that leave a file unchanged, or `nil` if there is no file.
+  /// Returns options with the current permissions and protection of a file, or `nil` if there is no
+  /// file.
   ///
-  /// The call doesn't wait for a lock, because the lock file shows which process has the lock.
+  /// The file is not locked here.
   static func currentOptions(
     ofFileAt path: String
   ) throws(FileOpeningError) -> JSONFileStore.Options? {
@@ -165,9 +166,10 @@ extension FileStorage {
   }
 }
 
-// The system calls of the storage.
+// System calls.
 extension FileStorage {
-  /// Opens a file, checks it, and returns whether it has other names.
+  /// Opens a file, throws an error if it is unsafe to use, and returns whether it has other names
+  /// (hard links).
   static func openChecked(
     at path: String,
     flags: Int32
@@ -210,9 +212,9 @@ extension FileStorage {
     )
   }
 
-  /// Refuses a file that is unsafe to use.
+  /// Throws an error if a file is unsafe to use.
   ///
-  /// - Returns: Whether the file has other names.
+  /// - Returns: Whether the file has other names (hard links).
   private static func hasOtherNames(checkingSafetyOf file: Int32) throws(FileOpeningError) -> Bool {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
@@ -225,7 +227,8 @@ extension FileStorage {
     return status.st_nlink > 1
   }
 
-  /// Sets the protection of a file and, unless another user owns the file, its permissions.
+  /// Sets a file's data protection class and, if this process's user owns the file, its
+  /// permissions.
   static func protect(
     _ file: Int32,
     with options: JSONFileStore.Options
@@ -233,20 +236,20 @@ extension FileStorage {
     let mode = mode_t(options.permissions.mode)
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    // This restores permissions that the file mode creation mask has removed.
+    // For a new file, this restores permissions that the `umask` has removed.
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
     try SystemCall.setProtectionClass(of: file, to: options.protection.number)
   }
 
-  /// Sets a new file's permissions and protection, and copies another file's owner and group, as
-  /// far as this process may.
+  /// Sets a new file's permissions and data protection class, and gives it the owner and group of
+  /// the file at a path, if this process may do that.
   ///
-  /// So a file that root has repaired or compacted still belongs to the queue's user. If another
-  /// file is now at the path, the owner and the group stay. The group is set first, so that no
-  /// other group has the permissions in between. If the group can't be set, only the owner gets
-  /// permissions.
+  /// So a file that root has repaired or compacted still belongs to the queue's user. If `other` is
+  /// given, and is not the file at the path, the owner and group are not changed. The group is set
+  /// before the permissions, so that the wrong group never has them. If the group can't be set,
+  /// only the owner gets permissions.
   static func protectNewFile(
     _ file: Int32,
     like other: FileIdentity?,
@@ -260,7 +263,7 @@ extension FileStorage {
       return try protect(file, with: options)
     }
     var options = options
-    // A user who may not transfer files may still choose one of their own groups.
+    // A user who may not give files away may still give them to another of their own groups.
     let hasGroup =
       own.st_gid == status.st_gid || changeOwner(file, own.st_uid, status.st_gid) == 0
     if !hasGroup { options.permissions = .owner }
@@ -271,7 +274,7 @@ extension FileStorage {
 
   static func close(_ file: Int32) { _ = systemClose(file) }
 
-  /// Acquires the lock of a file, or returns `false` if another descriptor has it.
+  /// Locks a file; returns `false` if it is already locked through another descriptor.
   static func lock(_ file: Int32, isShared: Bool = false) throws(FileOpeningError) -> Bool {
     let operation = (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB
     do {
@@ -285,9 +288,10 @@ extension FileStorage {
 
   /// Releases a lock that was acquired when the count of forks was `forkCount`.
   ///
-  /// A child that was forked since then shares the lock, even if it was forked only to start
-  /// another program. If this process only closed its descriptor, the child would still have the
-  /// lock. The child must not release the lock itself.
+  /// A child process that was forked since then shares the lock, even if it is about to start
+  /// another program. So the lock is released explicitly: closing the descriptor would not release
+  /// it while the child has it open. In the child, this does nothing, because the parent still
+  /// needs the lock.
   static func unlock(_ file: Int32, lockedAtForkCount forkCount: Int) {
     if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
   }
@@ -300,16 +304,16 @@ extension FileStorage {
   }
 }
 
-// The names of these calls are also names of methods above.
+// In the type, `open` and `close` would mean the type's own methods.
 private func systemOpen(_ path: String, _ flags: Int32, _ mode: mode_t) -> Int32 {
   unsafe open(path, flags, mode)
 }
 private func systemClose(_ file: Int32) -> Int32 { close(file) }
 
-/// A file of the real file system.
+/// An open file in the real file system.
 final class OpenFile: JournalFile {
-  /// The maximum number of bytes to read or write at once: Darwin refuses more.
-  private static let mostBytes = Int(Int32.max)
+  /// The maximum number of bytes for one system call: Darwin refuses more.
+  private static let maxBytesPerCall = Int(Int32.max)
 
   /// The file's descriptor; -1 once the file is closed.
   private let descriptor: Atomic<Int32>
@@ -325,7 +329,7 @@ final class OpenFile: JournalFile {
 
   deinit { close() }
 
-  /// Sets a new file's permissions, and copies the owner and the group of another file, if there is
+  /// Sets a new file's permissions, and gives it the owner and group of another file, if there is
   /// one.
   func protectAsNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
     guard let other else { return try protect() }
@@ -348,12 +352,12 @@ final class OpenFile: JournalFile {
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     let file = descriptor.load(ordering: .acquiring)
     var failure: SystemCallError?
-    // The buffer needs no initial bytes: only the bytes that were read are used.
+    // The buffer is not initialized: only the bytes that were read are used.
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
       guard let start = buffer.baseAddress else { return }
       do throws(SystemCallError) {
         while done < count {
-          let size = min(count - done, Self.mostBytes)
+          let size = min(count - done, Self.maxBytesPerCall)
           let part = try SystemCall.repeatingWhileInterrupted("read") {
             unsafe pread(file, start.advanced(by: done), size, off_t(offset + done))
           }
@@ -373,7 +377,7 @@ final class OpenFile: JournalFile {
     return try SystemCall.repeatingWhileInterrupted("write") {
       unsafe bytes.withUnsafeBytes { bytes in
         guard let start = bytes.baseAddress else { return 0 }
-        return unsafe pwrite(file, start, min(bytes.count, Self.mostBytes), off_t(offset))
+        return unsafe pwrite(file, start, min(bytes.count, Self.maxBytesPerCall), off_t(offset))
       }
     }
   }
@@ -383,15 +387,15 @@ final class OpenFile: JournalFile {
     _ = try SystemCall.repeatingWhileInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
-  /// Flushes the file, and repeats a flush that a signal has interrupted, because nothing was lost.
+  /// Flushes the file; a flush that a signal has interrupted is repeated.
   ///
-  /// A flush that failed with any other error is not repeated: the system may have dropped bytes
-  /// that it could not write.
+  /// After any other error, the flush is not repeated: the system may have dropped bytes that it
+  /// could not write.
   func synchronize() throws(SystemCallError) {
     try SystemCall.flushBytes(of: descriptor.load(ordering: .acquiring))
   }
 
-  /// Sets the file's permissions, unless the file has other names: then it is not changed.
+  /// Sets the file's permissions, unless the file has other names (hard links).
   func protect() throws(SystemCallError) {
     guard !hasOtherNames else { return }
     try FileStorage.protect(descriptor.load(ordering: .acquiring), with: options)

@@ -1,11 +1,11 @@
 import SystemC
 
-/// Reads the JSON of the file's own fields from a range of bytes, without copying them.
+/// Reads JSON from a range of bytes, without copying the bytes.
 ///
-/// Every method returns `nil` or `false` at the first unexpected byte. No method reads beyond the
-/// range.
+/// Each method reads or skips one element at `position`. It returns `nil` or `false` if there is
+/// another element. No method reads beyond the range.
 struct JSONScanner {
-  /// The maximum nesting depth of values.
+  /// The maximum nesting depth of arrays and objects.
   static var maxDepth: Int { 64 }
 
   private let bytes: [UInt8]
@@ -22,7 +22,7 @@ struct JSONScanner {
 
   mutating func skip(_ text: StaticString) -> Bool {
     let (bytes, start, end) = (bytes, position, end)
-    // The text is a literal, so its bytes are never freed.
+    // The string is a literal, so its bytes are never freed.
     let isThere = text.withUTF8Buffer { text in
       guard text.count <= end - start else { return false }
       for offset in 0..<text.count {
@@ -40,9 +40,10 @@ struct JSONScanner {
     return true
   }
 
-  /// Reads a string that is a word in the table and has no escapes.
+  /// Reads a string that is a word in a table and has no escapes.
   ///
-  /// - Returns: The word's meaning, or `nil` for anything else; then the position does not change.
+  /// - Returns: The word's meaning; `nil` if there is another element. Then the position does not
+  ///   change.
   mutating func readWord<Word>(in table: WordTable<Word>) -> Word? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var word = PackedWord()
@@ -60,7 +61,7 @@ struct JSONScanner {
     return nil
   }
 
-  /// Reads a number without a sign, a decimal point or leading zeros.
+  /// Reads an integer without a sign or leading zeros.
   mutating func readSequenceNumber() -> UInt64? {
     let start = position
     var value: UInt64 = 0
@@ -76,7 +77,6 @@ struct JSONScanner {
     return value
   }
 
-  /// Skips a JSON number, and returns its range.
   mutating func skipNumber() -> Range<Int>? {
     let start = position
     _ = skip("-")
@@ -98,7 +98,7 @@ struct JSONScanner {
     return position > start
   }
 
-  /// Reads a string, and returns its text with the escapes resolved.
+  /// Reads a string, and replaces its escapes.
   mutating func readString() -> String? {
     guard let range = skipString() else { return nil }
     let contents = bytes[range]
@@ -108,7 +108,9 @@ struct JSONScanner {
     return Self.resolveEscapes(in: contents)
   }
 
-  /// Skips a string, and returns the range between its quotation marks, including escapes.
+  /// Skips a string, and returns the range between its quotation marks.
+  ///
+  /// Escapes are not replaced.
   private mutating func skipString() -> Range<Int>? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var index = position + 1
@@ -125,7 +127,9 @@ struct JSONScanner {
     return nil
   }
 
-  /// Skips a value of any kind, and returns its range.
+  /// Skips a JSON value, and returns its range.
+  ///
+  /// Only the nesting depth, the strings and the characters are checked, not the whole syntax.
   mutating func skipValue() -> Range<Int>? {
     let start = position
     var depth = 0
@@ -169,9 +173,10 @@ struct JSONScanner {
     return index > start
   }
 
-  /// Resolves `\"`, `\\`, and `\u0000` to `\u007F`, and no other escapes.
+  /// Replaces the escapes in a string; returns `nil` if there is one other than `\"`, `\\`, and
+  /// `\u0000` to `\u007F`.
   ///
-  /// These include the escapes that ``JournalBody`` writes.
+  /// ``JournalBody`` writes no other escapes.
   private static func resolveEscapes(in contents: ArraySlice<UInt8>) -> String? {
     var text: [UInt8] = []
     var index = contents.startIndex
@@ -203,13 +208,14 @@ struct JSONScanner {
 }
 
 extension Double {
-  /// Reads a plain decimal number from JSON: digits, with an optional minus sign and fraction.
+  /// Reads a decimal number: digits, with an optional minus sign and an optional fraction.
   ///
-  /// The result is rounded to the nearest value, ties to even, as `Double(_:)` rounds the text. Up
-  /// to 19 digits are divided by a power of ten in integers, to more bits than a significand has.
-  /// The remainder of the division resolves ties. ``WordTable`` says how much this saves.
+  /// The result is the same as that of `Double(_:)` for a string, but is calculated faster. The
+  /// digits are an integer, which is divided by a power of ten in integer arithmetic. The quotient
+  /// has more bits than a significand, and is rounded to the nearest significand, or to the even
+  /// one if two are equally near. ``WordTable`` says how much time this saves.
   ///
-  /// - Returns: `nil` for any other text, such as a number with an exponent or more than 19 digits.
+  /// - Returns: `nil` for anything else, such as a number with an exponent or more than 19 digits.
   init?(decimal text: ArraySlice<UInt8>) {
     var index = text.startIndex
     let isNegative = text.first == UInt8(ascii: "-")
@@ -217,7 +223,7 @@ extension Double {
     var digits: UInt64 = 0
     let start = index
     while index < text.endIndex, let digit = text[index].decimalDigit {
-      // The sum only wraps around if there are too many digits, which is checked below.
+      // This can only overflow if there are too many digits, which is checked below.
       digits = digits &* 10 &+ digit
       index += 1
     }
@@ -242,11 +248,13 @@ extension Double {
   private static func quotient(of digits: UInt64, byTenTo exponent: Int) -> Double {
     guard exponent > 0, digits > 0 else { return Double(digits) }
     let divisor = powersOfTen[exponent]
-    // With this shift the quotient has 60 or 61 bits: more than the 53 of a significand and one for
-    // rounding. The divisor has at least four bits, so the shift is never negative.
+    // With this shift, the quotient has 60 or 61 bits. That is enough for the 53 bits of a
+    // significand and one bit for rounding. The divisor has at least four bits, so the shift is
+    // never negative.
     let shift = digits.leadingZeroBitCount - divisor.leadingZeroBitCount + 60
     let (quotient, rest) = (UInt128(digits) << UInt128(shift))
       .quotientAndRemainder(dividingBy: UInt128(divisor))
+    // If there is a remainder, the last bit is set, so that the quotient is not rounded as a tie.
     let rounded = Double(UInt64(quotient) | (rest == 0 ? 0 : 1))
     return rounded * Double(sign: .plus, exponent: -shift, significand: 1)
   }
@@ -258,7 +266,7 @@ extension Double {
 }
 
 extension UInt8 {
-  /// The value of an ASCII digit, or `nil` for any other character.
+  /// The value of an ASCII digit; `nil` for any other character.
   var decimalDigit: UInt64? {
     let value = self &- UInt8(ascii: "0")
     return value < 10 ? UInt64(value) : nil
@@ -266,10 +274,10 @@ extension UInt8 {
 }
 
 extension [UInt8] {
-  /// Returns the index of the first line feed from `start` on, or `nil` if there is none.
+  /// Returns the index of the first line feed at or after `start`; `nil` if there is none.
   func lineFeed(from start: Int) -> Int? {
     guard start < count else { return nil }
-    // The C library searches many bytes at a time, but none beyond the count.
+    // `memchr` searches many bytes at a time.
     return unsafe withUnsafeBytes { bytes in
       guard let base = bytes.baseAddress,
         let found = unsafe memchr(base + start, 0x0A, bytes.count - start)

@@ -1,50 +1,51 @@
 import SystemFoundation
 
-/// The meaning of one line of the file.
+/// The contents of one line of the file.
 enum JournalEntry: Sendable {
-  /// The first line: the file's format.
+  /// The first line, with the version of the file's format.
   case header(version: Int, generation: Int)
   /// A task as it was when the file was compacted.
   case task(KeptTask)
-  /// The file was compacted. Everything before this line is durable.
+  /// The last line of a compaction. Every line before it is durable.
   case compacted(at: Date, bytesBefore: Int)
-  /// A change to a task. The tokens of its leases have no meaning.
+  /// A change to a task. The token of its lease has no meaning.
   ///
-  /// If it is an insertion of a task with a unique key, an earlier version wrote it.
+  /// An insertion of a task with a unique key is from an earlier version of this library.
   case change(TaskChange)
-  /// A new task that earlier versions can't handle correctly, and the result of adding it.
+  /// A new task that earlier versions of this library can't handle, and the result of adding it.
   case addition(TaskRecord, Addition)
-  /// The retry of a task whose successor takes its place.
+  /// The end of an attempt that would be retried, but the task's successor takes its place.
   case supersession(TaskChange)
-  /// The restart of a task, without these tasks that would have been restarted along with it.
+  /// The restart of a task, without restarting the excluded tasks.
   ///
-  /// They were cancelled because of it, but other tasks now have their unique keys.
+  /// The excluded tasks were cancelled because of the restarted task, but other tasks now have
+  /// their unique keys.
   case restart(TaskChange, excluding: [TaskID])
-  /// The new value of this name; `nil` if it was removed.
+  /// The new value with a name; `nil` if the value was removed.
   case value(named: String, [UInt8]?)
-  /// A value that the task of an earlier line remembered when the file was compacted.
+  /// A value that the task of the preceding `task` line remembered when the file was compacted.
   case memory(TaskID, named: String, [UInt8])
   /// An attempt has started.
   case begin(TaskID)
-  /// The file was opened, and the tasks with unfinished attempts were made available again.
+  /// The file was opened, and the tasks whose attempt had not ended were made available again.
   ///
-  /// Each of them has one more interruption.
+  /// The number of interruptions of each such task was increased by 1.
   case interruption
-  /// The file was closed in good order. Everything before this line is durable.
+  /// The file was closed. Every line before this line is durable.
   case seal
 
   /// The name of the format, in the header.
   static var formatName: String { "steadfast-queue" }
-  /// The version of the format that this code writes, and the highest version that it reads.
+  /// The version of the format that is written, and the highest one that can be read.
   static var formatVersion: Int { 1 }
 }
 
 extension JournalEntry {
-  /// Whether a compacted file starts with entries of this kind.
+  /// Whether the entry may be among the tasks at the start of a compacted file.
   ///
-  /// A `task` is valid only in that first part. It states the task's position; the lines after that
-  /// part assign positions from there on.
-  var isOfSnapshot: Bool {
+  /// A `task` entry is valid only there, because it contains the task's position. Later entries add
+  /// tasks after the existing ones.
+  var isInSnapshot: Bool {
     switch self {
     case .header, .task, .memory, .begin: true
     case .compacted, .change, .addition, .supersession, .restart, .value, .interruption, .seal:
@@ -53,39 +54,40 @@ extension JournalEntry {
   }
 }
 
-/// A task with state that its record does not contain.
+/// A task of a compacted file, with properties that its record does not contain.
 struct KeptTask: Sendable {
-  /// The maximum position that is written or read.
+  /// The maximum position; a greater one is neither written nor read.
   static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
-  /// The task's position among the tasks with the same priority and available date; greater numbers
-  /// come later.
-  let position: UInt64
-  /// Whether a later task has taken the task's unique key, although this task has not ended.
-  let hasLostKey: Bool
-  /// The task's position among the tasks with its order key; 0 if it has none.
-  var orderNumber: UInt64 = 0
-  /// Whether an earlier version wrote the task.
+  /// The task's position among the tasks with the same priority and available date.
   ///
-  /// In that version, an ended task held its key, and no other task with the key could be added.
+  /// A task with a greater position is later.
+  let position: UInt64
+  /// Whether another task has taken this task's unique key, although this task has not ended.
+  let hasLostKey: Bool
+  /// The task's position among the tasks with the same order key; 0 if the task has no order key.
+  var orderNumber: UInt64 = 0
+  /// Whether an earlier version of this library wrote the task.
+  ///
+  /// In that version, a task kept its unique key after it had ended.
   var isOld = false
 }
 
-/// The text of an entry, from its kind to the closing brace.
+/// The JSON of an entry, from its kind to the closing brace.
 ///
-/// It is created before the entry's place in the file is known.
+/// A ``JournalLine`` adds the start of the line, which depends on the position in the file.
 struct JournalBody: Sendable {
   private var fields = JournalFieldWriter()
 
   var bytes: [UInt8] { fields.bytes }
 
-  /// The maximum number of bytes that the line uses in the file.
+  /// The maximum size of the whole line, in bytes.
   var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
 
-  /// The body for the interruption of tasks.
+  /// The body of an `interruption` entry.
   static let interruption = JournalBody(bare: "interruption")
-  /// The body for the closing of the file.
+  /// The body of a `seal` entry.
   static let seal = JournalBody(bare: "seal")
 
   private init(bare kind: StaticString) {
@@ -93,10 +95,10 @@ struct JournalBody: Sendable {
     fields.end()
   }
 
-  /// Makes the body of a line that was read.
+  /// Makes a body from the bytes of one that was read.
   init(_ bytes: ArraySlice<UInt8>) { fields = JournalFieldWriter(bytes) }
 
-  init(beginningOf id: TaskID) {
+  init(attemptStartOf id: TaskID) {
     fields.begin("begin", id: id)
     fields.end()
   }
@@ -110,7 +112,7 @@ struct JournalBody: Sendable {
       fields.add("version", version)
       fields.add("generation", generation)
     case .task(let task):
-      // Programs that don't know all of the task's properties refuse this kind.
+      // Programs that don't know all of the task's properties refuse the kind `kept`.
       try addRecord(task.record, kind: task.record.isPlain ? "task" : "kept")
       if task.record.keyRole == .successor { addDecision(.addition(.successor)) }
       if task.record.orderKey != nil {
@@ -150,7 +152,7 @@ struct JournalBody: Sendable {
   private mutating func addFields(of change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
-      // Programs that don't know all of the task's properties refuse this kind.
+      // Programs that don't know all of the task's properties refuse the kind `add`.
       try addRecord(record, kind: record.isPlain ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
       fields.begin("succeed", id: lease.id)
@@ -217,7 +219,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Adds a value, as readable text if it is text.
+  /// Adds a value, as a string if the value is UTF-8 without control characters.
   private mutating func addValue(_ value: [UInt8]?, named name: String) {
     fields.add("name", name)
     guard let value else { return }
@@ -234,13 +236,13 @@ struct JournalBody: Sendable {
     fields.begin(kind, id: record.id)
     fields.add("name", record.name)
     fields.add("priority", record.priority.rawValue)
-    let created = JournalFieldWriter.text(of: record.createdDate)
+    let created = JournalFieldWriter.string(of: record.createdDate)
     fields.add("created", raw: created.utf8)
-    // Most tasks are available at once, so the text of the date is created only once.
+    // Most tasks are available when they are created, so the same string is used for both dates.
     let isAtOnce = record.availableDate == record.createdDate
     fields.add(
       "available",
-      raw: (isAtOnce ? created : JournalFieldWriter.text(of: record.availableDate)).utf8
+      raw: (isAtOnce ? created : JournalFieldWriter.string(of: record.availableDate)).utf8
     )
     fields.add("maxRetries", record.maxRetries)
     if !record.usesBackoff { fields.add("backoff", raw: "false".utf8) }
@@ -298,10 +300,10 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Returns the line of a change, with the store's decision about it.
+  /// Returns a copy of the body, with the table's decision about the change added.
   ///
-  /// The line is created before the decision, because that takes long, and the table is locked
-  /// while it decides.
+  /// The body is encoded before the table decides, because the table is locked while it decides,
+  /// and encoding takes long.
   func adding(_ decision: Decision) -> JournalBody {
     var line = self
     line.fields.reopen()
@@ -334,7 +336,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Returns whether a reader would find the end of the payload if it is written unchanged.
+  /// Returns whether the payload can be read if it is written unchanged.
   private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
     var scanner = JSONScanner(payload, payload.indices)
     return !payload.contains(0x0A) && scanner.skipValue() == payload.indices
@@ -351,8 +353,8 @@ struct JournalBody: Sendable {
 }
 
 extension TaskRecord {
-  /// Whether programs that know no roles, order keys, conditions, dependencies, queues of a group
-  /// or suspensions handle the task correctly.
+  /// Whether earlier versions of this library can handle the task: it has no unique key, order key,
+  /// conditions, dependencies or queue of a group, and is not suspended.
   var isPlain: Bool {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
       && queue.isEmpty && state != .suspended
@@ -361,10 +363,10 @@ extension TaskRecord {
 
 /// The maximum lengths of the file's lines.
 extension JournalBody {
-  /// The maximum length of a change's body; a longer one is neither written nor read.
+  /// The maximum length of a change's body, in bytes; a longer one is neither written nor read.
   ///
-  /// After a compaction, a task's line contains its original properties and the later changes,
-  /// above all its last error. Together, they must not exceed the length that can be read.
+  /// A compaction combines the insertion of a task and its later changes, above all its errors, in
+  /// one line. With these limits, that line is not too long to read.
   static func maxLength(of change: TaskChange) -> Int {
     switch change {
     case .insert, .update: maxInsertionLength
@@ -376,9 +378,10 @@ extension JournalBody {
     }
   }
 
-  /// The maximum length of the body of a kind of line.
+  /// The maximum length of the body of a line of a kind, in bytes.
   ///
-  /// For changes, it is that of `maxLength(of:)` above. Other lines may be as long as any line.
+  /// For changes, it matches `maxLength(of:)` above. For other kinds, only the maximum length of a
+  /// line applies.
   static func maxLength(of kind: JournalKind) -> Int {
     switch kind {
     case .insert, .update: maxInsertionLength
@@ -396,24 +399,24 @@ extension JournalBody {
   }
 
   private static var maxInsertionLength: Int { JournalLine.maxLength - 64 << 10 }
-  /// The maximum length of the table's decision, which is added to a change's line.
+  /// The maximum length of the table's decision, which is added to the body of a change.
   private static var maxDecisionLength: Int { 64 }
   private static var maxOtherLength: Int { 32 << 10 }
-  /// The maximum length of a value's line.
+  /// The maximum length of the body that sets a value.
   ///
-  /// It is almost twice the length of the longest possible line, in which each byte is escaped.
+  /// It is almost twice the length for the longest value if each of its bytes is escaped.
   private static var maxValueLength: Int { 256 << 10 }
-  /// The maximum length of a remembered value's line, calculated in the same way.
+  /// The maximum length of the body that sets a remembered value, calculated in the same way.
   private static var maxMemoryLength: Int { 512 << 10 }
 }
 
-/// Writes the fields of a line's body, one after the other.
+/// Writes the body of a line, field by field.
 struct JournalFieldWriter: Sendable {
   private(set) var bytes: [UInt8]
 
   init() { bytes = [] }
 
-  /// Makes a writer from a body that was read.
+  /// Makes a writer whose bytes are a complete body that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
 
   mutating func reserveCapacity(_ count: Int) { bytes.reserveCapacity(count) }
@@ -432,7 +435,7 @@ struct JournalFieldWriter: Sendable {
 
   mutating func add(_ key: StaticString, _ value: Int) {
     addKey(key)
-    // Most numbers have one digit, which is faster to append.
+    // Appending a single digit is faster, and most numbers have only one.
     if 0...9 ~= value {
       bytes.append(UInt8(ascii: "0") + UInt8(value))
     } else {
@@ -441,10 +444,10 @@ struct JournalFieldWriter: Sendable {
   }
 
   mutating func add(_ key: StaticString, _ value: Date) {
-    add(key, raw: Self.text(of: value).utf8)
+    add(key, raw: Self.string(of: value).utf8)
   }
 
-  static func text(of date: Date) -> String { date.timeIntervalSince1970.description }
+  static func string(of date: Date) -> String { date.timeIntervalSince1970.description }
 
   mutating func addIfTrue(_ key: StaticString, _ value: Bool) {
     if value { add(key, raw: "true".utf8) }
@@ -459,12 +462,12 @@ struct JournalFieldWriter: Sendable {
 
   mutating func add(_ key: StaticString, _ text: String) {
     addKey(key)
-    addText(text)
+    addString(text)
   }
 
-  private mutating func addText(_ text: String) {
+  private mutating func addString(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
-    // Most texts need no escapes, so their bytes are copied at once.
+    // Most strings need no escapes, so all their bytes are copied at once.
     if !text.utf8.contains(where: Self.needsEscape) {
       bytes.append(contentsOf: text.utf8)
     } else {
@@ -498,12 +501,12 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "["))
     for (index, text) in texts.enumerated() {
       if index > 0 { bytes.append(UInt8(ascii: ",")) }
-      addText(text)
+      addString(text)
     }
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Adds a list of IDs, or nothing if there are none.
+  /// Adds a list of IDs, sorted; adds nothing if there are none.
   mutating func addIfAny(_ key: StaticString, _ ids: some Sequence<TaskID>) {
     let texts = ids.sorted().map(\.description)
     if !texts.isEmpty { add(key, texts) }
@@ -515,16 +518,16 @@ struct JournalFieldWriter: Sendable {
     for failure in failures {
       bytes.append(separator)
       bytes.append(UInt8(ascii: "["))
-      addText(failure.reason)
+      addString(failure.reason)
       bytes.append(UInt8(ascii: ","))
-      bytes.append(contentsOf: Self.text(of: failure.date).utf8)
+      bytes.append(contentsOf: Self.string(of: failure.date).utf8)
       bytes.append(UInt8(ascii: "]"))
       separator = UInt8(ascii: ",")
     }
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Adds whole seconds and attoseconds, so that every duration can be read back.
+  /// Adds a duration as whole seconds and attoseconds, so that exactly the same duration is read.
   mutating func add(_ key: StaticString, _ duration: Duration) {
     let (seconds, attoseconds) = duration.components
     add(key, raw: "[\(seconds),\(attoseconds)]".utf8)
@@ -551,13 +554,12 @@ struct JournalFieldWriter: Sendable {
   }
 
   private mutating func add(ascii text: StaticString) {
-    // The text is a literal, so its bytes are never freed.
+    // The string is a literal, so its bytes are never freed.
     text.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
   }
 
-  /// Ends the body.
   mutating func end() { bytes.append(UInt8(ascii: "}")) }
 
-  /// Removes the end of the body, so that further fields can be added.
+  /// Removes the closing brace, so that more fields can be added.
   mutating func reopen() { bytes.removeLast() }
 }

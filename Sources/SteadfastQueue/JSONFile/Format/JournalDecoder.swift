@@ -1,18 +1,18 @@
 import SystemFoundation
 
-/// The reason that a line with a correct checksum can't be understood.
+/// The reason that the body of a line with a correct checksum can't be decoded.
 enum JournalDecodingError: Error, Equatable {
   case unknownKind(String)
   case malformed(String)
 }
 
-/// Reads the bodies of lines.
+/// Decodes the bodies of lines.
 ///
-/// It accepts only fields in the form in which they are written, so that other JSON readers find
+/// It accepts only the JSON syntax that is written, so that other programs that read the JSON find
 /// the same tasks in the file.
 struct JournalDecoder {
   var fields: JournalFields
-  /// The name of the last task, which is usually also the name of the next one.
+  /// The name of the last task, because the next task often has the same name.
   var lastName: (bytes: Range<Int>, text: String)?
 
   /// - Parameter bytes: The bytes of the file that contains the lines.
@@ -26,7 +26,8 @@ struct JournalDecoder {
     let entry = try readEntry(ofKind: kind)
     do {
       switch entry {
-      // Records are checked when they are made, because an entry with a record is slow to inspect.
+      // Records were checked when they were read, because extracting a record from an entry is
+      // slow.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
       case .memory(_, let name, let value):
@@ -46,7 +47,7 @@ struct JournalDecoder {
   ) throws(JournalDecodingError) -> JournalEntry {
     switch kind {
     case .header:
-      guard try fields.text(of: .format) == JournalEntry.formatName else {
+      guard try fields.string(of: .format) == JournalEntry.formatName else {
         throw .malformed("it names another format")
       }
       let version = try fields.integer(of: .version)
@@ -96,7 +97,7 @@ struct JournalDecoder {
         availableDate: try fields.date(of: .available),
         forgets: try fields.hasFlag(.forgets)
       )
-      let excluded = try fields.idsIfAny(of: .except)
+      let excluded = try fields.idsIfPresent(of: .except)
       return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
     case .reschedule:
       return .change(
@@ -109,23 +110,24 @@ struct JournalDecoder {
     case .update: return .change(.update(try fields.id(), try readUpdate()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend:
-      // Earlier versions wrote the end of the claim, which has no meaning in a file.
+      // Earlier versions wrote the date at which the lease expires, which is ignored.
       if fields.has(.until) { _ = try fields.date(of: .until) }
       return .change(.extend(try readLease(), for: .zero))
-    case .unpark: return .change(.unpark(name: try fields.text(of: .name), queue: try readQueue()))
+    case .unpark:
+      return .change(.unpark(name: try fields.string(of: .name), queue: try readQueue()))
     case .prune: return .change(try readPrune())
     case .rebase: return .change(.rebase(try fields.date(of: .at)))
-    case .value: return .value(named: try fields.text(of: .name), try fields.readStoredValue())
+    case .value: return .value(named: try fields.string(of: .name), try fields.readStoredValue())
     case .remember:
       return .change(
         .remember(
           try readLease(),
-          named: try fields.text(of: .name),
+          named: try fields.string(of: .name),
           value: try readRememberedValue()
         )
       )
     case .suspend:
-      let names = fields.has(.awaits) ? try fields.textList(of: .awaits) : []
+      let names = fields.has(.awaits) ? try fields.stringList(of: .awaits) : []
       return .change(
         .suspend(
           try readLease(),
@@ -138,12 +140,16 @@ struct JournalDecoder {
       return .change(
         .complete(
           try fields.id(),
-          named: try fields.text(of: .name),
+          named: try fields.string(of: .name),
           value: try readRememberedValue()
         )
       )
     case .memory:
-      return .memory(try fields.id(), named: try fields.text(of: .name), try readRememberedValue())
+      return .memory(
+        try fields.id(),
+        named: try fields.string(of: .name),
+        try readRememberedValue()
+      )
     case .interruption: return .interruption
     case .seal: return .seal
     }
@@ -155,21 +161,21 @@ struct JournalDecoder {
     let (record, role) = (try readRecord(), try readRole())
     guard !record.isPlain else {
       throw .malformed(
-        "it adds a waiting task without a key, a condition, a dependency or a queue"
+        "it adds a task whose properties need no line of this kind"
       )
     }
     guard role == nil || record.uniqueKey != nil else {
-      throw .malformed("it has a role, and no unique key")
+      throw .malformed("it has a role but no unique key")
     }
     try checkForm(of: record)
     guard fields.has(.into) else {
       return .addition(record, role == .successor ? .successor : .holder)
     }
-    guard role == nil else { throw .malformed("it has a role, and was taken over") }
+    guard role == nil else { throw .malformed("it has both a role and a task that took it over") }
     return .addition(record, .takenOver(by: try fields.id(of: .into)))
   }
 
-  /// Reads the bytes that a task remembers.
+  /// Reads a value that a task remembers.
   private func readRememberedValue() throws(JournalDecodingError) -> [UInt8] {
     guard let value = try fields.readStoredValue() else { throw .malformed("it has no value") }
     return value
@@ -177,7 +183,7 @@ struct JournalDecoder {
 
   func readRole() throws(JournalDecodingError) -> UniqueKeyRole? {
     guard fields.has(.role) else { return nil }
-    guard let role = UniqueKeyRole(rawValue: try fields.text(of: .role)) else {
+    guard let role = UniqueKeyRole(rawValue: try fields.string(of: .role)) else {
       throw .malformed("its role is unknown")
     }
     return role
@@ -197,7 +203,9 @@ struct JournalDecoder {
 
   private mutating func readPrune() throws(JournalDecodingError) -> TaskChange {
     let count = fields.has(.latest) ? try fields.integer(of: .latest) : nil
-    guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its count is negative") }
+    guard count.map({ $0 >= 0 }) ?? true else {
+      throw .malformed("its number of tasks to keep is negative")
+    }
     return .prune(
       try readState(),
       endedBefore: fields.has(.before) ? try fields.date(of: .before) : nil,
@@ -208,7 +216,7 @@ struct JournalDecoder {
   }
 
   func readQueue() throws(JournalDecodingError) -> String {
-    fields.has(.queue) ? try fields.text(of: .queue) : ""
+    fields.has(.queue) ? try fields.string(of: .queue) : ""
   }
 
   private mutating func readUpdate() throws(JournalDecodingError) -> TaskUpdate {
@@ -221,7 +229,7 @@ struct JournalDecoder {
       usesBackoff: isToUseBackoff,
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
-      tags: fields.has(.tags) ? try fields.possiblyEmptyTexts(of: .tags) : nil
+      tags: fields.has(.tags) ? try fields.possiblyEmptyStrings(of: .tags) : nil
     )
   }
 
@@ -243,7 +251,7 @@ struct JournalDecoder {
     var scanner = JSONScanner(fields.bytes, try fields.range(of: field))
     guard let position = scanner.readSequenceNumber(), scanner.isAtEnd,
       position <= KeptTask.maxPosition
-    else { throw .malformed("its \(field.text) can't be read") }
+    else { throw .malformed("its \(field.jsonName) can't be read") }
     return position
   }
 
@@ -252,30 +260,35 @@ struct JournalDecoder {
   }
 
   private mutating func readFailure() throws(JournalDecodingError) -> TaskFailure {
-    TaskFailure(reason: try fields.text(of: .error), date: try fields.date(of: .failed))
+    TaskFailure(reason: try fields.string(of: .error), date: try fields.date(of: .failed))
   }
 
   func readState() throws(JournalDecodingError) -> TaskState {
-    guard let state = TaskState(rawValue: try fields.text(of: .state)) else {
+    guard let state = TaskState(rawValue: try fields.string(of: .state)) else {
       throw .malformed("its state is unknown")
     }
     return state
   }
 }
 
-/// Reads the tasks in the bodies of lines.
+/// Decoding of tasks.
 extension JournalDecoder {
-  /// Checks a task less strictly than a new one, because an earlier version may have written it.
+  /// Throws an error if a task is invalid.
+  ///
+  /// The check is less strict than for a new task, because an earlier version may have written the
+  /// task.
   func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
     do { try record.check(.readable) } catch { throw .malformed(error.message) }
   }
 
   mutating func readRecord() throws(JournalDecodingError) -> TaskRecord {
     let state = fields.has(.state) ? try readState() : .waiting
-    guard state != .running else { throw .malformed("it adds a task that is already running") }
+    guard state != .running else { throw .malformed("it adds a task in the state running") }
     let retryCount = fields.has(.retries) ? try fields.integer(of: .retries) : 0
     let interruptionCount = fields.has(.interruptions) ? try fields.integer(of: .interruptions) : 0
-    if min(retryCount, interruptionCount) < 0 { throw .malformed("a count is negative") }
+    if min(retryCount, interruptionCount) < 0 {
+      throw .malformed("its number of retries or interruptions is negative")
+    }
     var record = TaskRecord(
       id: try fields.id(),
       name: try readName(),
@@ -283,24 +296,24 @@ extension JournalDecoder {
       priority: TaskQueue.Priority(rawValue: try fields.integer(of: .priority)),
       createdDate: try fields.date(of: .created),
       maxRetries: try readMaxRetries(),
-      usesBackoff: try !fields.hasFlag(.backoff, withText: "false"),
-      uniqueKey: fields.has(.key) ? try fields.text(of: .key) : nil,
+      usesBackoff: try !fields.hasFlag(.backoff, withValue: "false"),
+      uniqueKey: fields.has(.key) ? try fields.string(of: .key) : nil,
       uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(of: .uniqueUntil) : nil,
       latestDate: fields.has(.latestDate) ? try fields.date(of: .latestDate) : nil,
-      orderKey: fields.has(.order) ? try fields.text(of: .order) : nil,
+      orderKey: fields.has(.order) ? try fields.string(of: .order) : nil,
       blocksOrderOnFailure: try fields.hasFlag(.holds),
       conditions: fields.has(.requires)
-        ? Set(try fields.textList(of: .requires).map(TaskCondition.init(rawValue:))) : [],
+        ? Set(try fields.stringList(of: .requires).map(TaskCondition.init(rawValue:))) : [],
       dependencies: try fields.readDependencies(),
       queue: try readQueue(),
-      tags: fields.has(.tags) ? try fields.texts(of: .tags) : [],
+      tags: fields.has(.tags) ? try fields.strings(of: .tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(of: .limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(of: .expires) : nil,
       state: state,
       availableDate: try fields.date(of: .available),
       retryCount: retryCount,
       interruptionCount: interruptionCount,
-      lastError: fields.has(.error) ? try fields.text(of: .error) : nil,
+      lastError: fields.has(.error) ? try fields.string(of: .error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(of: .failed) : nil,
       earlierFailures: fields.has(.earlier) ? try fields.failures(of: .earlier) : [],
       isPostponed: fields.has(.putOff) ? try fields.trueOrFalse(of: .putOff) : nil,
@@ -310,7 +323,7 @@ extension JournalDecoder {
     return record
   }
 
-  /// Reads the date that another date was counted from; `nil` if the line has none.
+  /// Reads the date from which another date was calculated; returns `nil` if the line has none.
   mutating func readCountedFrom() throws(JournalDecodingError) -> Date? {
     fields.has(.from) ? try fields.date(of: .from) : nil
   }
@@ -318,7 +331,7 @@ extension JournalDecoder {
   func readMaxRetries() throws(JournalDecodingError) -> RetryLimit {
     let range = try fields.range(of: .maxRetries)
     if fields.bytes[range.lowerBound] == UInt8(ascii: "\"") {
-      guard try fields.text(of: .maxRetries) == "always" else {
+      guard try fields.string(of: .maxRetries) == "always" else {
         throw .malformed("its number of retries can't be read")
       }
       return .alwaysRetry
@@ -333,7 +346,7 @@ extension JournalDecoder {
     if let last = lastName, fields.bytes[range].elementsEqual(fields.bytes[last.bytes]) {
       return last.text
     }
-    let text = try fields.text(of: .name)
+    let text = try fields.string(of: .name)
     lastName = (range, text)
     return text
   }

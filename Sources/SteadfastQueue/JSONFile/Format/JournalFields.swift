@@ -1,8 +1,8 @@
 import SystemFoundation
 
-/// The fields of a line's body.
+/// A field of a line, which is a JSON object.
 ///
-/// The raw values are only used in memory. The file contains the texts.
+/// The raw values are bit numbers in memory. The file contains the JSON names.
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
   case role, into, uniqueUntil, latestDate, superseded
@@ -16,8 +16,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case value, queue
   case awaits, forgets
 
-  /// The field's name in the file.
-  var text: String {
+  var jsonName: String {
     switch self {
     case .id: "id"
     case .name: "name"
@@ -81,17 +80,17 @@ enum JournalField: Int, CaseIterable, Sendable {
     }
   }
 
-  static let table = WordTable(allCases.map { ($0.text, $0) })
+  static let table = WordTable(allCases.map { ($0.jsonName, $0) })
 }
 
-/// A set of fields that are searched for in one step.
+/// A set of fields, as bits, to check in one step whether a line has any of them.
 struct JournalFieldSet: Sendable {
   let bits: UInt64
 
   init(_ fields: [JournalField]) { bits = fields.reduce(0) { $0 | 1 << UInt64($1.rawValue) } }
 }
 
-/// The kinds of lines.
+/// The kind of a line.
 enum JournalKind: String, CaseIterable, Sendable {
   case header, task, kept, compacted, begin, interruption, seal
   case insert, add, succeed, retry, abandon, release, park, cancel, pause, resume, restart
@@ -102,32 +101,33 @@ enum JournalKind: String, CaseIterable, Sendable {
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })
 }
 
-/// Finds the fields in the bodies of a file's lines, and reads the requested values.
+/// Finds the fields of a line, and reads the values that are requested.
 ///
-/// It stores the fields of one line at a time.
+/// It contains the fields of one line at a time: call ``readFields(in:)`` for each line.
 struct JournalFields {
-  /// The maximum number of fields in a line: more than twice as many as any line has.
+  /// The maximum number of fields in a line: more than twice as many as are ever written.
   private static let maxCount = 64
-  /// The maximum length, in bytes, of a number, a kind, and the name of a field.
+  /// The maximum length of a number, a kind, or the name of a field, in bytes.
   ///
-  /// It is more than twice the longest that is written, and limits the length of error messages.
+  /// It is more than twice the length of any that is written. It limits the length of error
+  /// messages.
   private static let maxTokenLength = 64
 
   let bytes: [UInt8]
   private let names = JournalField.table
   private let kinds = JournalKind.table
-  /// The range of each field's value, for the fields that the line has.
+  /// The range of each field's value in `bytes`; only valid for the fields that the line has.
   private var values = [Range<Int>](repeating: 0..<0, count: JournalField.allCases.count)
-  /// The set of fields that the line has: one bit for each field.
+  /// The fields that the line has: one bit for each field.
   private var present: UInt64 = 0
-  /// The date that was read last, which is usually also the next one.
+  /// The date that was read last, because the next one is often the same.
   private var lastDate: (range: Range<Int>, date: Date)?
-  /// The names of fields in the line that this version does not know.
+  /// The names of the line's fields that this version does not know.
   private var others: [String] = []
 
   init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Finds the fields of another line, and returns the line's kind.
+  /// Finds the fields of a line, and returns the line's kind.
   mutating func readFields(in body: Range<Int>) throws(JournalDecodingError) -> JournalKind {
     present = 0
     if !others.isEmpty { others = [] }
@@ -161,7 +161,7 @@ struct JournalFields {
     guard field != nil || other != nil, scanner.skip(UInt8(ascii: ":")),
       let value = scanner.skipValue()
     else { throw .malformed("its fields can't be read") }
-    let key = field?.text ?? other ?? ""
+    let key = field?.jsonName ?? other ?? ""
     guard !(field.map(has) ?? others.contains(key)) else {
       throw .malformed("it has the field '\(key)' twice")
     }
@@ -176,7 +176,6 @@ struct JournalFields {
     }
   }
 
-  /// Reads the name of a kind or a field.
   private static func readName(from scanner: inout JSONScanner) -> String? {
     guard let name = scanner.readString(), name.utf8.count <= maxTokenLength else { return nil }
     return name
@@ -190,39 +189,39 @@ struct JournalFields {
   func hasAny(_ fields: JournalFieldSet) -> Bool { present & fields.bits != 0 }
 
   func range(of field: JournalField) throws(JournalDecodingError) -> Range<Int> {
-    guard has(field) else { throw .malformed("it has no field '\(field.text)'") }
+    guard has(field) else { throw .malformed("it has no field '\(field.jsonName)'") }
     return values[field.rawValue]
   }
 
-  func text(of field: JournalField) throws(JournalDecodingError) -> String {
+  func string(of field: JournalField) throws(JournalDecodingError) -> String {
     var scanner = JSONScanner(bytes, try range(of: field))
     guard let text = scanner.readString() else {
-      throw .malformed("its field '\(field.text)' is not a string")
+      throw .malformed("its field '\(field.jsonName)' is not a string")
     }
     return text
   }
 
   /// Reads bytes that are stored as a Base64 string.
   func bytes(of field: JournalField) throws(JournalDecodingError) -> [UInt8] {
-    guard let data = Data(base64Encoded: try text(of: field)) else {
-      throw .malformed("its field '\(field.text)' is not base64")
+    guard let data = Data(base64Encoded: try string(of: field)) else {
+      throw .malformed("its field '\(field.jsonName)' is not base64")
     }
     return Array(data)
   }
 
-  /// Reads the bytes of a line that sets a value; `nil` if the line removes the value.
+  /// Reads the value that a line sets; `nil` if the line removes the value.
   func readStoredValue() throws(JournalDecodingError) -> [UInt8]? {
     guard has(.value) else { return has(.data) ? try bytes(of: .data) : nil }
     guard !has(.data) else { throw .malformed("it has more than one value") }
-    return Array(try text(of: .value).utf8)
+    return Array(try string(of: .value).utf8)
   }
 
-  func texts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
-    Set(try textList(of: field))
+  func strings(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    Set(try stringList(of: field))
   }
 
-  /// Reads a list of at least one string, in order.
-  func textList(of field: JournalField) throws(JournalDecodingError) -> [String] {
+  /// Reads a list of one or more strings, in order.
+  func stringList(of field: JournalField) throws(JournalDecodingError) -> [String] {
     var scanner = JSONScanner(bytes, try range(of: field))
     var texts: [String] = []
     var isList = scanner.skip("[")
@@ -231,30 +230,32 @@ struct JournalFields {
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
     }
-    throw .malformed("its field '\(field.text)' is not a list of strings")
+    throw .malformed("its field '\(field.jsonName)' is not a list of strings")
   }
 
-  /// The IDs in a list; none if the field is missing.
-  func idsIfAny(of field: JournalField) throws(JournalDecodingError) -> [TaskID] {
+  /// Reads a list of IDs; returns an empty list if the line does not have the field.
+  func idsIfPresent(of field: JournalField) throws(JournalDecodingError) -> [TaskID] {
     guard has(field) else { return [] }
     var ids: [TaskID] = []
-    for text in try textList(of: field) {
+    for text in try stringList(of: field) {
       guard let id = TaskID(text) else {
-        throw .malformed("its field '\(field.text)' has an ID that can't be read")
+        throw .malformed("its field '\(field.jsonName)' has an ID that can't be read")
       }
       ids.append(id)
     }
     return ids
   }
 
-  /// Reads a list of strings like `texts(of:)`, but the list may be empty.
-  func possiblyEmptyTexts(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
+  /// Reads a list of strings, which may be empty.
+  func possiblyEmptyStrings(of field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
-    return try texts(of: field)
+    return try strings(of: field)
   }
 
-  /// Reads a non-empty list of failures, each of which is a list of its text and its date.
+  /// Reads a list of one or more failures.
+  ///
+  /// Each failure is a list of its reason and its date.
   func failures(of field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
     var scanner = JSONScanner(bytes, try range(of: field))
     var failures: [TaskFailure] = []
@@ -266,7 +267,7 @@ struct JournalFields {
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return failures }
     }
-    throw .malformed("its field '\(field.text)' is not a list of failures")
+    throw .malformed("its field '\(field.jsonName)' is not a list of failures")
   }
 
   func duration(of field: JournalField) throws(JournalDecodingError) -> Duration {
@@ -274,7 +275,7 @@ struct JournalFields {
     guard scanner.skip("["), let seconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
       scanner.skip(","), let attoseconds = readNumber(from: &scanner).flatMap({ Int64($0) }),
       scanner.skip("]"), scanner.isAtEnd
-    else { throw .malformed("its field '\(field.text)' is not a duration") }
+    else { throw .malformed("its field '\(field.jsonName)' is not a duration") }
     return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
@@ -291,7 +292,7 @@ struct JournalFields {
     let range = try range(of: field)
     if range.count == 1, let digit = bytes[range.lowerBound].decimalDigit { return Int(digit) }
     guard let value = Int(number(in: range)) else {
-      throw .malformed("its field '\(field.text)' is not an integer")
+      throw .malformed("its field '\(field.jsonName)' is not an integer")
     }
     return value
   }
@@ -300,13 +301,13 @@ struct JournalFields {
     let range = try range(of: field)
     if let last = lastDate, bytes[range].elementsEqual(bytes[last.range]) { return last.date }
     guard let date = date(in: range) else {
-      throw .malformed("its field '\(field.text)' is not a date")
+      throw .malformed("its field '\(field.jsonName)' is not a date")
     }
     lastDate = (range, date)
     return date
   }
 
-  /// Returns the date that a number represents.
+  /// Reads a date, which is stored as the number of seconds since 1970.
   private func date(in range: Range<Int>) -> Date? {
     guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
       seconds.isFinite
@@ -314,37 +315,43 @@ struct JournalFields {
     return Date(timeIntervalSince1970: seconds)
   }
 
-  /// Reads a field that is `true` or `false`; otherwise, the error names only `false`.
+  /// Reads a field that is `true` or `false`.
+  ///
+  /// For any other value, the error says that the value is not `false`.
   func boolean(of field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(of: field))
     if scanner.skip("true"), scanner.isAtEnd { return true }
-    return try !hasFlag(field, withText: "false")
+    return try !hasFlag(field, withValue: "false")
   }
 
-  /// Returns whether the line has a field, whose only valid value is `value`.
+  /// Returns whether the line has a field.
+  ///
+  /// Throws an error if the field has a value other than `value`.
   func hasFlag(
     _ field: JournalField,
-    withText value: StaticString = "true"
+    withValue value: StaticString = "true"
   ) throws(JournalDecodingError) -> Bool {
     guard has(field) else { return false }
     var scanner = JSONScanner(bytes, try range(of: field))
     guard scanner.skip(value), scanner.isAtEnd else {
-      throw .malformed("its field '\(field.text)' is not \(value)")
+      throw .malformed("its field '\(field.jsonName)' is not \(value)")
     }
     return true
   }
 
-  /// Reads a field that is `true` or `false`; otherwise, the error names both.
+  /// Reads a field that is `true` or `false`.
+  ///
+  /// For any other value, the error says that the value is neither.
   func trueOrFalse(of field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(of: field))
     let isTrue = scanner.skip("true")
     guard isTrue || scanner.skip("false"), scanner.isAtEnd else {
-      throw .malformed("its field '\(field.text)' is neither true nor false")
+      throw .malformed("its field '\(field.jsonName)' is neither true nor false")
     }
     return isTrue
   }
 
-  /// Returns the text of the number in a range, or an empty text if there is anything else.
+  /// Returns the number in a range as a string; returns an empty string if there is anything else.
   private func number(in range: Range<Int>) -> String {
     var scanner = JSONScanner(bytes, range)
     guard let text = readNumber(from: &scanner), scanner.isAtEnd else { return "" }
@@ -357,20 +364,19 @@ struct JournalFields {
   }
 }
 
-/// Reads the dependencies of a task.
 extension JournalFields {
-  /// The dependencies of a task; `nil` if the line has none.
+  /// Reads the dependencies of a task; returns `nil` if the line has none.
   func readDependencies() throws(JournalDecodingError) -> TaskDependencies? {
     guard hasAny(Self.dependencyFields) else { return nil }
     var dependencies = TaskDependencies(
-      on: Set(try idsIfAny(of: .after)),
+      on: Set(try idsIfPresent(of: .after)),
       rule: try readRule(),
       follower: has(.follower) ? try id(of: .follower) : nil,
       cause: has(.cause) ? try id(of: .cause) : nil,
       batch: has(.members) ? try readBatchProgress() : nil
     )
-    for id in try idsIfAny(of: .afterAbandoned) { dependencies.failed[id] = .abandoned }
-    for id in try idsIfAny(of: .afterCancelled) { dependencies.failed[id] = .cancelled }
+    for id in try idsIfPresent(of: .afterAbandoned) { dependencies.failed[id] = .abandoned }
+    for id in try idsIfPresent(of: .afterCancelled) { dependencies.failed[id] = .cancelled }
     return dependencies
   }
 
@@ -380,7 +386,7 @@ extension JournalFields {
 
   private func readRule() throws(JournalDecodingError) -> DependencyRule {
     guard has(.when) else { return .allSucceeded }
-    guard let rule = DependencyRule(rawValue: try text(of: .when)) else {
+    guard let rule = DependencyRule(rawValue: try string(of: .when)) else {
       throw .malformed("the rule for its dependencies is unknown")
     }
     return rule
@@ -397,12 +403,13 @@ extension JournalFields {
   }
 }
 
-/// Finds the word at a position in a file, without creating a string from the bytes.
+/// A hash table that finds the meaning of a word in a file, without creating a string from the
+/// bytes.
 ///
-/// Words are compared as single numbers. The table uses open addressing, and is at most half full.
+/// A word is compared as a single number. The table uses open addressing, and is at most half full.
 ///
-/// With this, `JournalFields` and `Double(decimal:)`, reading 50,000 tasks takes 986 million
-/// instructions. Strings, an array for each line and `strtod` took 2,313 million.
+/// With this table, `JournalFields` and `Double(decimal:)`, reading 50,000 tasks took 986 million
+/// instructions, instead of 2,313 million with strings, an array for each line, and `strtod`.
 struct WordTable<Word: Sendable>: Sendable {
   private var slots: [(word: PackedWord, meaning: Word)?]
 
@@ -428,7 +435,9 @@ struct WordTable<Word: Sendable>: Sendable {
   }
 }
 
-/// Up to 16 ASCII characters, none of them a backslash or a control character below 0x20.
+/// A word of up to 16 ASCII characters, packed into a number.
+///
+/// The word contains no backslashes, and no control characters below 0x20.
 struct PackedWord: Equatable, Sendable {
   static var maxLength: Int { 16 }
   static var hashBits: Int { 7 }
@@ -437,7 +446,7 @@ struct PackedWord: Equatable, Sendable {
 
   init() {}
 
-  /// Packs a text, or returns `nil` if it is too long or has a character that is not allowed.
+  /// Packs characters; returns `nil` if there are too many, or one is not allowed.
   init?(_ text: some Collection<UInt8>) {
     guard text.count <= Self.maxLength else { return nil }
     for byte in text {
@@ -445,7 +454,7 @@ struct PackedWord: Equatable, Sendable {
     }
   }
 
-  /// Appends a byte, or returns `false` if it is not allowed in a word.
+  /// Appends a character; returns `false` if the character is not allowed in a word.
   ///
   /// The caller ensures that the word does not become too long.
   mutating func append(_ byte: UInt8) -> Bool {
@@ -454,9 +463,9 @@ struct PackedWord: Equatable, Sendable {
     return true
   }
 
-  /// The highest bits of the word's hash.
+  /// The hash of the word, which has `hashBits` bits.
   ///
-  /// It is Knuth's multiplicative hashing ("The Art of Computer Programming", section 6.4).
+  /// This is Knuth's multiplicative hashing ("The Art of Computer Programming", section 6.4).
   var hash: Int {
     let folded = UInt64(truncatingIfNeeded: bits ^ bits >> 64)
     return Int((folded &* 0x9E37_79B9_7F4A_7C15) >> UInt64(64 - Self.hashBits))

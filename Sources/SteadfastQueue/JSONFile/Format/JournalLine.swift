@@ -1,13 +1,14 @@
-/// The envelope of a line: `{"c":"<checksum>","b":<n>,"s":<n>,` and the entry's body.
+/// The start of a line, `{"c":"<checksum>","b":<n>,"s":<n>,`, and the range of its body, which is
+/// the rest.
 ///
-/// The checksum comes first, at a fixed offset, and covers every byte after it. `s` is the line's
-/// sequence number. `b` is the first sequence number that was not known to be durable when the line
-/// was written. `"more":true,` follows if the next line belongs to the same batch.
+/// `c` is the checksum of every byte after the checksum. `s` is the line's sequence number. `b` is
+/// the first sequence number that was not known to be durable when the line was written. If the
+/// next line belongs to the same batch, `"more":true,` follows.
 struct JournalLine: Sendable {
-  /// The maximum length of a line; a longer one is neither written nor read.
+  /// The maximum length of a line, in bytes; a longer line is neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
-  /// The maximum length of everything in a line except the body, including the line feed.
+  /// The maximum length of a line without its body, but with the line feed, in bytes.
   static var maxEnvelopeLength: Int { 80 }
 
   /// The first sequence number that was not known to be durable when the line was written.
@@ -15,16 +16,18 @@ struct JournalLine: Sendable {
   let sequence: UInt64
   /// Whether the next line belongs to the same batch.
   let isContinued: Bool
-  /// The range of the body.
+  /// The range of the body: the fields of the entry, and the closing brace.
   private(set) var body: Range<Int>
 
-  /// The bytes at the start of every line; no string in a line contains them.
+  /// The first bytes of every line.
+  ///
+  /// Strings in a line can't contain them, because quotation marks are escaped.
   static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
-  /// The start of a line, with zeros in place of the checksum.
+  /// The first bytes of every line, with zeros instead of the checksum.
   private static let opening = prefix + Array(#"00000000","b":"#.utf8)
   private static let sequenceKey = Array(#","s":"#.utf8)
-  /// The body of a seal.
+  /// The body of a seal, which is a line that records the closing of the file.
   private static let seal = Array(#""k":"seal"}"#.utf8)
   /// The number of bytes at the end of a file that are searched for a seal.
   static var maxSealLength: Int { maxEnvelopeLength + seal.count }
@@ -46,14 +49,14 @@ struct JournalLine: Sendable {
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
     if isContinued {
-      // The text is a literal, so its bytes are never freed.
+      // The string is a literal, so its bytes are never freed.
       continuation.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
     }
     bytes.append(contentsOf: body.bytes)
     bytes.append(0x0A)
     let covered = start + checksumEnd..<bytes.count - 1
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered]))
-    // The eight digits precede the bytes that they cover.
+    // The checksum's eight digits are directly before the bytes that it covers.
     unsafe bytes.withUnsafeMutableBytes { bytes in
       unsafe bytes.storeBytes(
         of: digits.littleEndian,
@@ -65,7 +68,7 @@ struct JournalLine: Sendable {
 
   // MARK: Reading
 
-  /// Reads the envelope of the line in a range; `nil` if the checksum or the form is wrong.
+  /// Reads the start of the line in a range; returns `nil` if its checksum or its syntax is wrong.
   init?(_ bytes: [UInt8], _ range: Range<Int>) {
     let start = range.lowerBound
     let covered = start + Self.checksumEnd
@@ -73,7 +76,7 @@ struct JournalLine: Sendable {
       bytes[start..<start + Self.prefix.count] == Self.prefix[...]
     else { return nil }
     let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered..<range.upperBound]))
-    // The eight digits precede the bytes that they cover.
+    // The checksum's eight digits are directly before the bytes that it covers.
     let written = unsafe bytes.withUnsafeBytes { bytes in
       unsafe bytes.loadUnaligned(fromByteOffset: covered - 8, as: UInt64.self)
     }
@@ -90,26 +93,26 @@ struct JournalLine: Sendable {
 
   /// Reads a line whose range ends with a carriage return.
   ///
-  /// An editor may put one before each line feed.
+  /// An editor may have added a carriage return before each line feed. It is not part of the line.
   init?(beforeReturnIn bytes: [UInt8], _ range: Range<Int>) {
     guard !range.isEmpty, bytes[range.upperBound - 1] == 0x0D else { return nil }
     self.init(bytes, range.lowerBound..<range.upperBound - 1)
   }
 
-  /// The problem of a line that ends with a carriage return.
-  static var returnFlaw: String { "it has a carriage return before its line feed" }
+  /// The description of the problem that a line ends with a carriage return.
+  static var carriageReturnProblem: String { "it has a carriage return before its line feed" }
 
-  /// Returns the line for other bytes, in which its body starts `offset` bytes later.
+  /// Returns the line with the range of its body moved by `offset` bytes.
   func moved(by offset: Int) -> JournalLine {
     var line = self
     line.body = body.lowerBound + offset..<body.upperBound + offset
     return line
   }
 
-  /// Reads a seal at the very end of a file, whatever precedes it.
+  /// Reads a seal at the end of the bytes, even if it does not start at the start of a line.
   ///
-  /// The damaged byte may be the line feed between the last batch and the seal. The bytes can't be
-  /// part of a payload: a payload would be followed by one more brace.
+  /// This finds a seal if the line feed before it is damaged. The found bytes can't be part of a
+  /// payload, because a payload is followed by another brace.
   init?(sealAtEndOf bytes: [UInt8]) {
     let seal = Self.seal
     let end = bytes.count - 1
@@ -122,11 +125,11 @@ struct JournalLine: Sendable {
   }
 }
 
-/// The checksum of a line: CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
+/// The checksum CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
 ///
-/// It processes eight bytes per step, with Kounavis and Berry's "slicing-by-8" (2005). With this,
-/// and with the C library's search for line feeds, reading 50,000 tasks took 765 million
-/// instructions instead of 986 million, and 55 ms instead of 70.
+/// The algorithm is Kounavis and Berry's "slicing-by-8" (2005), which processes eight bytes per
+/// step. With this algorithm, and with the C library's search for line feeds, reading 50,000 tasks
+/// took 765 million instructions instead of 986 million, and 55 ms instead of 70.
 enum CRC32C {
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
@@ -143,8 +146,9 @@ enum CRC32C {
   }()
 
   static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt32 {
-    // The loads are unchecked, to save eight checks per step: each load below ends within the
-    // bytes, and each of the eight tables has an entry for every value of a byte.
+    // The bounds are not checked, to save eight checks per step. They are never exceeded: each load
+    // below ends within the bytes, and each of the eight tables has an entry for every value of a
+    // byte.
     unsafe tables.withUnsafeBufferPointer { tables in
       unsafe bytes.withUnsafeBytes { bytes in
         var sum = ~UInt32(0)

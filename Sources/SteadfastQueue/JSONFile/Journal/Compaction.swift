@@ -1,14 +1,13 @@
 import SystemC
 import SystemFoundation
 
-/// Rewrites a file without its obsolete lines, in steps between which other work is done.
+/// Rewrites a file without its obsolete lines, in steps, so that other work can be done between the
+/// steps.
 ///
-/// A compaction has three phases. First, it writes the tasks and the values as they were when it
-/// started, from a copy that shares memory with the table until one of them changes. Then it copies
-/// the lines that were added to the journal in the meantime. When nothing is left to copy, the new
-/// file replaces the journal. The journal is unchanged until that moment, so a failure costs only
-/// the temporary file. As in any journal, each line says up to which line the file had been flushed
-/// when it was written.
+/// A compaction has three phases. First, it writes the tasks and values of a snapshot that is taken
+/// when the compaction starts. Then it copies the lines that were added to the journal since the
+/// snapshot. When nothing is left to copy, the new file replaces the journal. The journal is not
+/// changed until then, so after a failure only the temporary file must be removed.
 struct Compaction {
   /// The progress of a compaction.
   enum Progress {
@@ -17,9 +16,9 @@ struct Compaction {
     case finished(Journal)
   }
 
-  /// The reason that a compaction was abandoned.
+  /// The reason that a compaction has failed.
   enum Failure: Error {
-    /// Nothing has changed.
+    /// The old file is unchanged, and is still the journal.
     case refused(because: any Error)
     /// The new file has the journal's name, but a power cut may restore the old one.
     case poisoned(SystemCallError)
@@ -33,41 +32,42 @@ struct Compaction {
     }
   }
 
-  /// The journal's contents are not those that were written, or a line would be too long to read.
+  /// The journal's bytes differ from those that were written, or a new line would be too long.
   struct Unreadable: Error {
     let description: String
   }
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
-  /// The tasks to copy.
+  /// The tasks of the snapshot.
   ///
-  /// The memory of copied pages is freed along the way: freeing all of it at the end would take
+  /// Pages that were copied are freed in each step, because freeing all pages at the end would take
   /// long.
   private var tasks: Slab<TaskTable.Entry>
-  /// The values that these tasks remember.
+  /// The values that the tasks of the snapshot remember.
   private let memories: TaskMemories
-  /// The values to copy, the next one last.
+  /// The values that are not copied yet, in reverse order.
   private var values: [PackedValue]
-  /// Tasks whose attempts are not in the journal yet.
+  /// The tasks whose attempt has started, but whose line for the start was not in the journal yet
+  /// at the snapshot.
   ///
-  /// Later lines of the journal record these attempts, and are copied later.
+  /// Those lines are copied later, with the other new lines of the journal.
   private let unwritten: Set<TaskID>
   /// The first slot that may contain a task that is not copied yet.
   private var slot = 0
-  /// The offset up to which the journal was copied.
+  /// The offset in the journal of the first line that is not copied yet.
   private var copied: Int
-  /// The size of the journal at the last step.
+  /// The size of the journal at the previous step, in bytes.
   private var seenSize: Int
   private var replacement: Journal
   private var unflushed = 0
-  /// The difference between the size of the lines of tasks and values and its estimate.
-  private(set) var underestimate = SizeEstimateError()
+  /// How much larger the lines of tasks and values are than estimated.
+  private(set) var underestimate = SizeUnderestimate()
 
   /// Starts a compaction of a journal.
   ///
-  /// The committed contents of the snapshot are exactly those of the journal. The tasks in
-  /// `claimed` are leased, although the journal does not say so yet.
+  /// The committed contents of the snapshot must be exactly those of the journal, except that the
+  /// tasks in `claimed` are leased and the journal does not contain the lines for that yet.
   init(
     of journal: Journal,
     snapshot: TaskTable.Snapshot,
@@ -79,12 +79,12 @@ struct Compaction {
     self.policy = policy
     tasks = snapshot.tasks
     memories = snapshot.memories
-    // The values are sorted, so that each compaction writes them in the same order.
+    // Sorted, so that every compaction writes the same values in the same order.
     values = snapshot.values.sorted { $1.nameBytes.lexicographicallyPrecedes($0.nameBytes) }
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
-    // Only a number that another program wrote can be the maximum.
+    // Only another program can have written the maximum number. Adding 1 to it would overflow.
     let generation = journal.generation < .max ? journal.generation + 1 : journal.generation
     do {
       replacement = try Journal.makeReplacement(
@@ -117,10 +117,11 @@ struct Compaction {
         [JournalBody(.compacted(at: date, bytesBefore: journal.size))]
       ])
       try replacement.synchronize()
-      // After the file is renamed, everything that makes the name durable must be available.
+      // Making the new name durable after renaming must not fail for lack of file descriptors.
       try storage.openFolder()
-      // A journal that another program replaced or changed is not overwritten.
-      try storage.checkPlace(of: journal)
+      // This throws if another program has replaced or changed the journal, which must not be
+      // overwritten then.
+      try storage.checkLocation(of: journal)
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()
@@ -149,7 +150,7 @@ struct Compaction {
     }
   }
 
-  /// Abandons the compaction, and removes its file.
+  /// Abandons the compaction, and removes its temporary file.
   func abandon() {
     replacement.abandon()
     // If the file can't be removed now, the next opening removes it.
@@ -189,7 +190,7 @@ struct Compaction {
     try append(batches)
   }
 
-  /// Frees the page of the last copied task if the next task is in another page.
+  /// Frees the memory of the last copied page if the next task is in another page.
   private mutating func freePages(before next: Int) {
     guard slot > 0 else { return }
     let page = (slot - 1) / Slab<TaskTable.Entry>.pageSize
@@ -202,7 +203,7 @@ struct Compaction {
   ) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
-      // Only a number that another program wrote can exceed the limit.
+      // Only another program can have written a number that exceeds the limit.
       position: min(entry.position, KeptTask.maxPosition),
       hasLostKey: entry.isKeyless,
       orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
@@ -217,10 +218,11 @@ struct Compaction {
     return lines
   }
 
-  /// Returns the line for the start of a task's attempt, if the journal contains one.
+  /// Returns the line for the start of a task's current attempt; none if there is no attempt, or
+  /// the line is copied later.
   private func attemptLines(of entry: TaskTable.Entry) -> [JournalBody] {
     let id = entry.record.id
-    return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(beginningOf: id)] : []
+    return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(attemptStartOf: id)] : []
   }
 
   private func isLeased(_ entry: TaskTable.Entry) -> Bool {
@@ -229,8 +231,8 @@ struct Compaction {
 
   /// Returns the line of a task.
   ///
-  /// The line combines the contents of several lines. It may be too long to read although none of
-  /// those lines was.
+  /// The line combines the contents of several earlier lines, so it may be too long although none
+  /// of those was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
     guard line.byteCount <= JournalLine.maxLength else {
@@ -239,11 +241,10 @@ struct Compaction {
     return line
   }
 
-  /// Copies whole batches of lines that were added to the journal since the compaction started.
+  /// Copies batches of lines that were added to the journal since the compaction started.
   ///
-  /// A step copies up to twice the number of bytes that the journal gained since the last step, or
-  /// the usual step size if that is more. So the copy catches up with the journal. A larger batch
-  /// is copied as a whole.
+  /// A step copies up to twice as many bytes as were added since the previous step, so that the
+  /// copy catches up with the journal, and at least the usual step size. A batch is never divided.
   private mutating func copyLines(of journal: Journal) throws {
     var count = max(policy.stepSize, 2 * (journal.size - seenSize))
     seenSize = journal.size
@@ -255,15 +256,15 @@ struct Compaction {
         copied += length
         return
       }
-      // These bytes contain no whole batch: the next one is larger than a step.
+      // The next batch is larger than `count`, so more bytes are read.
       guard bytes.count == count else {
-        throw Unreadable(description: "the file is shorter than the lines written to it")
+        throw Unreadable(description: "the file is shorter than the lines that were written to it")
       }
       count *= 2
     }
   }
 
-  /// Returns the whole batches at the start of these bytes, and their length in bytes.
+  /// Returns the complete batches at the start of the bytes, and their total length in bytes.
   private static func wholeBatches(in bytes: [UInt8]) throws -> ([[JournalBody]], length: Int) {
     var batches: [[JournalBody]] = []
     var batch: [JournalBody] = []
@@ -271,7 +272,7 @@ struct Compaction {
     var length = 0
     while let end = bytes.lineFeed(from: position) {
       guard let line = JournalLine(bytes, position..<end) else {
-        throw Unreadable(description: "a line differs from what was written")
+        throw Unreadable(description: "a line of the file differs from what was written")
       }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1
@@ -294,45 +295,45 @@ struct Compaction {
   }
 }
 
-/// When to compact a file, and how large the steps are.
+/// When to compact a file, and how large the steps of a compaction are.
 struct CompactionPolicy: Sendable {
   /// The size that a file must reach before it is compacted, in bytes.
   var minimumSize = 4 << 20
-  /// The number of bytes by which a file may exceed twice its compact size.
+  /// The number of bytes by which a large file may exceed twice its compact size.
   var spareSize = 32 << 20
-  /// The approximate number of bytes that a step writes while other work waits.
+  /// The approximate number of bytes to write in a step, for which other work waits.
   var stepSize = 256 << 10
-  /// The maximum number of tasks that a step writes.
+  /// The maximum number of tasks to write in a step.
   ///
-  /// The line of each task is encoded again.
+  /// Encoding the line of a task takes time, even if the line is short.
   var stepTasks = 64
   /// The number of bytes to write between flushes.
   ///
-  /// All work waits for the last flush, so it should be short.
+  /// All other work waits for the last flush, so it should be short.
   var flushSize = 1 << 20
 
-  /// Returns whether a compaction is due: most lines are dead, and the file is far too large.
+  /// Returns whether to compact a file: most of its lines are obsolete, and it is much larger than
+  /// necessary.
   ///
-  /// The compact size is the size after the last compaction or at the opening, or the present size
-  /// of the tasks if that is less. Rewriting a task costs more than writing the lines of its life.
-  /// So a small file may grow to four times its compact size: one byte is rewritten for three that
-  /// are dropped. For a large file, disk space may cost more, so there the ratio is about one to
-  /// one.
+  /// The compact size is the size that the file would have after a compaction. A small file may
+  /// grow to four times its compact size, because rewriting tasks is slow: a compaction then
+  /// rewrites one byte for each three that it drops. A large file may grow only to about twice its
+  /// compact size, to save disk space.
   func isDue(size: Int, compactSize: Int, records: Int, liveRecords: Int) -> Bool {
     size >= minimumSize && records / 2 >= liveRecords
       && (size / 4 >= compactSize || (size - spareSize) / 2 >= compactSize)
   }
 }
 
-/// A copy of the part of a file that is about to be lost, under an unused name.
+/// Makes copies of bytes that are about to be removed from a file.
 enum BackupCopy {
   /// The number of bytes to copy at a time.
   private static let partSize = 1 << 20
 
   /// Makes a durable copy with a durable name, and returns its number.
   ///
-  /// An existing identical copy is reused. A new copy is complete before it gets its name. No other
-  /// file with such a name is changed.
+  /// The number is the first one whose name is free, or is already that of an identical copy, which
+  /// is used again. A new copy is complete before it gets its name. No other file is changed.
   static func makeCopy(
     of source: JournalSource,
     range: Range<Int>,
@@ -349,7 +350,7 @@ enum BackupCopy {
     do {
       try writeReplacement(from: source, range: range, in: storage)
       try storage.openFolder()
-      // This replaces the empty file that reserved the name.
+      // This replaces the empty file that has reserved the name.
       try storage.rename(.replacement, to: name(number))
       try storage.synchronizeFolder()
     } catch {
@@ -362,9 +363,9 @@ enum BackupCopy {
     return (number, true)
   }
 
-  /// Creates an empty file with a name, if the name is free.
+  /// Creates an empty file with a name, unless a file with the name exists.
   ///
-  /// - Returns: Whether the name was free.
+  /// - Returns: Whether the file was created.
   static func reserveName(
     _ name: JournalFileName,
     in storage: any JournalStorage
@@ -378,16 +379,16 @@ enum BackupCopy {
     }
   }
 
-  /// Makes an existing file durable if the file is a copy of the range.
+  /// If an existing file is a copy of the range, makes it durable.
   ///
-  /// - Returns: Whether the file is such a copy.
+  /// - Returns: Whether the file is a copy of the range.
   private static func reuseCopy(
     named name: JournalFileName,
     of source: JournalSource,
     range: Range<Int>,
     in storage: any JournalStorage
   ) throws -> Bool {
-    // A file that can't be opened is not a copy: it may be a link or another user's file.
+    // A file that can't be opened, such as a link or another user's file, is not a copy.
     guard let file = try? storage.open(name) else { return false }
     defer { file.close() }
     guard try file.size() == range.count else { return false }
@@ -405,7 +406,7 @@ enum BackupCopy {
     range: Range<Int>,
     in storage: any JournalStorage
   ) throws {
-    try StaleTempFile.clearName(in: storage, beside: source)
+    try StaleTempFile.makeNameAvailable(in: storage, beside: source)
     let file = try storage.create(.replacement)
     defer { file.close() }
     for part in parts(of: range) {
@@ -421,11 +422,11 @@ enum BackupCopy {
   }
 }
 
-/// A file that already has the replacement's name when a replacement is needed.
+/// A file that is already at the path of the temporary file, before the temporary file is created.
 ///
-/// A crash may leave an unfinished file, which is removed. Another program's file is never removed.
-/// If that file is in use, or clearly not a journal, an error is thrown. Otherwise, the file is
-/// renamed.
+/// A crash may have left the file; then it is removed. Another program's file is never removed. If
+/// the other program's file is in use or can't be opened safely, an error is thrown. Otherwise, it
+/// is renamed.
 struct StaleTempFile {
   /// The number of bytes to compare at a time.
   private static let partSize = 1 << 20
@@ -433,11 +434,15 @@ struct StaleTempFile {
   private let file: any JournalFile
   private let size: Int
 
-  /// Makes the name available, or throws, for instance ``FileOpeningError/obstructed(_:)``.
+  /// Removes or renames the file that has the name of the temporary file, if there is one.
   ///
-  /// To identify the file, it is compared with the present journal's bytes, if there is a journal.
-  /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may start.
-  static func clearName(
+  /// The file is compared with the bytes of the current journal, if there is one, to find out
+  /// whether a crash has left it. `copyStart` is the offset in the journal at which an unfinished
+  /// copy of its bytes may start.
+  ///
+  /// - Throws: ``FileOpeningError/obstructed(_:)`` if the file must not be changed, or another
+  /// error.
+  static func makeNameAvailable(
     in storage: any JournalStorage,
     beside journal: JournalSource?,
     copyStart: Int = 0
@@ -449,13 +454,13 @@ struct StaleTempFile {
     }
     let leftover = StaleTempFile(file: file, size: try file.size())
     if try leftover.wasLeftByCrash(beside: journal)
-      || leftover.isPart(of: journal, from: copyStart)
+      || leftover.isCopy(of: journal, from: copyStart)
     {
       return try storage.remove(.replacement)
     }
     var number = 1
-    while try !BackupCopy.reserveName(.stranger(number), in: storage) { number += 1 }
-    try storage.rename(.replacement, to: .stranger(number))
+    while try !BackupCopy.reserveName(.otherProgramsFile(number), in: storage) { number += 1 }
+    try storage.rename(.replacement, to: .otherProgramsFile(number))
   }
 
   private static func openReplacement(
@@ -472,11 +477,11 @@ struct StaleTempFile {
     }
   }
 
-  /// Returns whether this library wrote the file, and removing it loses nothing.
+  /// Returns whether a crash of this library has left the file, so that removing it loses nothing.
   private func wasLeftByCrash(beside journal: JournalSource?) throws -> Bool {
     let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
     guard let journal, journal.count > 0 else {
-      // A new file contains only its header.
+      // There is no journal yet, so a crash can only have left a header.
       return isTornHeader(start) || Self.header(in: start)?.length == size
     }
     if isTornHeader(start) { return true }
@@ -487,13 +492,14 @@ struct StaleTempFile {
         return try !wasInUse()
       }
     }
-    return try isPart(of: journal, from: 0)
+    return try isCopy(of: journal, from: 0)
   }
 
-  /// Returns whether the file was in use as a queue's file.
+  /// Returns whether a queue has used the file: if so, it contains lines that no compaction writes.
   ///
-  /// A compaction ends with a special line, and never writes a seal. So a file that continues after
-  /// such a line, or has a seal, is a queue's file that was moved here.
+  /// The last line of a compaction has the kind `compacted`, and a compaction writes no seal. So if
+  /// there is a seal, or a line after a `compacted` line, the file is a queue's file that was moved
+  /// here.
   private func wasInUse() throws -> Bool {
     var (bytes, position, isCompacted) = ([UInt8](), 0, false)
     while bytes.count <= JournalLine.maxLength {
@@ -514,13 +520,13 @@ struct StaleTempFile {
     return false
   }
 
-  /// Returns whether the file contains only the start of a header.
+  /// Returns whether the file contains only an incomplete header.
   private func isTornHeader(_ start: [UInt8]) -> Bool {
     start.count == size && start.lineFeed(from: 0) == nil
       && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
   }
 
-  /// Returns the generation in the first line, and the length of that line with its line feed.
+  /// Reads the header at the start of a file; the length includes the line feed.
   static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
     guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
       return nil
@@ -530,10 +536,11 @@ struct StaleTempFile {
     return (generation, end + 1)
   }
 
-  /// Returns whether the journal contains the file's bytes from `offset` on, ignoring zeros.
+  /// Returns whether the file is a copy of the journal's bytes from `offset` on, ignoring zeros in
+  /// the file.
   ///
-  /// Such a file is an unfinished copy, or the part of one that survived a power cut.
-  private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
+  /// A power cut can replace parts of an unfinished copy with zeros.
+  private func isCopy(of journal: JournalSource?, from offset: Int) throws -> Bool {
     for start in stride(from: 0, to: size, by: Self.partSize) {
       let bytes = try file.read(min(Self.partSize, size - start), at: start)
       let place = offset + start
@@ -548,28 +555,28 @@ struct StaleTempFile {
   }
 }
 
-/// How far a table underestimates the size of a compacted file, measured by a compaction.
+/// How much the estimated size of a compacted file was too small, measured by a compaction.
 ///
-/// The estimate counts some texts without the escapes that they need, for example. All sizes are in
-/// bytes.
-struct SizeEstimateError: Sendable {
-  /// The estimated size of the lines.
+/// For example, the estimate does not count the escapes in some strings. All sizes are in bytes.
+struct SizeUnderestimate: Sendable {
+  /// The estimated size of the added lines.
   private var estimate = 0
-  /// The maximum actual size of the lines.
+  /// The maximum size of the added lines in the file.
   private var size = 0
 
-  /// Adds lines that a compaction writes.
+  /// Adds lines that a compaction writes, and the estimate of their size.
   mutating func add(_ lines: [JournalBody], estimate: Int) {
     self.estimate += estimate
     size += lines.reduce(0) { $0 + $1.byteCount }
   }
 
-  /// Returns the number of bytes to add to an estimate.
+  /// Returns the number of bytes to add to a later estimate.
   ///
-  /// The number is 0 if less than a quarter was missing: so small an error causes no needless
-  /// compaction. It is also 0 if the estimate has fallen by a quarter since then: the tasks that
-  /// caused the error may have been removed, and the next compaction measures the error again.
-  func excess(over estimate: Int) -> Int {
+  /// The number is 0 if the measured error is less than a quarter of the size, which is too small
+  /// to matter. It is also 0 if the later estimate is at least a quarter smaller than the measured
+  /// one: the tasks that caused the error may have been removed, and the next compaction measures
+  /// the error again.
+  func bytesToAdd(to estimate: Int) -> Int {
     guard size - self.estimate >= size / 4, estimate > self.estimate / 4 * 3 else { return 0 }
     return size - self.estimate
   }

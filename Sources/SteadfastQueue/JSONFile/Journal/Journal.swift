@@ -1,32 +1,32 @@
 import Synchronization
 import SystemFoundation
 
-/// The file as a sequence of lines: opens it, appends to it, and makes it durable.
+/// A file of lines: opens the file, appends lines, and makes them durable.
 ///
-/// One thread at a time uses a journal, except that another thread may perform a flush. After a
-/// failure that leaves the disk's contents unknown, the journal accepts no further calls.
+/// Only one thread at a time may use a journal, but another one may perform a flush. After a
+/// failure that leaves the contents of the disk unknown, calls throw.
 struct Journal {
-  /// The kind of a failure, and whether anything may have been stored.
+  /// The reason that lines were not stored, or may not have been stored.
   enum Failure: Error, Equatable {
     /// Nothing was stored.
     case refused(SystemCallError)
-    /// The stored contents are unknown, now and from now on.
+    /// It is unknown what is stored. The journal accepts no further calls.
     case poisoned(SystemCallError)
     /// Nothing was stored: the file was deleted, moved or replaced by another program.
     case displaced
-    /// Nothing was stored: another program wrote to the file, whose size is not the expected one.
+    /// Nothing was stored: another program has changed the size of the file.
     case changed(size: Int, expected: Int)
   }
 
-  /// Everything is durable except the last line, which records that the file was closed.
+  /// The error of a closing that has made everything durable, but could not write the seal.
   struct Unsealed: Error {
     let reason: Failure
   }
 
-  /// A flush, which any thread may perform.
+  /// A flush of the lines that were written so far, which any thread may perform.
   struct Flush: Sendable {
     fileprivate let file: SyncedFile
-    /// After the flush, all lines before this sequence number are durable.
+    /// The sequence number of the first line that the flush does not cover.
     fileprivate let end: UInt64
 
     @discardableResult
@@ -39,26 +39,26 @@ struct Journal {
   let generation: Int
   /// The sequence number of the next line, which is also the number of lines.
   private(set) var nextSequence: UInt64
-  /// The size of the lines in the file, in bytes.
+  /// The total size of the lines, in bytes.
   private(set) var size: Int
   /// The size of the file in bytes, including the zeros that reserve space for lines.
   private(set) var fileSize: Int
-  /// The number of bytes to reserve when the reserved space is used up; 0 for none.
+  /// The number of bytes to reserve each time that the reserved space is used up; 0 for none.
   var reservation = 0
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: SyncedFile
   private var firstUnsynced: UInt64
-  /// Whether a seal is the last line.
+  /// Whether the last line is a seal, which records that the file was closed.
   private var isSealed: Bool
-  /// Whether the next line to write must record that tasks were interrupted.
+  /// Whether a line that records the interruption of tasks must be written before the next line.
   ///
-  /// Later lines depend on that line. Until the line is written, the file implies the same: it
-  /// contains starts of attempts without their ends.
-  private(set) var owesInterruption: Bool
+  /// Later lines depend on that line. Until the line is written, opening the file again has the
+  /// same result, because the file contains starts of attempts without ends.
+  private(set) var hasPendingInterruption: Bool
 
-  /// Creates a journal for a file that durably contains these contents.
+  /// Makes a journal for a file that durably contains `contents`.
   ///
-  /// `fileSize` is the size of the file, if it contains more than these contents.
+  /// `fileSize` is the size of the file, if the file contains more bytes.
   init(_ file: any JournalFile, _ contents: JournalContents, fileSize: Int? = nil) {
     self.file = SyncedFile(file)
     generation = contents.generation
@@ -68,29 +68,31 @@ struct Journal {
     self.fileSize = fileSize ?? contents.goodSize
     lastCompaction = contents.lastCompaction
     isSealed = contents.isSealed
-    owesInterruption = contents.interruptionCount > 0
+    hasPendingInterruption = contents.interruptionCount > 0
   }
 
-  /// The maximum number of bytes to write in addition to the next lines.
-  var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
+  /// The maximum size of the line that must be written before the next line; 0 if there is none.
+  var pendingInterruptionByteCount: Int {
+    hasPendingInterruption ? JournalBody.interruption.byteCount : 0
+  }
 
-  /// All bytes that were written, read from the file.
+  /// The bytes of all lines, which are read from the file on demand.
   var source: JournalSource { source(ofFirst: size) }
 
-  /// The first `count` bytes of the file.
+  /// The first `count` bytes of the file, which are read on demand.
   func source(ofFirst count: Int) -> JournalSource {
     JournalSource(count: count) { [file] range throws(SystemCallError) in
       try file.read(range.count, at: range.lowerBound)
     }
   }
 
-  /// Appends batches of lines: all of them or, if it throws `refused`, none.
+  /// Appends batches of lines; if the call throws `refused`, no line was appended.
   ///
-  /// After a crash, the file contains all lines of a batch, or none. If `reserves` is `true`, the
-  /// call reserves space for later lines when none is left.
+  /// After a crash, the file contains either all lines of a batch or none. If `reserves` is `true`
+  /// and no reserved space is left, the call reserves space for later lines.
   mutating func append(_ batches: [[JournalBody]], reserves: Bool = false) throws(Failure) {
     try file.checkPoison()
-    let batches = owesInterruption ? [[.interruption]] + batches : batches
+    let batches = hasPendingInterruption ? [[.interruption]] + batches : batches
     var bytes: [UInt8] = []
     bytes.reserveCapacity(batches.joined().reduce(0) { $0 + $1.bytes.count + 64 })
     var sequence = nextSequence
@@ -113,23 +115,24 @@ struct Journal {
     }
     nextSequence = sequence
     size += bytes.count
-    owesInterruption = false
+    hasPendingInterruption = false
     isSealed = false
     guard size > fileSize else { return }
     fileSize = size
     if reserves, reservation > 0 { try reserveSpace() }
   }
 
-  /// Appends zeros to the file, which later lines replace.
+  /// Reserves space for later lines, by appending zeros to the file.
   ///
-  /// The next flush makes the zeros durable. Afterwards, a flush need not make a new size or new
-  /// disk blocks durable. If the zeros can't be written, the file continues without them.
+  /// After the next flush, the zeros and the file's new size are durable. Flushes of lines that
+  /// replace the zeros are then faster, because the size does not change. If the zeros can't be
+  /// written, no space is reserved.
   private mutating func reserveSpace() throws(Failure) {
     do {
       try file.write([UInt8](repeating: 0, count: reservation), at: size)
       fileSize = size + reservation
     } catch {
-      // The disk is full. Trying again with each write would fill it each time.
+      // The disk is probably full. Trying again with each write would fill it each time.
       reservation = 0
       try removeReservation()
     }
@@ -140,8 +143,8 @@ struct Journal {
     fileSize = size
   }
 
-  /// Durably removes the bytes that a failed write has left, so that a power cut can't restore
-  /// them.
+  /// Removes the bytes that a failed write has left, and flushes the file, so that a power cut
+  /// can't restore them.
   private mutating func undoWrite(because error: SystemCallError) throws(Failure) {
     try removeReservation()
     try synchronize()
@@ -151,22 +154,22 @@ struct Journal {
   /// Makes all lines durable.
   mutating func synchronize() throws(Failure) { endFlush(try beginFlush().perform()) }
 
-  /// Returns a flush of all present lines.
+  /// Returns a flush of all lines that were written so far.
   ///
-  /// Other lines may be written while it is performed.
+  /// Other lines may be written while the flush is performed.
   func beginFlush() -> Flush { Flush(file: file, end: nextSequence) }
 
   /// Records that a flush was performed.
   ///
-  /// If another file has replaced the flushed one, the new file's contents were already durable.
+  /// If a compaction has replaced the file during the flush, this has no effect, because the
+  /// contents of the new file are already durable.
   mutating func endFlush(_ flush: Flush) {
     if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
 
-  /// Returns the present size of the file, in bytes.
+  /// Returns the size of the file on the disk, which another program may have changed.
   func sizeInFile() throws(SystemCallError) -> Int { try file.size() }
 
-  /// Reads bytes from the file that were written before.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     try file.read(count, at: offset)
   }
@@ -179,19 +182,20 @@ struct Journal {
     )
   }
 
-  /// Makes everything durable, writes a last line that records the closing, and closes the file.
+  /// Makes everything durable, writes a seal, and closes the file.
   ///
-  /// If the file ended with such a line when it was opened, and nothing was written since then, no
-  /// other one is written.
+  /// A seal is a line that records the closing. If the last line is already a seal, nothing is
+  /// written.
   ///
-  /// - Throws: A ``Failure``, or an ``Unsealed`` if everything except that line is durable.
+  /// - Throws: A ``Failure``, or an ``Unsealed`` if everything except the seal is durable.
   mutating func close() throws {
     defer { file.close() }
     if isSealed { return }
     try synchronize()
     do throws(Failure) {
-      if owesInterruption {
-        // The seal implies that every line before it is stored.
+      if hasPendingInterruption {
+        // A seal says that every earlier line is durable, so the line for the interruption is
+        // flushed first.
         try append([])
         try synchronize()
       }
@@ -203,7 +207,7 @@ struct Journal {
     }
   }
 
-  /// Makes everything durable, and closes the file without a last line.
+  /// Makes everything durable, and closes the file without writing a seal.
   mutating func closeWithoutSeal() throws(Failure) {
     defer { file.close() }
     try synchronize()
@@ -214,26 +218,28 @@ struct Journal {
 }
 
 extension JournalStorage {
-  /// Refuses a journal that was moved or deleted, or that another program has changed.
-  func checkPlace(of journal: Journal) throws(Journal.Failure) {
-    let place: JournalPlace
-    do { place = try self.place(of: .journal) } catch { throw .refused(error) }
-    guard case .there(let size) = place else { throw .displaced }
+  /// Throws an error if another program has moved, deleted or replaced the journal, or has changed
+  /// its size.
+  func checkLocation(of journal: Journal) throws(Journal.Failure) {
+    let location: JournalLocation
+    do { location = try self.location(of: .journal) } catch { throw .refused(error) }
+    guard case .atItsPath(let size) = location else { throw .displaced }
     guard let size, size != journal.fileSize else { return }
     throw .changed(size: size, expected: journal.fileSize)
   }
 }
 
 extension Journal {
-  /// The number of bytes to rewrite at a time.
+  /// The number of bytes to rewrite at a time when a file is opened.
   ///
-  /// Without flushes, there may be many bytes to rewrite.
+  /// If the store seldom flushes, there may be many bytes to rewrite.
   private static let partSize = 1 << 20
 
-  /// Opens the file, or creates it, and returns the tasks in it.
+  /// Opens the journal, or creates it, and reads its tasks.
   ///
-  /// If the process crashes during a step, the step can be repeated. Nothing is changed until
-  /// everything that was read is accepted. `date` is called only if a compaction is needed.
+  /// A crash at any moment does no harm: the journal can be opened again. No file is changed before
+  /// the whole journal was read without an error. `date` is called only if the journal must be
+  /// compacted.
   static func open(
     _ storage: any JournalStorage,
     at date: () -> Date = { Date() }
@@ -249,7 +255,7 @@ extension Journal {
       }
       let source = try whole.withoutReservation()
       let contents = try JournalReader.read(source)
-      try StaleTempFile.clearName(in: storage, beside: source, copyStart: contents.goodSize)
+      try StaleTempFile.makeNameAvailable(in: storage, beside: source, copyStart: contents.goodSize)
       if contents.tornLineCount > 0 {
         let end = contents.goodSize..<source.count
         _ = try BackupCopy.makeCopy(
@@ -262,7 +268,7 @@ extension Journal {
       if file.hasOtherNames {
         let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
         let table = contents.table
-        return (try detach(journal, holding: table, in: storage, at: date()), table)
+        return (try compactIntoNewFile(journal, holding: table, in: storage, at: date()), table)
       }
       try file.protect()
       return (try recover(file, from: whole, keeping: contents, in: storage), contents.table)
@@ -272,7 +278,7 @@ extension Journal {
     }
   }
 
-  /// Makes the accepted contents of a file durable, and removes the rest.
+  /// Makes the contents of a file durable, and removes incomplete lines at its end.
   private static func recover(
     _ file: any JournalFile,
     from source: JournalSource,
@@ -280,8 +286,8 @@ extension Journal {
     in storage: any JournalStorage
   ) throws -> Journal {
     if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
-    // After a failed flush, the system may treat the last lines as stored although they are not.
-    // Rewriting the lines makes the next flush store them.
+    // If an earlier flush has failed, the system may treat the last lines as stored although they
+    // are not. Rewriting these lines makes the next flush store them.
     for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
       let part = try source.read(start..<min(start + partSize, contents.goodSize))
       try file.writeAll(part[...], at: start)
@@ -291,10 +297,11 @@ extension Journal {
     return Journal(file, contents)
   }
 
-  /// Compacts a file that has other names into a new file, and leaves the old one unchanged.
+  /// Compacts a file that has other names (hard links) into a new file, and leaves the old file
+  /// unchanged.
   ///
-  /// Another name, made by a backup for instance, is meant to preserve the present contents.
-  private static func detach(
+  /// Another name, for example one that a backup made, is meant to preserve the current contents.
+  private static func compactIntoNewFile(
     _ journal: Journal,
     holding table: TaskTable,
     in storage: any JournalStorage,
@@ -335,15 +342,15 @@ extension Journal {
     return journal
   }
 
-  /// Creates a file with a header, which may replace the journal once it is durable.
+  /// Creates a temporary file with a header, to replace the journal later.
   ///
-  /// `journal` contains the bytes of the present journal, if there is one.
+  /// `journal` is the bytes of the current journal, if there is one.
   static func makeReplacement(
     in storage: any JournalStorage,
     generation: Int,
     beside journal: JournalSource?
   ) throws -> Journal {
-    try StaleTempFile.clearName(in: storage, beside: journal)
+    try StaleTempFile.makeNameAvailable(in: storage, beside: journal)
     var journal = Journal(
       try storage.create(.replacement),
       JournalContents(generation: generation)
@@ -363,8 +370,7 @@ extension Journal {
 }
 
 extension JournalContents {
-  /// Returns the contents of a journal whose lines have a total size of `size` bytes, with no lines
-  /// copied.
+  /// Returns a copy in which the lines have a total size of `size` bytes.
   fileprivate func withSize(_ size: Int) -> JournalContents {
     var contents = self
     contents.goodSize = size
@@ -372,21 +378,24 @@ extension JournalContents {
   }
 }
 
-/// A journal's file, which one thread may write while another flushes it.
+/// A journal's file, to which one thread may write while another thread flushes it.
 ///
 /// Flushes are performed one after another: if two ran at the same time, the system would report
-/// lost bytes to only one of them. After a failed flush, the file accepts no further calls: the
-/// system may have dropped bytes that it could not write, and would report success the next time.
+/// lost bytes to only one of them. After a failed flush, further flushes and ``checkPoison()``
+/// throw: the system may have dropped bytes that it could not write, and the next flush would then
+/// report success.
 ///
-/// A file is also closed without a failure, when another file has replaced it. Everything that was
-/// written is durable in the new file, so a late flush of the old one does nothing.
+/// After the file was closed, a flush does nothing. This happens when a compaction has replaced the
+/// file: everything that was written is then durable in the new file.
 final class SyncedFile: Sendable {
   private let file: any JournalFile
-  /// Serializes flushes, and records whether the file was closed.
+  /// Whether the file was closed.
+  ///
+  /// The mutex is locked during a flush, so that only one flush runs at a time.
   private let isClosed = Mutex(false)
   private let poison = AtomicLazyReference<Poison>()
 
-  /// The first error after which the file accepts no further calls.
+  /// The first error that left the contents of the disk unknown.
   private final class Poison: Sendable {
     let error: SystemCallError
 
@@ -416,7 +425,8 @@ final class SyncedFile: Sendable {
 
   /// Shortens the file.
   ///
-  /// If that fails, the file accepts no further calls.
+  /// If this fails, the contents of the disk are unknown: flushes and ``checkPoison()`` throw from
+  /// then on.
   func truncate(to size: Int) throws(Journal.Failure) {
     try poisonOnFailure { () throws(SystemCallError) in try file.truncate(to: size) }
   }
@@ -434,10 +444,10 @@ final class SyncedFile: Sendable {
     try file.read(count, at: offset)
   }
 
-  /// Closes the file after the present flush has ended.
+  /// Closes the file after the current flush has ended.
   ///
-  /// A flush that starts during the call does not wait, because the system takes long to close a
-  /// large file that no longer has a name.
+  /// `isClosed` is not locked while the system closes the file. So a flush that starts in the
+  /// meantime does not wait: closing a large file that has no name anymore takes long.
   func close() {
     isClosed.withLock { $0 = true }
     file.close()

@@ -1,61 +1,63 @@
 import Dispatch
 import Synchronization
 
-/// Reads a file, and distinguishes a torn end from damage.
+/// Reads the contents of a file, and distinguishes a torn end, which a crash leaves, from damage.
 ///
-/// An interrupted write leaves a torn end, which was never acknowledged as durable. A damaged file
-/// is refused.
+/// Lines of a torn end were never acknowledged as durable, so they are ignored. A damaged file is
+/// refused.
 ///
-/// A crash during a write leaves a bad line at the end of the file. Lines that are not flushed yet
-/// may reach the disk in any order, so good lines may follow the bad one. They don't show that the
-/// bad line was durable. A bad line is damage if and only if a later good line records that the bad
-/// line's sequence number was durable when the good line was written.
+/// A crash before a flush may leave a bad line, and good lines after it, because the disk may store
+/// them in any order. So every line records which earlier lines were durable when it was written. A
+/// bad line is damage if a later good line says that the bad line was durable. Otherwise, it starts
+/// the torn end.
 ///
-/// The lines of a batch count only if the batch's last line exists. A batch is written at once, so
-/// all its lines name the same first unsynced line.
+/// A batch is lines that are written together. They count only if the batch's last line exists. All
+/// lines of a batch have the same `firstUnsynced`.
 ///
-/// The reader receives the file in parts, so that other parts can be read while one is processed.
+/// The reader receives the file in parts, so that other threads can read the next parts in the
+/// meantime.
 struct JournalReader {
-  private struct Place {
+  private struct NumberedLine {
     let line: JournalChunk.Line
     let number: Int
   }
 
-  /// The number of lines of an incomplete batch that are kept in memory.
+  /// The maximum number of lines of an incomplete batch to keep in memory.
   ///
-  /// Further lines of the batch are read again when the batch is complete.
+  /// The other lines of a larger batch are read again when its last line was found.
   static let maxBatchInMemory = 1 << 16
 
-  /// The maximum number of tasks to reserve capacity for.
+  /// The maximum number of tasks for which to reserve memory.
   private static let maxReservedTasks = 4e6
-  /// The number of bytes to read at a time when searching for lines after a bad one.
+  /// The number of bytes to read at a time, when searching for good lines after a bad one.
   private static let searchSize = 1 << 20
 
   private let source: JournalSource
-  /// Parts that were read but not processed, in reverse order.
+  /// The parts that are not processed yet, in reverse order.
   private var parts: [JournalChunk] = []
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// The first line of the incomplete batch, and its offset.
+  /// The first line of the incomplete batch, and the offset of that line.
   private var batchStart: (line: JournalLine, offset: Int)?
-  /// The first lines of the incomplete batch; each line is moved out when it is replayed.
-  private var batch: [Place?] = []
-  /// The offset of the end of the lines in `batch`.
+  /// The first lines of the incomplete batch; a line is replaced by `nil` when it is replayed.
+  private var batch: [NumberedLine?] = []
+  /// The offset of the end of the last line in `batch`.
   private var batchInMemoryEnd = 0
   /// The number of processed lines of the incomplete batch.
   private var batchCount: UInt64 = 0
-  /// The offsets of batches that may still be unsynced, and their first sequence numbers.
+  /// The offsets and first sequence numbers of the batches that, according to the last line, may
+  /// not be durable.
   private var recentBatches = FIFOQueue<(sequence: UInt64, offset: Int)>()
-  /// Whether a line was processed that no `task` line may follow.
+  /// Whether the lines of a compaction are over, so that no `task` line may follow.
   private var isPastTasks = false
   private var problem: JournalProblem?
-  /// Whether the rest of the file is torn.
+  /// Whether the rest of the file is a torn end.
   private var isTorn = false
 
   init(_ source: JournalSource) { self.source = source }
 
-  /// Whether the reader needs no more parts, and has processed those that were added.
+  /// Whether the reader has processed all parts that were added, or needs no more.
   var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
 
   /// Returns the contents of the file, when the reader is done.
@@ -67,16 +69,16 @@ struct JournalReader {
     return contents
   }
 
-  /// Adds the next parts, or none at the end of the file.
+  /// Adds the next parts; none at the end of the file.
   mutating func add(_ parts: [JournalChunk]) {
     self.parts = parts.reversed()
     reserveTaskCapacity()
   }
 
-  /// Reserves capacity for the tasks of the whole file, assuming that the rest is like the
-  /// processed lines.
+  /// Reserves memory for the tasks of the whole file, assuming that the rest contains as many tasks
+  /// as the processed lines.
   ///
-  /// The capacity is limited to `maxReservedTasks` tasks, because the rest may contain none.
+  /// The number of tasks is limited, because the rest of the file may contain none.
   private mutating func reserveTaskCapacity() {
     guard position > 0 else { return }
     let share = Double(source.count) / Double(position)
@@ -84,14 +86,13 @@ struct JournalReader {
     contents.table.reserveCapacity(Int(min(count, Self.maxReservedTasks)))
   }
 
-  /// Processes the parts that were added.
   mutating func processParts() {
     do throws(JournalProblem) {
       while var part = parts.popLast(), !isTorn {
         if let failure = part.failure { throw .unreadable(failure) }
         while let line = part.popFirstLine() { try process(line) }
-        guard part.isCutShort else { continue }
-        try refuseDamage()
+        guard part.endsAtBadLine else { continue }
+        try throwIfDamaged()
         isTorn = true
       }
     } catch {
@@ -106,7 +107,7 @@ struct JournalReader {
     batchStart = start
     position = found.range.upperBound + 1
     if batch.count < Self.maxBatchInMemory {
-      batch.append(Place(line: found, number: lineNumber))
+      batch.append(NumberedLine(line: found, number: lineNumber))
       batchInMemoryEnd = position
     }
     batchCount += 1
@@ -114,33 +115,33 @@ struct JournalReader {
     if !line.isContinued { try acceptBatch(startingAt: start.offset, firstLine: start.line) }
   }
 
-  /// Refuses a valid line in an impossible position.
+  /// Throws an error if a good line is in an impossible position.
   private func checkPosition(of line: JournalLine) throws(JournalProblem) {
     let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
-      throw damage("it has the number \(line.sequence) instead of \(expected)")
+      throw damageError("it has the number \(line.sequence) instead of \(expected)")
     }
     guard line.firstUnsynced <= line.sequence else {
-      throw damage("it says that it was stored before it was written")
+      throw damageError("it says that it was stored before it was written")
     }
     if let first = batchStart?.line, first.firstUnsynced != line.firstUnsynced {
-      throw damage("the batch before it has no end")
+      throw damageError("the batch before it has no end")
     }
   }
 
-  /// Replays a complete batch.
   private mutating func acceptBatch(
     startingAt start: Int,
     firstLine first: JournalLine
   ) throws(JournalProblem) {
     for index in batch.indices {
-      if let place = batch[index].take() { try replayLine(at: place) }
+      if let line = batch[index].take() { try replayLine(line) }
     }
     try replayLines(from: batchInMemoryEnd, firstNumber: lineNumber - Int(batchCount) + batch.count)
     batch.removeAll(keepingCapacity: true)
     batchStart = nil
     recentBatches.append((first.sequence, start))
-    // The loop stops at the latest at the batch that was just added: no line names a later one.
+    // The batch that was just added always stays, because its `firstUnsynced` is not greater than
+    // its sequence number.
     while let oldest = recentBatches.first, oldest.sequence < first.firstUnsynced {
       _ = recentBatches.popFirst()
     }
@@ -150,7 +151,7 @@ struct JournalReader {
     batchCount = 0
   }
 
-  /// Rereads the lines from an offset up to the present position, and replays them.
+  /// Reads the lines from an offset up to the current position again, and replays them.
   private mutating func replayLines(
     from offset: Int,
     firstNumber: Int
@@ -161,27 +162,28 @@ struct JournalReader {
       var part = JournalChunk(of: source, linesBeginningIn: start..<end)
       if let failure = part.failure { throw .unreadable(failure) }
       while let line = part.popFirstLine() {
-        try replayLine(at: Place(line: line, number: number))
+        try replayLine(NumberedLine(line: line, number: number))
         number += 1
       }
       start = end
     }
-    guard number == lineNumber else { throw damage("it has changed since it was read") }
+    guard number == lineNumber else { throw damageError("it has changed since it was read") }
   }
 
   // MARK: Damage
 
-  private func damage(_ reason: String) -> JournalProblem {
+  private func damageError(_ reason: String) -> JournalProblem {
     .damaged(line: lineNumber, byte: position, reason: reason)
   }
 
-  /// Throws if a later line shows that the bad line, or its batch, was durable.
-  private mutating func refuseDamage() throws(JournalProblem) {
+  /// Throws an error if a later line shows that the bad line at the current position, or its batch,
+  /// was durable.
+  private mutating func throwIfDamaged() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
     var lineCount = 0
     try forEachRemainingLine { line throws(JournalProblem) in
       guard hasHeader, line.firstUnsynced <= contents.nextSequence else {
-        throw damage("its checksum is wrong, and later lines show that it was stored")
+        throw damageError("its checksum is wrong, and later lines show that it was stored")
       }
       lineCount += 1
     }
@@ -189,23 +191,23 @@ struct JournalReader {
     guard hasHeader else {
       let start = try read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
       if let end = start.lineFeed(from: 0), JournalLine(beforeReturnIn: start, 0..<end) != nil {
-        throw damage(JournalLine.returnFlaw)
+        throw damageError(JournalLine.carriageReturnProblem)
       }
       throw .notAJournal
     }
     let end = try read(max(position, source.count - JournalLine.maxSealLength)..<source.count)
     if let seal = JournalLine(sealAtEndOf: end), seal.firstUnsynced > contents.nextSequence {
-      throw damage("the line feed after it is missing, and a seal shows that it was stored")
+      throw damageError("the line feed after it is missing, and a seal shows that it was stored")
     }
   }
 
-  /// Calls the body with each good line after the present position.
+  /// Calls `body` with each good line after the current position.
   ///
-  /// The rest of the file may be long and contain few lines, so it is read in pieces.
+  /// The file is read in pieces, because the rest may be long, even if it contains few good lines.
   private func forEachRemainingLine(
     _ body: (JournalLine) throws(JournalProblem) -> Void
   ) throws(JournalProblem) {
-    // The bytes after the last line feed, if they can still become a line.
+    // The bytes after the last line feed, unless they are already too long for a line.
     var bytes: [UInt8] = []
     var isTooLong = false
     var offset = position
@@ -231,35 +233,35 @@ struct JournalReader {
 
   // MARK: Replay
 
-  private mutating func replayLine(at place: Place) throws(JournalProblem) {
-    let (line, range) = (place.line.line, place.line.range)
-    func damage(_ reason: String) -> JournalProblem {
-      .damaged(line: place.number, byte: range.lowerBound, reason: reason)
+  private mutating func replayLine(_ numbered: NumberedLine) throws(JournalProblem) {
+    let (line, range) = (numbered.line.line, numbered.line.range)
+    func damageError(_ reason: String) -> JournalProblem {
+      .damaged(line: numbered.number, byte: range.lowerBound, reason: reason)
     }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try place.line.entry.get()
+      entry = try numbered.line.entry.get()
     } catch {
       switch error {
-      case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
-      case .malformed(let reason): throw damage(reason)
+      case .unknownKind(let kind): throw .unknownKind(kind, line: numbered.number)
+      case .malformed(let reason): throw damageError(reason)
       }
     }
     if case .seal = entry { contents.isSealed = true } else { contents.isSealed = false }
     switch entry {
     case .header(let version, let generation):
-      guard line.sequence == 0 else { throw damage("it is a second header") }
+      guard line.sequence == 0 else { throw damageError("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.version = version
       contents.generation = generation
     case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption, .seal:
       guard line.sequence > 0 else { throw .notAJournal }
-      if case .task = entry, isPastTasks { throw damage("it is a task after changes") }
-      isPastTasks = isPastTasks || !entry.isOfSnapshot
+      if case .task = entry, isPastTasks { throw damageError("it is a task after changes") }
+      isPastTasks = isPastTasks || !entry.isInSnapshot
       let byteCount = line.body.count + JournalLine.maxEnvelopeLength
       guard contents.table.replay(entry, byteCount: byteCount) else {
-        throw damage("it contradicts the lines before it")
+        throw damageError("it contradicts the lines before it")
       }
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
@@ -275,9 +277,9 @@ struct JournalReader {
 extension JournalReader {
   /// The size of a part, in bytes; a file of at most this size is read by one thread.
   static var partSize: Int { 64 << 10 }
-  /// The number of parts that are read while the same number is processed.
+  /// The number of parts to read at a time, while the previous parts are processed.
   ///
-  /// This limits the part of a file that is in memory at a time.
+  /// This limits how much of a file is in memory.
   private static var partsAtOnce: Int { 64 }
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
@@ -293,7 +295,8 @@ extension JournalReader {
     return contents
   }
 
-  /// Reads a file like `read(_:)`, but leaves tasks with unfinished attempts running.
+  /// Reads a file without interrupting tasks: those with an attempt that has not ended stay
+  /// running.
   static func readAsWritten(
     _ source: JournalSource,
     partSize: Int = partSize
@@ -312,7 +315,7 @@ extension JournalReader {
 }
 
 extension JournalChunk {
-  /// Reads parts of a file while `body` runs, which is called once.
+  /// Calls `body` once and, at the same time, reads parts of a file.
   fileprivate static func read(
     _ ranges: [Range<Int>],
     of source: JournalSource,
@@ -323,7 +326,7 @@ extension JournalChunk {
       return ranges.map { JournalChunk(of: source, linesBeginningIn: $0) }
     }
     let parts = Mutex([JournalChunk?](repeating: nil, count: ranges.count))
-    // Nothing here waits for another thread: if none is available, this thread does all the work.
+    // This can't deadlock: if no other thread is available, this thread does all the work.
     DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
       guard index > 0 else { return body() }
       let part = JournalChunk(of: source, linesBeginningIn: ranges[index - 1])
@@ -333,10 +336,9 @@ extension JournalChunk {
   }
 }
 
-/// The bytes of a file, either in memory or read on demand.
+/// The bytes of a file, which are in memory or are read on demand.
 ///
-/// While a file is opened, only some of its parts are in memory at a time. Any thread may read.
-/// Nothing else may write the file at the same time.
+/// Any thread may read. No other thread may write to the file at the same time.
 struct JournalSource: Sendable {
   /// The number of bytes.
   let count: Int
@@ -356,7 +358,9 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// Reads a file of at most `sizeInMemory` bytes into memory, and a larger one on demand.
+  /// Reads a file of at most `sizeInMemory` bytes into memory.
+  ///
+  /// A larger file is read on demand.
   init(
     _ file: any JournalFile,
     sizeInMemory: Int = JournalReader.partSize
@@ -371,12 +375,12 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// The maximum number of zeros at the end of a file that can be reserved space.
+  /// The maximum size of the reserved space at the end of a file, in bytes.
   static var maxReservation: Int { 64 << 20 }
 
-  /// Returns the bytes without the zeros at their end that reserve space for lines.
+  /// Returns the bytes without the zeros at the end of the file, which reserve space for lines.
   ///
-  /// If there are more zeros than a store reserves, they stay.
+  /// If there are more zeros than a store can have reserved, they are not removed.
   func withoutReservation() throws(SystemCallError) -> JournalSource {
     var end = count
     while end > 0, count - end <= Self.maxReservation {
@@ -393,43 +397,42 @@ struct JournalSource: Sendable {
 
   private static var searchSize: Int { 1 << 20 }
 
-  /// Reads all bytes.
   func readAll() throws(JournalProblem) -> [UInt8] {
     do { return try read(0..<count) } catch { throw .unreadable(error) }
   }
 
-  /// Returns the bytes in a range, or fewer if the file has become shorter.
+  /// Returns the bytes in a range; fewer if the file has become shorter.
   func read(_ range: Range<Int>) throws(SystemCallError) -> [UInt8] { try bytes(range) }
 }
 
-/// The lines that start in one part of a file, and their entries.
+/// The good lines that start in one part of a file, and their decoded entries.
 ///
-/// A part is read independently of the others, so several can be read at the same time. It does not
-/// check whether the lines are in a valid position: ``JournalReader`` does so, processing the parts
-/// in order.
+/// Several threads can read different parts at the same time. Whether the lines are in valid
+/// positions is not checked here, but by the ``JournalReader``, which processes the parts in order.
 struct JournalChunk: Sendable {
   struct Line: Sendable {
-    /// The line, with its offsets in the file.
+    /// The line, in which all ranges are offsets in the file.
     let line: JournalLine
     let range: Range<Int>
     let entry: Result<JournalEntry, JournalDecodingError>
   }
 
-  /// The usual limit, in bytes, for how far the last line extends beyond the end of its part.
+  /// The number of bytes to read after the end of the part, which usually suffices for the last
+  /// line.
   private static let usualOverhang = 4 << 10
 
   /// The usual length of a line, in bytes.
   private static let usualLineLength = 200
 
   private var lines = FIFOQueue<Line>()
-  /// Whether the lines are followed by a line that is invalid or incomplete.
-  private(set) var isCutShort = false
-  /// The error that prevented the part from being read; if it is set, the part has no lines.
+  /// Whether the line after `lines` is invalid or incomplete.
+  private(set) var endsAtBadLine = false
+  /// The error of reading the part; `nil` if there was none.
   private(set) var failure: SystemCallError?
 
   init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
     do throws(SystemCallError) {
-      // The byte before the part shows whether a line starts with the part.
+      // If the byte before the part is a line feed, a line starts at the start of the part.
       let start = max(0, range.lowerBound - 1)
       let end = min(source.count, range.upperBound + Self.usualOverhang)
       var bytes = try source.read(start..<end)
@@ -445,10 +448,10 @@ struct JournalChunk: Sendable {
 
   mutating func popFirstLine() -> Line? { lines.popFirst() }
 
-  /// Reads to the end of the last line, up to the maximum length of a line.
+  /// Reads more bytes, until they contain the end of the last line, or the line is too long.
   ///
-  /// Call this only for a part in which a line starts. Otherwise, every part of a very long line
-  /// would read the rest of that line.
+  /// Call this only if a line starts in the part. Otherwise, each part in the middle of a very long
+  /// line would read the rest of that line.
   private static func readToLineEnd(
     _ source: JournalSource,
     from start: Int,
@@ -464,7 +467,7 @@ struct JournalChunk: Sendable {
     }
   }
 
-  /// Returns the start of the first line, after the end of a line that started in an earlier part.
+  /// Returns the index of the first line that starts in the part; `nil` if there is none.
   private static func startOfFirstLine(in bytes: [UInt8], isFileStart: Bool) -> Int? {
     isFileStart ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
   }
@@ -481,7 +484,7 @@ struct JournalChunk: Sendable {
     while position < min(end, bytes.count) {
       guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)
       else {
-        isCutShort = true
+        endsAtBadLine = true
         return
       }
       lines.append(
@@ -508,34 +511,34 @@ extension JournalDecoder {
   }
 }
 
-/// The contents that a reader found in a file.
+/// The contents of a file, as a ``JournalReader`` found them.
 struct JournalContents: Sendable {
   var table = TaskTable()
   var version = 0
   var generation = 0
   var lastCompaction: JSONFileStatistics.Compaction?
-  /// The number of tasks with an attempt that started and did not end.
+  /// The number of tasks with an attempt that has started but not ended.
   var interruptionCount = 0
-  /// Whether the last good line records that the file was closed properly.
+  /// Whether the last good line is a seal, which records that the file was closed.
   var isSealed = false
-  /// The sequence number of the line to write next.
+  /// The sequence number of the next line to write.
   var nextSequence: UInt64 = 0
-  /// The offset of the end of the last good line; the rest is torn.
+  /// The offset of the end of the last complete batch; the rest of the file is a torn end.
   var goodSize = 0
-  /// The number of readable lines after the first torn one.
+  /// The number of good lines in the torn end.
   var tornLineCount = 0
-  /// The offset of the first line that, according to the last good line, might not be durable.
+  /// The offset of the first batch that, according to the last good line, may not be durable.
   var unsyncedOffset = 0
 }
 
-/// The reason that a file can't be used.
+/// The reason that a file can't be opened.
 enum JournalProblem: Error, Equatable {
   /// The first line is not a header of this format.
   case notAJournal
   case newerVersion(Int)
   case unknownKind(String, line: Int)
-  /// A line that was durable, or that follows such a line, differs from what was written.
+  /// A line that was durable is bad, or a good line contradicts earlier lines.
   case damaged(line: Int, byte: Int, reason: String)
-  /// The system can't read the bytes of the file.
+  /// Reading the file has failed.
   case unreadable(SystemCallError)
 }

@@ -1,7 +1,8 @@
 extension TaskTable {
-  /// Applies an entry of the file to the table again.
+  /// Applies an entry of a file to the table.
   ///
-  /// The task or the value that the entry adds counts with `byteCount` bytes, the size of its line.
+  /// `byteCount` is the size of the entry's line, which counts as the size of the task or value
+  /// that the entry adds.
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
@@ -22,7 +23,7 @@ extension TaskTable {
       )
       return true
     case .interruption:
-      interruptStarted()
+      interruptStartedAttempts()
       return true
     case .change(.insert(let record, let policy)):
       return insertAsEarlierVersion(record, onDuplicate: policy, byteCount: byteCount)
@@ -38,21 +39,22 @@ extension TaskTable {
     }
   }
 
-  /// Applies a change as its line records it, not as the table would decide now.
+  /// Applies a change with the decision that its line records, instead of deciding again.
   private mutating func applyAsWritten(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
-    guard let change = withPresentLease(change) else { return false }
+    guard let change = withCurrentLease(change) else { return false }
     let staged = stageAsWritten(change, excluding: excluded)
     commit(staged)
-    // A completion may have a line although it came too late: it was staged before that was known.
+    // A completion has a line even if it had no effect, because it came too late. So it is never a
+    // contradiction.
     if case .complete = change { return true }
     return staged.isKept
   }
 
-  /// Stages a change as its line records it, not as the table would decide now.
+  /// Stages a change with the decision that its line records, instead of deciding again.
   ///
-  /// If a retry's line does not say that the task was superseded, the task waits even if it has a
-  /// successor. The tasks in `excluded` are not restarted along with another task, although they
-  /// were cancelled because of it.
+  /// If a retried task's successor had taken its place, the line would say so. So the task waits
+  /// again, even if it has a successor. A restart does not restart the tasks in `excluded`,
+  /// although they were cancelled because of the restarted task.
   private mutating func stageAsWritten(
     _ change: TaskChange,
     excluding excluded: [TaskID]
@@ -65,16 +67,17 @@ extension TaskTable {
     }
   }
 
-  /// The slot of the task whose attempt a change ends, if the task is being performed.
+  /// The slot of the task that a change's lease names; `nil` if the task is not leased.
   private func leasedSlot(of change: TaskChange) -> Int? {
     guard let id = change.lease?.id, let slot = slot(of: id), case .leased = entries[slot].place
     else { return nil }
     return slot
   }
 
-  /// Interrupts all leased tasks: each becomes available again, with one more interruption.
+  /// Makes all leased tasks available again, each with one more interruption, and returns their
+  /// number.
   ///
-  /// Called when a file is opened: the leases in it belong to a process that has ended.
+  /// This is called when a file is opened, because the leases belong to a process that has ended.
   @discardableResult
   mutating func interruptLeased() -> Int {
     begun = []
@@ -82,16 +85,16 @@ extension TaskTable {
     return entries.slots.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
   }
 
-  /// Does the same as ``interruptLeased()``, while a file is read.
+  /// Interrupts all leased tasks, like ``interruptLeased()``, but without visiting every task.
   ///
-  /// The attempts of all leased tasks started while the file was read, so only those tasks are
-  /// visited. A file may contain many interruptions and many tasks.
-  private mutating func interruptStarted() {
+  /// While a file is read, the list `begun` contains every leased task. A file may contain many
+  /// interruptions and many tasks, so visiting every task each time would be slow.
+  private mutating func interruptStartedAttempts() {
     for slot in begun { _ = interrupt(slot) }
     begun = []
   }
 
-  /// Interrupts a task if it is leased.
+  /// If a task is leased, makes it available again, with one more interruption.
   ///
   /// - Returns: Whether the task was leased.
   private mutating func interrupt(_ slot: Int) -> Bool {
@@ -102,7 +105,8 @@ extension TaskTable {
     return true
   }
 
-  /// Records that a task's attempt started, while a file is read.
+  /// Adds a task to `begun` and, if that list has become much too long, removes the tasks that are
+  /// no longer leased.
   private mutating func recordAttemptStart(of slot: Int) {
     begun.append(slot)
     guard begun.count > 2 * stateCounts[.running] + 1024 else { return }
@@ -113,11 +117,11 @@ extension TaskTable {
     }
   }
 
-  /// Restores a task that a compaction wrote.
+  /// Adds a task that a compaction has written.
   private mutating func restore(_ task: KeptTask, byteCount: Int) -> Bool {
     var role: UniqueKeyRole?
     if let key = task.record.uniqueKey, !task.hasLostKey {
-      guard !task.isOld || holderByEarlierRules(of: key) == nil else { return false }
+      guard !task.isOld || holderUnderEarlierRules(ofKey: key) == nil else { return false }
       if !task.record.state.isFinished { role = task.record.keyRole ?? .holder }
     }
     guard let slot = addEntry(of: task.record, role: role, orderNumber: task.orderNumber) else {
@@ -133,7 +137,7 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task that has a key or conditions.
+  /// Adds a task with the result that its line records, such as a role for the unique key.
   private mutating func add(_ record: TaskRecord, as addition: Addition, byteCount: Int) -> Bool {
     if case .takenOver(let id) = addition {
       guard let slot = slot(of: id), entries[slot].record.isTwin(of: record),
@@ -159,16 +163,17 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task as an earlier version did.
+  /// Adds a task that an earlier version of this library has written, by that version's rules for
+  /// unique keys.
   ///
-  /// In that version, at most one task of all names held a key, even after it had ended.
+  /// In that version, only one task held a key, whatever its name, and even after it had ended.
   private mutating func insertAsEarlierVersion(
     _ record: TaskRecord,
     onDuplicate policy: UniquePolicy,
     byteCount: Int
   ) -> Bool {
     guard slot(of: record.id) == nil else { return false }
-    if let key = record.uniqueKey, let holder = holderByEarlierRules(of: key) {
+    if let key = record.uniqueKey, let holder = holderUnderEarlierRules(ofKey: key) {
       guard policy == .replace else { return false }
       if case .leased = entries[holder].place { loseKey(holder) } else { remove(holder) }
     }
@@ -176,20 +181,20 @@ extension TaskTable {
       record.uniqueKey == nil || record.state.isFinished ? nil : .holder
     guard let slot = addEntry(of: record, role: role) else { return false }
     addBytes(byteCount, to: slot)
-    // The new task may be the follower of a batch whose tasks were added earlier.
+    // The new task may belong to a batch whose other tasks were added earlier.
     joinGraph(slot)
     joinBatch(slot)
     countAndPutAtEndOfList(slot)
     return true
   }
 
-  /// The task that holds a key by the rules of earlier versions.
-  private func holderByEarlierRules(of key: String) -> Int? {
+  /// The slot of the task that holds a key by the rules of earlier versions.
+  private func holderUnderEarlierRules(ofKey key: String) -> Int? {
     for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
     return keys.withoutRole[ExactText(key)]?.first { !entries[$0].hasLostKey }
   }
 
-  /// Adds a task with a role for its unique key.
+  /// Adds a task with a role for its unique key; the role is `nil` if the task has none.
   ///
   /// - Returns: The task's slot; `nil` if its ID or the role is taken.
   private mutating func addEntry(
@@ -200,8 +205,8 @@ extension TaskTable {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
     setOrderNumber(of: slot, to: orderNumber)
-    // Most tasks are available when they are created, so they enter the line of ready tasks at
-    // once.
+    // With this cutoff, tasks are added to the ready tasks at once. Most tasks are available when
+    // they are created.
     cutoff = latestDate
     guard let key = record.uniqueKey else { return slot }
     guard let role else {
@@ -218,15 +223,15 @@ extension TaskTable {
     return slot
   }
 
-  /// Starts a task's attempt.
+  /// Leases a task, because its line says that an attempt started.
   ///
-  /// `isRestored` says that the previous line restored the task, because it was running at a
-  /// compaction.
+  /// `isRestored` says whether the previous line restored the task. If so, the attempt was under
+  /// way when the file was compacted.
   private mutating func replayAttemptStart(of id: TaskID, isRestored: Bool) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
-      // The process that started the attempt ended before the attempt did.
+      // The process that started the previous attempt has ended during it.
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
@@ -242,44 +247,45 @@ extension TaskTable {
     }
   }
 
-  /// Returns the change with its task's present lease; `nil` if it needs a lease that is missing.
-  private func withPresentLease(_ change: TaskChange) -> TaskChange? {
-    func present(_ lease: Lease) -> Lease? {
+  /// Returns a change with the current lease of its task instead of the one in the line; `nil` if
+  /// the change needs a lease, and the task is not leased.
+  private func withCurrentLease(_ change: TaskChange) -> TaskChange? {
+    func current(_ lease: Lease) -> Lease? {
       guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {
         return nil
       }
       return Lease(id: lease.id, token: token)
     }
-    func present(_ target: TaskTarget) -> TaskTarget {
-      present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
+    func current(_ target: TaskTarget) -> TaskTarget {
+      current(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
     case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .complete, .setValue:
       return change
     case .remember(let lease, let name, let value):
-      return present(lease).map { .remember($0, named: name, value: value) }
+      return current(lease).map { .remember($0, named: name, value: value) }
     case .suspend(let lease, let date, let names, let origin):
-      return present(lease).map {
+      return current(lease).map {
         .suspend($0, until: date, awaiting: names, countedFrom: origin)
       }
     case .cancel(let target, let date, let retains):
-      return .cancel(present(target), at: date, retains: retains)
+      return .cancel(current(target), at: date, retains: retains)
     case .pause(let target):
-      return .pause(present(target))
+      return .pause(current(target))
     case .restart(let target, let date, let forgets):
-      return .restart(present(target), availableDate: date, forgets: forgets)
+      return .restart(current(target), availableDate: date, forgets: forgets)
     case .reschedule(let target, let date, let origin):
       return .reschedule(
-        present(target),
+        current(target),
         availableDate: date,
         countedFrom: record(of: target.id)?.origin(fromStored: origin, ofAvailableDate: date)
       )
     case .extend(let lease, let duration):
-      return present(lease).map { .extend($0, for: duration) }
+      return current(lease).map { .extend($0, for: duration) }
     case .succeed(let lease, let date, let retains):
-      return present(lease).map { .succeed($0, at: date, retains: retains) }
+      return current(lease).map { .succeed($0, at: date, retains: retains) }
     case .retry(let lease, let date, let count, let failure, let origin):
-      return present(lease).map {
+      return current(lease).map {
         .retry(
           $0,
           availableDate: date,
@@ -289,11 +295,11 @@ extension TaskTable {
         )
       }
     case .abandon(let lease, let failure, let retains):
-      return present(lease).map { .abandon($0, failure: failure, retains: retains) }
+      return current(lease).map { .abandon($0, failure: failure, retains: retains) }
     case .release(let lease):
-      return present(lease).map { .release($0) }
+      return current(lease).map { .release($0) }
     case .park(let lease, let failure):
-      return present(lease).map { .park($0, failure: failure) }
+      return current(lease).map { .park($0, failure: failure) }
     }
   }
 }

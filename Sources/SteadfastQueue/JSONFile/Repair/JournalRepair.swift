@@ -1,23 +1,23 @@
 import SystemFoundation
 
-/// Copies a damaged file, and replaces it with a new file of everything that can be read.
+/// Copies a damaged file, and replaces it with a new file that contains everything that can be
+/// read.
 ///
-/// The old file is unchanged until the new one takes its name, in one step. The copy is durable
-/// before that.
+/// The copy is durable before the new file replaces the damaged one, in one step.
 struct JournalRepair {
-  /// The new file has the name, but a power cut may restore the old one.
+  /// The error of a repair that has replaced the damaged file, but that a power cut may undo.
   struct PerhapsUndone: Error {
     let reason: SystemCallError
-    /// The number of the copy.
+    /// The number in the name of the copy.
     let copy: Int
   }
 
   let report: JSONFileReport
   let skipped: ProblemList
-  /// The number of the copy; `nil` if there were no problems.
+  /// The number in the name of the copy; `nil` if there was nothing to repair.
   let copy: Int?
 
-  /// Repairs the journal; returns `nil` if there is no file.
+  /// Repairs the journal, if it is damaged; returns `nil` if there is no journal.
   ///
   /// - Throws: ``PerhapsUndone`` if the file was replaced, but a power cut may undo that. After any
   ///   other error, the file is unchanged.
@@ -31,7 +31,8 @@ struct JournalRepair {
     return JournalRepair(report: inspection.report, skipped: inspection.skipped, copy: copy)
   }
 
-  /// Replaces the file with one of everything that can be read, and returns the copy's number.
+  /// Copies the file, replaces it with what could be read, and returns the number in the name of
+  /// the copy.
   private static func replace(
     _ file: any JournalFile,
     containing bytes: [UInt8],
@@ -56,7 +57,8 @@ struct JournalRepair {
         in: storage
       )
       var new = try compaction.finish(old, at: date)
-      // Everything is already durable. The seal only makes the file look as if it was closed.
+      // Everything is already durable, so an error here does no harm. The seal only records that
+      // the file was closed.
       try? new.close()
       return copy
     } catch Compaction.Failure.poisoned(let error) {
@@ -78,17 +80,18 @@ struct JournalRepair {
   }
 }
 
-/// The contents of a queue's file, and its problems.
+/// A report about the contents of a queue's file, and about its problems.
 public struct JSONFileReport: Sendable, Hashable {
-  /// A difference between a file and what was written to it.
+  /// A problem of a file: a line that is bad, missing or in the wrong position, or a difference
+  /// from the store.
   public struct Problem: Sendable, Hashable, CustomStringConvertible {
-    /// The number of the line, from 1; `nil` if the problem concerns the whole file, or a task.
+    /// The number of the line, from 1; `nil` if the problem does not concern a single line.
     public let line: Int?
     /// The offset in bytes of the start of the line; `nil` if ``line`` is `nil`.
     public let byte: Int?
-    /// The problem, for people to read.
+    /// The problem, in plain English.
     ///
-    /// The text contains no payload.
+    /// This contains no payload.
     public let reason: String
 
     /// The line, the byte and the reason.
@@ -100,47 +103,50 @@ public struct JSONFileReport: Sendable, Hashable {
 
   /// The version of the format; `nil` if the header can't be read.
   public internal(set) var version: Int?
-  /// The number of times that the file was written as a whole; `nil` if the header can't be read.
+  /// The number of times that the whole file was written; `nil` if the header can't be read.
   ///
-  /// The count includes the first time, and each compaction increments it.
+  /// It is 1 for a new file, and each compaction adds 1.
   public internal(set) var generation: Int?
   /// The size of the file, in bytes.
   public internal(set) var byteCount = 0
   /// The number of readable lines.
   public internal(set) var recordCount = 0
-  /// The number of lines that are known to be missing or unreadable.
+  /// The number of lines that are missing or unreadable, as far as that can be known.
   ///
-  /// These are the sequence numbers that no line has, although later numbers exist. The count is
-  /// zero unless the file is damaged. Lines that were lost from the end can't be detected.
+  /// Every line has a sequence number. This is the count of numbers that no readable line has,
+  /// although a later line has a greater number. It is 0 unless the file is damaged. Lines that
+  /// were lost from the end of the file can't be detected.
   public internal(set) var lostRecordCount = 0
-  /// The number of tasks in the file, by state; a state without tasks is not listed.
+  /// The number of tasks in each state; states without tasks are not listed.
   ///
-  /// If no store has the file open, these are the tasks that opening it would find or, if the file
-  /// is damaged, those that a repair would save.
+  /// In a report on a file that no store has open, these are the tasks that opening the file would
+  /// find or, if the file is damaged, the tasks that a repair would save. In a report of an open
+  /// store, these are the store's tasks.
   public internal(set) var counts: [TaskState: Int] = [:]
-  /// Whether the file was closed properly, and not left open by a crash.
+  /// Whether the file was closed properly, instead of being left open by a crash.
   public internal(set) var wasClosed = false
-  /// The number of torn bytes at the end of the file.
+  /// The number of bytes at the end of the file that opening removes, because a crash has left
+  /// them.
   ///
-  /// Torn bytes start with an unreadable line or an incomplete batch, and no line shows that they
-  /// were flushed. A crash leaves such an end, and so does damage to the lines that were written
-  /// last. The two can't be distinguished (``JSONFileStore/Flushing``).
+  /// These bytes start with an unreadable line or incomplete changes, and no later line shows that
+  /// they had been flushed. They may also be the result of damage to the lines that were written
+  /// last, which can't be distinguished from a crash (``JSONFileStore/Flushing``).
   ///
-  /// Opening the file removes these bytes. They only count as a problem if a store has the file
-  /// open. The count is zero if the file is damaged in another way. Zeros that reserve space
-  /// (``JSONFileStore/Options/reservedSpace``) don't count.
+  /// The bytes count as a problem only if a store has the file open. The number is 0 if the file is
+  /// damaged in another way. Zeros that reserve space (``JSONFileStore/Options/reservedSpace``)
+  /// don't count.
   public internal(set) var tornByteCount = 0
-  /// The problems, in the order of lines; at most the first thousand of them.
+  /// The first problems, in the order of lines; at most a thousand.
   public internal(set) var problems: [Problem] = []
-  /// The number of problems.
+  /// The number of problems, including those that ``problems`` does not contain.
   public internal(set) var problemCount = 0
 
   /// Whether no problem was found.
   ///
-  /// If no store has the file open, a sound file can be opened, unless something else prevents it:
-  /// permissions, for example, or a folder at its path plus `.new`. Opening then removes
-  /// ``tornByteCount`` bytes. Anything else that was lost from the end can't be detected. If a
-  /// store has the file open, a sound file matches the contents of the store.
+  /// If no store has the file open, a sound file can be opened, unless something else prevents
+  /// that, such as its permissions. Opening removes ``tornByteCount`` bytes. Other lines that were
+  /// lost from the end of the file can't be detected. If a store has the file open, a sound file
+  /// matches the store's tasks and values.
   public var isSound: Bool { problemCount == 0 }
 }
 
@@ -159,9 +165,9 @@ extension JSONFileReport {
 }
 
 extension JSONFileReport: CustomStringConvertible {
-  /// The results, for people to read.
+  /// The results, in plain English.
   ///
-  /// The text has one line for the file as a whole, and one for each of the first ten problems.
+  /// One line summarizes the file, and one line describes each of the first ten problems.
   public var description: String {
     var parts = ["\(recordCount) good line\(recordCount == 1 ? "" : "s")"]
     if lostRecordCount > 0 { parts.append("\(lostRecordCount) lost") }
@@ -178,24 +184,25 @@ extension JSONFileReport: CustomStringConvertible {
   }
 }
 
-/// Inspects a file, and finds what opening it would find.
+/// Finds the tasks that opening a file would find, without changing the file.
 ///
-/// If opening would refuse the file as damaged, the inspection finds all of its problems, and
-/// everything that can be saved.
+/// If opening would refuse the file because of damage, the inspection finds all problems, and the
+/// tasks that can be saved.
 struct JournalInspection {
   private(set) var report = JSONFileReport()
-  /// The tasks; those with an unfinished attempt are interrupted.
+  /// The tasks, of which those whose attempt has not ended are interrupted.
   private(set) var table = TaskTable()
-  /// The lines of a damaged file that are omitted.
+  /// The lines of a damaged file that a repair omits.
   private(set) var skipped = ProblemList()
 
-  /// - Throws: The reason why the file can't be inspected: it has another or a newer format.
+  /// - Throws: The reason that the file can't be inspected: it has another or a newer format, or
+  ///   reading it has failed.
   init(_ bytes: [UInt8]) throws(JournalProblem) { try self.init(JournalSource(bytes)) }
 
-  /// Does the same as `init(_:)`; of a damaged file, all bytes are read at once.
+  /// If the file is damaged, all its bytes are read into memory.
   init(_ source: JournalSource) throws(JournalProblem) {
     report.byteCount = source.count
-    // Opening an empty file turns it into a new queue's file.
+    // An empty file has no problems: opening it writes a header.
     guard source.count > 0 else { return }
     let lines: JournalSource
     do { lines = try source.withoutReservation() } catch { throw .unreadable(error) }
@@ -237,7 +244,7 @@ struct JournalInspection {
   }
 }
 
-/// Counts problems, and stores the first 1000 of them.
+/// A list that counts problems, and stores the first 1000 of them.
 struct ProblemList: Sendable {
   private static var limit: Int { 1000 }
 
@@ -255,7 +262,7 @@ struct ProblemList: Sendable {
 
   /// Returns the problems of both lists, in the order of lines.
   ///
-  /// No line may have a problem in both lists.
+  /// No line may have problems in both lists.
   func merged(with other: ProblemList) -> ProblemList {
     var merged = self
     merged.count += other.count
@@ -266,7 +273,7 @@ struct ProblemList: Sendable {
     return merged
   }
 
-  /// Adds a problem in the order of lines, unless its line already has one.
+  /// Inserts a problem in the order of lines, unless the line already has one.
   mutating func addIfNew(_ problem: JSONFileReport.Problem) {
     guard !first.contains(where: { $0.line == problem.line }) else { return }
     var list = ProblemList()

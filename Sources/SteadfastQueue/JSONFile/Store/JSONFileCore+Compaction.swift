@@ -1,29 +1,31 @@
 import Synchronization
 
-/// The error that lines that add tasks don't fit into the file.
+/// The error of a call whose lines would make the file larger than `maxFileSize`.
 ///
 /// All sizes are in bytes.
 struct FileFull: Error {
-  /// The size of the lines.
+  /// The size of the call's lines.
   let needed: Int
   let limit: Int
-  /// The size of the file after every accepted change is written.
+  /// The size that the file has after all queued lines are written.
   let size: Int
-  /// The approximate size that the file would have after a compaction.
+  /// The approximate size of the file after a compaction.
   let compactSize: Int
 
-  /// Whether a compaction would free enough space, and is worth its cost.
+  /// Whether a compaction would free enough space for the call, and at least a quarter of the file.
   ///
-  /// It is worth its cost if it rewrites at most three bytes for each byte that it frees.
-  var isMendedByCompaction: Bool {
+  /// Then the compaction rewrites at most three bytes for each byte that it frees.
+  var shouldCompact: Bool {
     compactSize + needed <= limit && size - compactSize >= size / 4
   }
 }
 
 extension JSONFileCore {
-  /// Compacts the file, or waits for the present compaction.
+  /// Compacts the file.
   ///
-  /// - Returns: Whether a compaction was finished.
+  /// If a compaction is already running, waits until it ends.
+  ///
+  /// - Returns: Whether the compaction succeeded.
   func compactNow() async throws -> Bool {
     try await waitForThread { continuation in
       let thread = Result {
@@ -40,7 +42,7 @@ extension JSONFileCore {
     }
   }
 
-  /// Resumes the callers that wait for a compaction, when it has ended or there is none.
+  /// Resumes the callers that wait until a compaction ends.
   func resumeCompactionWaiters(with result: Result<Bool, any Error>) {
     let waiters = state.withLock { state in
       defer { state.compactionWaiters = [] }
@@ -49,22 +51,24 @@ extension JSONFileCore {
     for waiter in waiters { waiter.resume(with: result) }
   }
 
-  /// Records the file's size, on the I/O thread.
+  /// Updates `state.size` from the size of the file and the queued lines, on the I/O thread.
   func recordFileSize() {
     guard options.maxFileSize != nil else { return }
-    let size = file.withLock { $0.map { $0.journal.size + $0.journal.owedByteCount } }
+    let size = file.withLock {
+      $0.map { $0.journal.size + $0.journal.pendingInterruptionByteCount }
+    }
     guard let size else { return }
     state.withLock { $0.size = $0.pipeline.pending.reduce(size) { $0 + $1.byteCount } }
   }
 }
 
 extension JSONFileCore.State {
-  /// Returns the error if a submission does not fit, or `nil` if it does.
+  /// Returns the error if the lines of a submission don't fit into the file; `nil` if they fit.
   ///
-  /// The table's size does not include the submission's staged changes yet.
-  func shortage(for submission: Submission, limit: Int?) -> FileFull? {
+  /// `table.byteCount` does not include the staged changes of the submission yet.
+  func fileFullError(for submission: Submission, limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
-    let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
+    let excess = underestimate.bytesToAdd(to: table.byteCount + table.values.byteCount)
     return FileFull(
       needed: submission.byteCount,
       limit: limit,
@@ -75,7 +79,8 @@ extension JSONFileCore.State {
 }
 
 extension TaskTable {
-  /// Returns the lines of the changes that are kept, with the decisions of the staging.
+  /// Returns the lines of the staged changes that have an effect, completed with what the table
+  /// decided about them.
   func linesToWrite(_ lines: [JournalBody], for staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
@@ -86,7 +91,7 @@ extension TaskTable {
 }
 
 extension Submission {
-  /// The maximum size of the lines, in bytes.
+  /// The maximum size of the lines in the file, in bytes.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
   /// Whether the changes add a task, change a task's payload or tags, or set a larger value.
@@ -97,7 +102,8 @@ extension Submission {
       case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
       case .value(_, let grows): grows
-      // The remembered work is done, and would be repeated if the value were not stored.
+      // A remembered value is always written: without it, the work that it records would be
+      // repeated.
       case .memory: false
       case .change, .supersession, .broadChange, nil: false
       }
@@ -110,13 +116,13 @@ extension TaskUpdate {
   var addsBytes: Bool { payload != nil || tags != nil }
 }
 
-// Compaction runs on the I/O thread too, in steps. Other work is done between the steps.
+// A compaction runs on the I/O thread, in steps. Other jobs run between the steps.
 extension JSONFileCore {
   private enum Start {
     case no
-    /// The compaction starts when nothing is being flushed.
+    /// The compaction starts after the current flush.
     ///
-    /// Everything that is written by then is also committed.
+    /// Only then is everything that was written also committed.
     case later
     case now(
       TaskTable.Snapshot,
@@ -125,13 +131,13 @@ extension JSONFileCore {
     )
   }
 
-  /// Starts a compaction if most of the file is no longer needed, or if a caller waits for one.
+  /// Starts a compaction, if the size of the file requires it or a caller waits for it.
   ///
-  /// - Returns: Whether other work continues now. If not, it continues when nothing is being
-  ///   flushed.
+  /// - Returns: Whether lines may be written now; `false` if they must wait until the current flush
+  ///   ends, because a compaction starts then.
   @discardableResult
   func compactIfDue() -> Bool {
-    let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
+    let (canWriteNow, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
       guard let open = file, open.compaction == nil else { return (true, nil) }
       switch state.withLock({ decideStart(for: open, &$0) }) {
       case .no: return (true, nil)
@@ -156,13 +162,13 @@ extension JSONFileCore {
       postponeCompaction(because: failure.cause)
       resumeCompactionWaiters(with: .success(false))
     }
-    return goesOn
+    return canWriteNow
   }
 
   /// Postpones the next compaction after one has failed.
   ///
-  /// Nothing has changed, but the file continues to grow. No call reports that, so a new reason is
-  /// announced.
+  /// No call throws the error. So it is written as a warning, unless the previous compaction failed
+  /// for the same reason.
   private func postponeCompaction(because error: any Error) {
     let (date, reason) = (date(), errors.reason(of: error))
     let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
@@ -182,11 +188,11 @@ extension JSONFileCore {
     guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
       let thread = state.thread
     else { return .no }
-    if state.pipeline.postponeWhileFlushing(.write) { return .later }
+    if state.pipeline.postponeIfFlushing(.write) { return .later }
     return .now(state.table.snapshot, claimed: state.claimedAndUnwritten, thread)
   }
 
-  /// Returns whether a compaction must start when nothing is being flushed.
+  /// Returns whether a compaction must start after the current flush.
   func isCompactionDue(in file: OpenFile?, _ state: State) -> Bool {
     guard let file, file.compaction == nil else { return false }
     return isOpen(state) && isDue(file, state.table)
@@ -200,19 +206,21 @@ extension JSONFileCore {
     (file.journal.size >= file.postponedSize || table.compactSize <= file.postponedCompactSize)
       && compactionPolicy.isDue(
         size: file.journal.size,
-        // Many tasks may have ended since the file was compacted or opened.
+        // Many tasks may have been removed since the file was compacted or opened.
         compactSize: min(file.compactSize, table.compactSize),
         records: Int(file.journal.nextSequence),
         liveRecords: table.liveRecordCount
       )
   }
 
-  /// Performs a step of a compaction, and schedules the next one behind other work.
+  /// Performs a step of the compaction, and schedules the next step after the jobs that are
+  /// waiting.
   ///
-  /// Nothing else is written during this job. Flushes may run at the same time, and must not wait
-  /// for this job.
+  /// No other job runs during the step, but a flush may. The flush must not wait for the step, so
+  /// `file` is not locked during the step.
   private func performCompactionStep() {
-    // The copy of the tasks must have only one owner, so the compaction is moved out of `file`.
+    // The compaction is moved out of `file`, so that its copy of the tasks has only one reference,
+    // and is changed in place.
     guard let journal = file.withLock({ $0?.journal }),
       var compaction = file.withLock({ $0?.compaction.take() })
     else { return }
@@ -244,17 +252,18 @@ extension JSONFileCore {
     resumeCompactionWaiters(with: .success(wasFinished))
   }
 
-  /// Closes a file that no longer has a name, while other work continues.
+  /// Closes the old file after a compaction, while other jobs continue.
   ///
-  /// The system then frees the file's space. For a large file, this takes longer than many flushes.
+  /// The file no longer has a name, so closing it makes the system free its space. For a large
+  /// file, this takes longer than many flushes.
   private func closeInBackground(_ journal: Journal) {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
-    thread.yieldTurn { journal.abandon() }
+    thread.performBesideOtherJobs { journal.abandon() }
   }
 }
 
 extension JSONFileCore.State {
-  /// The leased tasks whose attempts have started, but are not recorded in the file yet.
+  /// The tasks that were leased, but whose line for the start of the attempt was not written yet.
   var claimedAndUnwritten: Set<TaskID> {
     Set(
       pipeline.pending.flatMap { submission -> [TaskID] in
@@ -266,24 +275,24 @@ extension JSONFileCore.State {
 }
 
 extension TaskTable {
-  /// The number of tasks whose insertion is committed.
+  /// The number of tasks whose insertion is stored.
   ///
   /// O(1).
   var taskCount: Int { stateCounts.total }
 
-  /// The number of lines of a compacted file.
+  /// The number of lines that the file would have after a compaction.
   ///
-  /// These are the first and the last line, one for each task, one more for each running task, one
-  /// for each value, and one for each value that a task remembers.
+  /// These are the header, the line that records the compaction, one for each task, one more for
+  /// each running task, one for each value, and one for each value that a task remembers.
   ///
   /// O(1).
   var liveRecordCount: Int {
     2 + taskCount + stateCounts[.running] + values.count + memoryCount
   }
 
-  /// The approximate size of a compacted file, in bytes.
+  /// The approximate size that the file would have after a compaction, in bytes.
   ///
-  /// It includes the lines of the tasks and of the values, and the first and last lines.
+  /// It includes 512 bytes for the header and the line that records the compaction.
   ///
   /// O(1).
   var compactSize: Int { byteCount + values.byteCount + 512 }

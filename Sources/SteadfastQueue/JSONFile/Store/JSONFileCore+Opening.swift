@@ -2,7 +2,7 @@ import Synchronization
 import SystemC
 import SystemFoundation
 
-// The first and the last job on the I/O thread: opening and closing the file.
+// Opening and closing the file, on the I/O thread.
 extension JSONFileCore {
   func openFile() throws {
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
@@ -28,8 +28,8 @@ extension JSONFileCore {
     state.withLock { state in
       state.lock = lock
       state.table = opened.table
-      state.size = opened.journal.size + opened.journal.owedByteCount
-      // If the store started to close in between, it continues to close.
+      state.size = opened.journal.size + opened.journal.pendingInterruptionByteCount
+      // If the store has started to close during this job, it continues to close.
       if case .unopened = state.phase {
         state.phase = .open
         isServing.store(true, ordering: .releasing)
@@ -38,7 +38,7 @@ extension JSONFileCore {
     compactIfDue()
   }
 
-  /// The number of bytes to reserve when the reserved space is used up; 0 for none.
+  /// The number of bytes to reserve at the end of the file; 0 for none.
   var reservation: Int { options.reservedSpace ?? 0 }
 
   private func openJournal(
@@ -56,8 +56,8 @@ extension JSONFileCore {
   }
 
   func closeFile() {
-    if state.withLock({ $0.pipeline.postponeWhileFlushing(.close) }) { return }
-    // The store is closing, so no call adds lines anymore.
+    if state.withLock({ $0.pipeline.postponeIfFlushing(.close) }) { return }
+    // These are the last lines, because a closing store accepts no calls.
     if let threadToWrite = state.withLock({ $0.pipeline.pending.isEmpty ? nil : $0.thread }) {
       // This write may let another job run first, for example a step of a compaction.
       writePending()
@@ -71,7 +71,7 @@ extension JSONFileCore {
           do {
             if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
           } catch let failure as Journal.Failure {
-            throw errors.closingFailed(because: failure)
+            throw errors.closeFailedError(because: failure)
           }
         }
       }
@@ -95,13 +95,13 @@ extension JSONFileCore {
 extension JSONFileCore.State {
   enum ClosingStep {
     case close(any JobThread)
-    /// The store is already closing: wait until it is closed.
+    /// Wait: another call is closing the store.
     case wait
     case done
     case fail(JSONFileError)
   }
 
-  /// Refuses further calls, and returns how to close the file.
+  /// Makes the store refuse further calls, and returns how to close it.
   mutating func beginClosing(
     resuming closer: CheckedContinuation<Void, any Error>?
   ) -> ClosingStep {
@@ -109,7 +109,7 @@ extension JSONFileCore.State {
     case .closed:
       return .done
     case .poisoned(let error):
-      // The file was closed when the failure happened.
+      // The failure has already closed the file.
       phase = .closed
       thread = nil
       return .fail(error)
@@ -129,32 +129,32 @@ extension JSONFileCore.State {
 }
 
 extension JSONFileCore.OpenFile {
-  /// Closes the file.
-  ///
-  /// If another process has written to the file, this makes its contents durable without changing
-  /// them.
   mutating func close() throws {
-    let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
-    if case .failure(.changed) = place {
+    let check = Result { () throws(Journal.Failure) in try storage.checkLocation(of: journal) }
+    if case .failure(.changed) = check {
+      // Another program has changed the file, so no line is appended to it.
       try journal.closeWithoutSeal()
     } else {
       try journal.close()
     }
-    try place.get()
+    try check.get()
   }
 
   /// Deletes the file, unless another file has replaced it.
   func delete() throws {
     journal.abandon()
-    guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
-    // As long as the file exists, the next call tries again.
+    guard case .atItsPath = try storage.location(of: .journal) else {
+      throw Journal.Failure.displaced
+    }
+    // The temporary file is removed first: if that fails, the queue's file still exists, and the
+    // next call tries again.
     try storage.removeUnlessReplaced(.replacement)
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
   }
 
-  /// Continues with the file that replaced this one in a compaction.
+  /// Uses the file that has replaced the old one in a compaction.
   mutating func replaceJournal(with replacement: Journal) {
     journal = replacement
     compactSize = replacement.size
@@ -165,10 +165,11 @@ extension JSONFileCore.OpenFile {
 
   /// Postpones the next compaction after one has failed.
   ///
-  /// The next one waits until the file has doubled, or the tasks need half as many bytes as now,
-  /// `compactSize`: then they may fit on a full disk.
+  /// The next compaction starts when the file is twice as large, or when the tasks need half as
+  /// many bytes as now. `compactSize` is the current size of the tasks. On a full disk, a smaller
+  /// new file may fit.
   ///
-  /// - Returns: Whether the reason differs from that of the previous failure.
+  /// - Returns: Whether the previous compaction succeeded, or failed for another reason.
   mutating func postponeCompaction(
     _ failure: JSONFileStatistics.FailedCompaction,
     compactSize: Int
@@ -180,17 +181,18 @@ extension JSONFileCore.OpenFile {
   }
 }
 
-/// The file of a queue that no store has open.
+/// A queue's file that is used without opening a store.
 struct DetachedFile {
   let url: URL
 
   var errors: JSONFileErrors { JSONFileErrors(url: url) }
 
-  /// Performs `body` on a separate thread, while the file's lock excludes every store.
+  /// Performs `body` on a separate thread, with the file's lock, so that no store can open the
+  /// file.
   ///
   /// If there is no lock file, one is created and removed again.
   ///
-  /// - Throws: A ``JSONFileError``, also if there is no file. In that case no lock file is created.
+  /// - Throws: A ``JSONFileError``. If there is no file, no lock file is created.
   func performWithLock<Value: Sendable>(
     _ body: @escaping @Sendable (DetachedFile, FileStorage) throws -> Value
   ) async throws -> Value {
@@ -227,11 +229,12 @@ extension JSONFileCore {
     }
   }
 
-  /// Compares the file with the store, on the I/O thread, when nothing is being flushed.
+  /// Compares the file with the store, and resumes the continuation with a report.
   ///
-  /// During the comparison, nothing is written, and everything that was written is committed.
+  /// This runs on the I/O thread when nothing is being written or flushed. So everything that is in
+  /// the file is also committed in memory.
   func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
-    if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
+    if state.withLock({ $0.pipeline.postponeIfFlushing(.verify(continuation)) }) { return }
     continuation.resume(with: Result { try compareFileWithStore() })
   }
 
@@ -249,7 +252,7 @@ extension JSONFileCore {
   }
 }
 
-/// Compares a file with the contents of its store.
+/// Compares an open file with the tasks and values in memory.
 private struct Verification {
   private(set) var report = JSONFileReport()
   private var problems = ProblemList()
@@ -264,8 +267,8 @@ private struct Verification {
     self.held = held
     self.claimed = claimed
     report.generation = file.journal.generation
-    if case .elsewhere = try file.storage.place(of: .journal) {
-      problems.add("the file was deleted, moved or replaced: its tasks are no longer at its path")
+    if case .notAtItsPath = try file.storage.location(of: .journal) {
+      problems.add("the file was deleted, moved or replaced: it is no longer at its path")
     }
     let whole = file.journal.source(ofFirst: try file.journal.sizeInFile())
     report.byteCount = whole.count
@@ -274,17 +277,19 @@ private struct Verification {
     }
     try compareLines(
       of: try whole.withoutReservation(),
-      owesInterruption: file.journal.owesInterruption
+      hasPendingInterruption: file.journal.hasPendingInterruption
     )
     countTasks()
     report.setProblems(to: problems)
   }
 
-  private mutating func compareLines(of source: JournalSource, owesInterruption: Bool) throws {
+  private mutating func compareLines(of source: JournalSource, hasPendingInterruption: Bool) throws
+  {
     do throws(JournalProblem) {
       var contents = try JournalReader.readAsWritten(source)
-      // The file does not record yet that tasks were interrupted. The next write does so first.
-      if owesInterruption { contents.table.interruptLeased() }
+      // The tasks in memory were interrupted when the file was opened. The file does not contain
+      // the line for that until the next write.
+      if hasPendingInterruption { contents.table.interruptLeased() }
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
       report.tornByteCount = source.count - contents.goodSize
@@ -298,7 +303,7 @@ private struct Verification {
     }
   }
 
-  /// Adds all problems of a file that could not be opened.
+  /// Adds all problems of a file that opening would refuse.
   private mutating func addProblems(
     of bytes: [UInt8],
     refusedBecause problem: JournalProblem
@@ -351,7 +356,7 @@ private struct Verification {
     }
   }
 
-  /// Returns everything that the file contains about a task, except for its place in line.
+  /// Returns the line that describes a task, with its position in the queue replaced by 0.
   private func lineBody(of entry: TaskTable.Entry) -> [UInt8]? {
     var record = entry.record
     if claimed.contains(record.id) { record.state = .waiting }
@@ -368,32 +373,32 @@ private struct Verification {
 }
 
 extension Slab<TaskTable.Entry> {
-  /// The IDs of the tasks whose insertion is committed.
+  /// The IDs of the tasks whose insertion is stored.
   fileprivate var committedIDs: [TaskID] {
     (0..<endSlot).compactMap { self[$0].place == .staged ? nil : self[$0].record.id }
   }
 }
 
-// Deleting the file, whether it is open or not.
+// Deleting the file, whether the store has it open or not.
 extension JSONFileCore {
   /// Deletes the file and closes the store.
   func destroy() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     let isOpen = state.withLock { state in
       guard case .open = state.phase else { return false }
       state.deletesFile = true
       return true
     }
-    // An open file is deleted when it is closed.
+    // Closing the store deletes the file, because `deletesFile` is set.
     if isOpen { return try await close() }
-    // Whether an earlier opening or closing has failed no longer matters.
+    // The file is deleted even if closing the store fails.
     try? await close()
     try await deleteClosedFile()
   }
 
-  /// Deletes the file once, while its lock excludes every other store.
+  /// Deletes a file that this store does not have open.
   ///
-  /// A caller that comes while the file is being deleted waits for the same deletion.
+  /// If another call is already deleting the file, this call waits for the result of that deletion.
   private func deleteClosedFile() async throws {
     try await waitForThread { continuation in
       switch state.withLock({ $0.beginDestroying(resuming: continuation) }) {
@@ -428,7 +433,7 @@ extension JSONFileCore {
     do {
       (lock, storage) = try opener()
     } catch FileLock.Failure.opening(.systemCall(let error)) where error.number == ENOENT {
-      // Without the folder, there is no file.
+      // The folder does not exist, so there is no file to delete.
       return
     }
     defer { lock?.discard() }
@@ -437,17 +442,20 @@ extension JSONFileCore {
     defer { file.close() }
     let source = try JournalSource(file)
     try checkFormat(of: source)
-    // A file that was being written when a process ended contains tasks too, and can only be
-    // recognized while the journal exists. Another program's file stays.
-    do { try StaleTempFile.clearName(in: storage, beside: source) } catch is FileOpeningError {}
+    // A temporary file that a crash has left contains tasks too, and must be removed. It can only
+    // be recognized while the queue's file exists. Another program's file is not removed.
+    do {
+      try StaleTempFile.makeNameAvailable(in: storage, beside: source)
+    } catch is FileOpeningError {}
     try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
   }
 
-  /// Refuses a file of another format.
+  /// Throws an error if the file is not a queue's file.
   ///
-  /// An empty or damaged file, or one that a newer version has written, counts as a queue's file.
+  /// An empty file counts as a queue's file, and so does one that is damaged, or that a newer
+  /// version has written.
   private func checkFormat(of source: JournalSource) throws {
     guard try source.withoutReservation().count > 0 else { return }
     let start = try source.read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
@@ -466,12 +474,12 @@ extension JSONFileCore {
 extension JSONFileCore.State {
   fileprivate enum DestroyingStep {
     case delete
-    /// The file is already being deleted: wait until it is deleted.
+    /// Wait: another call is deleting the file.
     case wait
     case done
   }
 
-  /// Returns how to handle a call that deletes a closed file.
+  /// Returns what a call does to delete a file that the store does not have open.
   fileprivate mutating func beginDestroying(
     resuming caller: CheckedContinuation<Void, any Error>
   ) -> DestroyingStep {

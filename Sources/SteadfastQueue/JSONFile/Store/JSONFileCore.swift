@@ -2,19 +2,20 @@ import SteadfastRetry
 import Synchronization
 import SystemFoundation
 
-/// The parts of a file store: the tasks in memory, the journal, and the I/O thread between them.
+/// A file store without its public interface: the tasks in memory, the file, and the thread that
+/// writes changes to the file.
 ///
-/// A caller stages its changes in the table and queues their lines. The thread writes and flushes
-/// all waiting lines together, commits the changes, and resumes the callers. The file comes first
-/// and memory second: a change that could not be written is rolled back.
+/// A caller stages its changes in the table, and queues their lines. Staged changes can still be
+/// rolled back. The I/O thread writes and flushes all queued lines together, commits the changes,
+/// and resumes the callers. If the lines can't be written, the changes are rolled back.
 ///
-/// Everything that touches the file happens on the thread, one job after another, with two
-/// exceptions. First, during a flush, claims are written, and changes wait. After the flush, these
-/// changes are written and flushed. Second, a caller that claims tasks writes its own lines if the
-/// thread is idle, because that takes less time than a switch of threads. All changes are committed
-/// in the order of the file.
+/// Only the I/O thread uses the file, for one job after another, with two exceptions. First, the
+/// lines of claims are written even during a flush; other lines are written after the flush, and
+/// are flushed together. Second, if the thread is idle, a caller that claims tasks writes its own
+/// lines, because that takes less time than a switch of threads. All changes are committed in the
+/// order of their lines.
 final class JSONFileCore: Sendable {
-  /// Acquires the lock, and makes the storage to read and write.
+  /// Acquires the lock, and makes the storage of the file.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
   typealias ThreadMaker = @Sendable () throws -> any JobThread
 
@@ -32,15 +33,17 @@ final class JSONFileCore: Sendable {
   struct State {
     var phase = Phase.unopened
     var table = TaskTable()
-    /// The lines of all waiting calls.
+    /// The lines that calls have queued, and those that are being written or flushed.
     var pipeline = WritePipeline<Submission, PostponedJob>()
-    /// The size of the file in bytes, including the lines that are pending or being written.
+    /// The size that the file has after all queued lines are written, in bytes.
     ///
-    /// It is updated only if the size of the file is limited.
+    /// Only updated if `maxFileSize` is set.
     var size = 0
-    /// The error of the size estimate that the last compaction since the opening has measured.
-    var underestimate = SizeEstimateError()
-    /// The callers that wait for a compaction to end; each receives whether it has finished.
+    /// How much larger than estimated the file was after the last compaction; zero before the first
+    /// compaction since opening.
+    var underestimate = SizeUnderestimate()
+    /// The callers that wait until a compaction ends; each receives whether the compaction
+    /// succeeded.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?
     var lock: FileLock?
@@ -48,27 +51,29 @@ final class JSONFileCore: Sendable {
     var deletesFile = false
     /// Whether the file was deleted.
     var isDestroyed = false
-    /// The callers that wait until the closed file is deleted.
+    /// The callers that wait until a file that the store does not have open is deleted.
     var destroyers: [CheckedContinuation<Void, any Error>] = []
-    /// The callers that wait until the store has closed.
+    /// The callers that wait until the store is closed.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
-  /// The state that only the I/O thread uses.
+  /// An open file, and the compaction that is rewriting it, if there is one.
   struct OpenFile {
     var storage: any JournalStorage
     var journal: Journal
     var compaction: Compaction?
-    /// The size of the file after the last compaction since it was opened.
+    /// The size of the file after its last compaction, in bytes.
     ///
-    /// If there was none, this is approximately the size that a compaction at opening would have
-    /// left.
+    /// Until the first compaction since opening, this is the estimated size that a compaction at
+    /// opening would have left.
     var compactSize: Int
-    /// The size that the file must reach before the next compaction, after one has failed.
+    /// The size, in bytes, at which the file is compacted again after a compaction has failed; 0 if
+    /// none has.
     var postponedSize = 0
-    /// The compact size, in bytes, at which the next compaction is due even if the file is smaller.
+    /// The size of the tasks, in bytes, at which the file is compacted again even if it has not
+    /// reached `postponedSize`.
     var postponedCompactSize = 0
-    /// The failure of the last compaction, or `nil` if it has not failed.
+    /// The failure of the last compaction; `nil` if that compaction succeeded, or there was none.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
   }
 
@@ -77,18 +82,18 @@ final class JSONFileCore: Sendable {
   let flushing: JSONFileStore.Flushing
   let options: JSONFileStore.Options
   let compactionPolicy: CompactionPolicy
-  /// Returns the date, for people to read.
+  /// Returns the current date.
   let date: @Sendable () -> Date
-  /// Announces problems to people that no call can report.
+  /// Writes a warning about a problem that no call throws.
   let announce: @Sendable (String) -> Void
   let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
-  /// The count of forks when the thread was started; negative before that.
+  /// The fork count of the process when the thread was started; negative before that.
   let forkCount = Atomic(-1)
   /// Whether the file is open.
   ///
-  /// Most calls read this, so they need not acquire the lock.
+  /// Calls read this first, to avoid acquiring the lock of `state`.
   let isServing = Atomic(false)
 
   init(
@@ -105,7 +110,8 @@ final class JSONFileCore: Sendable {
     self.flushing = flushing
     self.options = options
     var policy = compactionPolicy
-    // If the file's size is limited, a compaction pays off earlier.
+    // A file with a size limit is compacted earlier, so that it does not become full of obsolete
+    // lines.
     let limit = options.maxFileSize ?? .max
     policy.minimumSize = min(policy.minimumSize, limit)
     policy.spareSize = min(policy.spareSize, limit / 8)
@@ -136,17 +142,18 @@ final class JSONFileCore: Sendable {
 
   // MARK: Calls
 
-  /// Whether this process is a forked child, whose parent owns the thread and the lock.
+  /// Whether this process was forked after the thread was started, so that the thread and the lock
+  /// belong to the parent.
   ///
-  /// This is checked before acquiring any lock, because a lock may have been held during the fork.
-  var isForkedOff: Bool {
+  /// Check this before acquiring a mutex: a mutex that was locked during the fork is never unlocked
+  /// in the child.
+  var isForkedChild: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
   }
 
-  /// Opens the file, if it is not open.
   func open() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     if isServing.load(ordering: .acquiring) { return }
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try await performOnThread { core in try core.openFile() }
@@ -154,13 +161,15 @@ final class JSONFileCore: Sendable {
 
   /// Stores changes.
   ///
-  /// The call decides at once, and in order, which changes apply. When it returns, they are stored.
+  /// The changes are checked and staged in the order of the calls. When the call returns, they are
+  /// stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     let (batch, lines) = try prepare(batch)
     while true {
       let outcomes = try await store(batch, lines: lines, durability: durability)
-      // No outcomes: the batch depended on changes that were not stored yet, but are stored now.
+      // If there are no outcomes, the batch depended on changes that were not stored yet. They are
+      // stored now, so the batch is staged again.
       if !outcomes.isEmpty { return outcomes }
     }
   }
@@ -173,15 +182,14 @@ final class JSONFileCore: Sendable {
     return (batch, try batch.map(makeLine))
   }
 
-  /// Leases tasks, and writes lines for the start of their attempts.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
       submit(resuming: continuation) { state in
         let claim = state.table.claim(request)
-        guard !claim.tasks.isEmpty else { return .answer(claim) }
+        guard !claim.tasks.isEmpty else { return .result(claim) }
         return .lines(
           Submission(
-            lines: claim.tasks.map { JournalBody(beginningOf: $0.lease.id) },
+            lines: claim.tasks.map { JournalBody(attemptStartOf: $0.lease.id) },
             caller: .claim(claim, continuation)
           )
         )
@@ -193,11 +201,11 @@ final class JSONFileCore: Sendable {
     try await performOnThread { core in try core.readStatistics() }
   }
 
-  /// Stores all pending changes, writes the last line, and closes the file.
+  /// Stores all queued changes, writes a line that records the closing, and closes the file.
   ///
-  /// A caller that comes while the store is closing waits until it has closed.
+  /// If the store is already closing, the call waits until it is closed.
   func close() async throws {
-    if isForkedOff { throw errors.forkedOff }
+    if isForkedChild { throw errors.usedByForkedChild }
     try await waitForThread { continuation in
       let step = state.withLock { state in
         isServing.store(false, ordering: .releasing)
@@ -214,7 +222,7 @@ final class JSONFileCore: Sendable {
 
   /// Closes the store like `close()`, without waiting.
   func abandon() {
-    guard !isForkedOff else { return }
+    guard !isForkedChild else { return }
     let (step, lock) = state.withLock { ($0.beginClosing(resuming: nil), $0.lock) }
     guard case .close(let thread) = step else { return }
     lock?.announceRelease()
@@ -233,6 +241,7 @@ final class JSONFileCore: Sendable {
     }
   }
 
+  /// Returns whether the file is open; throws if the store was closed, or has failed.
   func isOpen(_ phase: Phase) throws(JSONFileError) -> Bool {
     switch phase {
     case .unopened: return false
@@ -243,36 +252,38 @@ final class JSONFileCore: Sendable {
   }
 }
 
-// The limit of the file's size applies only to changes that add tasks, change a task's payload or
-// tags, or set a larger value. A change that ends a task must be written, because that frees space.
-// A value that a task remembers must be written too, because the work for it is done.
+// `maxFileSize` applies only to changes that add tasks, change a task's payload or tags, or set a
+// larger value. A change that ends a task must always be written, because that frees space. A value
+// that a task remembers must be written too, because the work that it records would be repeated
+// otherwise.
 extension JSONFileCore {
-  /// Stores changes whose lines were made.
+  /// Stores changes, given together with their lines.
   ///
-  /// If the lines don't fit, this compacts the file first.
+  /// If the lines don't fit into the file, the call first compacts the file, if that helps.
   ///
-  /// - Returns: An outcome for each change; none if the batch depends on changes that were not
-  ///   stored when the call was made, but are stored now.
+  /// - Returns: An outcome for each change; an empty array if nothing was stored, because the batch
+  ///   depended on changes that were not stored yet. These are stored when the call returns.
   func store(
     _ batch: [TaskChange],
     lines: [JournalBody],
     durability: Durability
   ) async throws -> [ChangeOutcome] {
-    // Other callers may use the space that a compaction frees, and its size is only an estimate.
+    // One compaction may not be enough: other callers may use the space that it frees, and the new
+    // size is only estimated.
     for _ in 0..<2 {
       do {
         return try await submit(batch, lines: lines, durability: durability)
       } catch let full as FileFull {
-        guard full.isMendedByCompaction else { throw errors.fileFull(full) }
+        guard full.shouldCompact else { throw errors.fileFullError(full) }
         guard try await compactNow() else {
-          throw errors.fileFull(full, failedCompaction: file.withLock { $0?.failedCompaction })
+          throw errors.fileFullError(full, failedCompaction: file.withLock { $0?.failedCompaction })
         }
       }
     }
     do {
       return try await submit(batch, lines: lines, durability: durability)
     } catch let full as FileFull {
-      throw errors.fileFull(full)
+      throw errors.fileFullError(full)
     }
   }
 
@@ -282,20 +293,21 @@ extension JSONFileCore {
   ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
   func makeLine(of change: TaskChange) throws -> JournalBody {
     let line = try JournalBody(.change(change))
-    let limit = JournalBody.maxLength(of: change)
-    guard line.bytes.count <= limit else {
-      throw errors.taskTooLarge(line, limit: limit, setBy: "that of the format")
+    let length = line.bytes.count
+    func tooLargeError(_ limit: Int, setBy rule: String) -> JSONFileError {
+      errors.taskTooLargeError(change, lineLength: length, limit: limit, setBy: rule)
     }
-    if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
-      throw errors.taskTooLarge(line, limit: limit, setBy: "its maxTaskSize")
+    let limit = JournalBody.maxLength(of: change)
+    guard length <= limit else { throw tooLargeError(limit, setBy: "the format's limit") }
+    if case .insert = change, let limit = options.maxTaskSize, length > limit {
+      throw tooLargeError(limit, setBy: "the store's maxTaskSize")
     }
     return line
   }
 
-  /// Refuses an update that would make its task too large.
+  /// Throws an error if an update would make its task too large.
   ///
-  /// A task is too large if a compaction could not write it, or if it exceeds `maxTaskSize`.
-  /// Properties that the update does not change count too.
+  /// The whole updated task counts, because a compaction writes it as one line.
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
     for change in staged {
       guard case .change(.update(_, let update), let slot) = change.effect,
@@ -309,7 +321,7 @@ extension JSONFileCore {
 
   /// Stages changes, and queues their lines for the I/O thread.
   ///
-  /// - Returns: The result of ``store(_:lines:durability:)``.
+  /// - Returns: The outcomes, as in ``store(_:lines:durability:)``.
   /// - Throws: A ``FileFull`` if the lines don't fit into the file.
   private func submit(
     _ batch: [TaskChange],
@@ -320,14 +332,15 @@ extension JSONFileCore {
       submit(resuming: continuation) { state in
         let staged = state.table.stage(batch)
         if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
-          // Nothing of such a batch is staged. Its caller resumes after the changes it depends on.
+          // If a change is uncertain, nothing of the batch is staged. An empty submission makes the
+          // caller wait for the changes on which the batch depends.
           return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
         }
         let submission = Submission(
           lines: state.table.linesToWrite(lines, for: staged),
           caller: .changes(staged, durability, continuation)
         )
-        if let full = state.shortage(for: submission, limit: options.maxFileSize) {
+        if let full = state.fileFullError(for: submission, limit: options.maxFileSize) {
           submission.rollBack(&state.table)
           throw full
         }
@@ -344,11 +357,11 @@ extension JSONFileCore {
   }
 }
 
-/// How callers wait for the thread.
+/// Waiting for the I/O thread.
 extension JSONFileCore {
-  /// Suspends until the thread resumes the continuation.
+  /// Suspends until the continuation that `body` receives is resumed.
   ///
-  /// In virtual time, such calls take turns.
+  /// In a test with virtual time, only one such call runs at a time.
   func waitForThread<Value: Sendable>(
     _ body: (CheckedContinuation<Value, any Error>) -> Void
   ) async throws -> Value {
@@ -357,26 +370,28 @@ extension JSONFileCore {
     }
   }
 
-  /// The result of a call: an immediate answer, or lines to write.
+  /// How a call continues: with a result at once, or when lines have been written.
   enum Decision<Value> {
-    case answer(Value)
+    case result(Value)
+    /// Write the lines. Their submission resumes the caller.
     case lines(Submission)
   }
 
-  /// Determines the result of a call, and queues its lines for the thread.
+  /// Calls `decide`, and either resumes the continuation at once, or queues lines whose caller is
+  /// resumed when they are stored.
   ///
-  /// If the file is not open, the call fails.
+  /// If the file is not open, the continuation is resumed with an error.
   func submit<Value: Sendable>(
     resuming continuation: CheckedContinuation<Value, any Error>,
     _ decide: (inout State) throws -> Decision<Value>
   ) {
     var isClaim = false
-    let (answer, thread) = state.withLock {
+    let (result, thread) = state.withLock {
       state -> (Result<Value, any Error>?, (any JobThread)?) in
       do {
         guard try isOpen(state.phase) else { throw errors.closed }
         switch try decide(&state) {
-        case .answer(let value): return (.success(value), nil)
+        case .result(let value): return (.success(value), nil)
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
           isClaim = submission.isClaim
@@ -386,14 +401,15 @@ extension JSONFileCore {
         return (.failure(error), nil)
       }
     }
-    if let answer { continuation.resume(with: answer) }
+    if let result { continuation.resume(with: result) }
     guard let thread else { return }
-    // A claim needs no flush. Writing it here takes less time than a switch to another thread.
+    // A claim needs no flush, and writing its lines takes less time than a switch to another
+    // thread.
     if isClaim, writeClaimsNow(unlessBusy: thread) { return }
     thread.add { self.writePending() }
   }
 
-  /// Performs a job on the thread, which is started if necessary.
+  /// Performs `body` on the I/O thread, which is started if necessary.
   func performOnThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
@@ -404,9 +420,9 @@ extension JSONFileCore {
   }
 }
 
-/// The lines of a call that waits until they are stored, and its caller.
+/// The lines of a call, and the caller that waits until they are stored.
 ///
-/// It is an object because it moves between lists, and has many parts to copy.
+/// This is a class, because copying a value with several fields from list to list would be slow.
 final class Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(
@@ -440,9 +456,9 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Commits the changes after the lines are stored.
+  /// Commits the changes to the table, after their lines were stored.
   ///
-  /// - Returns: The outcomes, with which the caller is resumed once the table is unlocked.
+  /// - Returns: The outcomes. Resume the caller with them after the table is unlocked.
   func commit(to table: inout TaskTable) -> Committed {
     let outcomes: [ChangeOutcome] =
       switch caller {
@@ -453,7 +469,7 @@ final class Submission: PipelineItem {
     return Committed(submission: self, outcomes: outcomes)
   }
 
-  /// Rolls back the changes or the claim if the lines could not be stored.
+  /// Rolls back the changes or the claim, because their lines could not be stored.
   func rollBack(_ table: inout TaskTable) {
     switch caller {
     case .changes(let staged, _, _): for change in staged.reversed() { table.rollBack(change) }
@@ -461,7 +477,6 @@ final class Submission: PipelineItem {
     }
   }
 
-  /// Resumes the caller, with the outcomes of the committed changes.
   func succeed(with outcomes: [ChangeOutcome] = []) {
     switch caller {
     case .changes(_, _, let continuation): continuation.resume(returning: outcomes)
@@ -477,7 +492,7 @@ final class Submission: PipelineItem {
   }
 }
 
-/// Committed changes whose caller has yet to be resumed.
+/// Changes that were committed, and whose caller was not resumed yet.
 struct Committed: Sendable {
   let submission: Submission
   let outcomes: [ChangeOutcome]
@@ -485,9 +500,8 @@ struct Committed: Sendable {
   func resumeCaller() { submission.succeed(with: outcomes) }
 }
 
-// The jobs of the I/O thread, which run one after another: everything that touches the file.
+// The jobs of the I/O thread. They run one after another, and only they use the file.
 extension JSONFileCore {
-  /// Returns statistics about the file.
   func readStatistics() throws -> JSONFileStatistics {
     let (tasks, live) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
@@ -506,42 +520,42 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes the pending lines, then schedules the next write behind other jobs.
+  /// Writes the queued lines, and schedules the next write after the jobs that are already waiting.
   ///
-  /// The next write includes the lines that were queued during this one.
+  /// The next write includes the lines that were queued during this write.
   func writePending() {
     guard compactIfDue(),
       let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
     else { return }
-    if write(group) { continueWriting() }
+    if write(group) { scheduleNextWrite() }
   }
 
-  /// Writes the pending claims on the calling thread, unless another job is running or waiting.
+  /// Writes the queued claims on the calling thread, unless the I/O thread has another job.
   ///
   /// - Returns: Whether the claims were written.
   func writeClaimsNow(unlessBusy thread: any JobThread) -> Bool {
     var isDone = false
-    _ = thread.performNow {
-      // Only the store's own threads block signals.
+    _ = thread.performOnCallerIfIdle {
+      // If the system limits the size of files, a write may send a signal, which only the store's
+      // own threads block.
       guard file.withLock({ $0?.storage.isSizeLimited == false }),
         let claims = state.withLock({ $0.pipeline.takePendingClaims() })
       else { return }
       _ = write(claims, isByCaller: true)
-      continueWriting()
+      scheduleNextWrite()
       isDone = true
     }
     return isDone
   }
 
-  /// Schedules a write of the lines that were queued.
+  /// Schedules a write, if lines were queued during the last one.
   ///
-  /// During a flush, it schedules a write only if tasks were claimed.
-  private func continueWriting() {
+  /// During a flush, only the lines of claims count: other lines wait until the flush ends.
+  private func scheduleNextWrite() {
     let thread = state.withLock { $0.pipeline.beginNextWrite() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
 
-  /// Performs a job that was postponed until nothing is being flushed.
   private func perform(_ job: PostponedJob) {
     switch job {
     case .write: writePending()
@@ -550,13 +564,13 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes the lines of a group, and flushes them if a flush is due.
+  /// Writes the lines of the submissions, and flushes them if necessary.
   ///
-  /// - Returns: Whether the caller must schedule the next write. A flush schedules it itself.
+  /// - Returns: Whether to schedule the next write; `false` if a flush has already done so.
   private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
       try withJournal { storage, journal throws(Journal.Failure) in
-        try storage.checkPlace(of: journal)
+        try storage.checkLocation(of: journal)
         // Reserving space takes longer than writing a claim.
         try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
@@ -566,8 +580,8 @@ extension JSONFileCore {
       return true
     }
     recordFileSize()
-    // A claim need only survive the end of the process, so it needs no flush. Its tasks are already
-    // leased.
+    // A claim need not survive a power cut, so its caller is resumed without a flush. Its tasks are
+    // already leased in the table.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
@@ -588,10 +602,10 @@ extension JSONFileCore {
     }
   }
 
-  /// Flushes the written changes until none are left, while other jobs continue.
+  /// Flushes the written changes, again and again until none are left, while other jobs continue.
   ///
-  /// The next flush covers the changes that are queued during the present one. It starts when the
-  /// callers of the present one have been resumed.
+  /// Changes that are queued during a flush are written and flushed after it, when its callers have
+  /// been resumed.
   private func flushWritten(on thread: any JobThread) {
     var mustCompact = false
     while true {
@@ -599,13 +613,14 @@ extension JSONFileCore {
         state.pipeline.beginFlush() ? nil : state.pipeline.takePostponedJobs()
       }
       if let (jobs, writes) = postponed {
-        return start(jobs, writes: writes || jobs.isEmpty && mustCompact, on: thread)
+        return schedule(jobs, writes: writes || jobs.isEmpty && mustCompact, on: thread)
       }
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
-        try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
+        try thread.performBesideOtherJobs { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
-        // A write that is under way is rolled back too, after it has ended.
+        // Another thread may be writing lines, which must be rolled back too. This job runs after
+        // that write.
         thread.add { self.rollBackAndFail([], because: error) }
         return
       }
@@ -616,24 +631,24 @@ extension JSONFileCore {
           return state.endFlush()
         }
       }
-      // Some of the callers call again before the next write, which then includes their changes
-      // too.
+      // The callers are resumed before the next write, so that it includes the changes of those
+      // that call again at once.
       for changes in end.committed { changes.resumeCaller() }
-      // If there is more to flush and another job is running, that job may take long, so no write
-      // starts here.
-      if end.goesOn, thread.takeTurn() { writePending() }
+      // If another job is running, nothing is written here, because waiting for that job could take
+      // long.
+      if end.hasMoreToFlush, thread.tryToExcludeOtherJobs() { writePending() }
     }
   }
 
-  /// Starts the jobs that were postponed until nothing is being flushed.
+  /// Schedules jobs that were postponed until the end of a flush.
   ///
-  /// If `writes` is `true`, the pending lines are written after them.
-  private func start(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
+  /// If `writes` is `true`, a write of the queued lines is scheduled after the jobs.
+  private func schedule(_ jobs: [PostponedJob], writes: Bool, on thread: any JobThread) {
     for job in jobs { thread.add { self.perform(job) } }
     if writes { thread.add { self.writePending() } }
   }
 
-  /// Schedules a flush for the end of the interval, unless one is already scheduled.
+  /// If changes are flushed at intervals, schedules a flush, unless one is already scheduled.
   private func scheduleFlush() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
     let thread = state.withLock { $0.pipeline.scheduleDelayedFlush() ? $0.thread : nil }
@@ -662,19 +677,22 @@ extension JSONFileCore {
     }
   }
 
-  /// Rolls back all staged changes, because a pending change may depend on one that failed.
+  /// Rolls back the changes that a failed write or flush affects, and resumes their callers with
+  /// the error.
   ///
-  /// A change that was written before is rolled back only if the file is no longer usable.
+  /// All queued changes are rolled back too, because they may depend on a failed one. Changes that
+  /// were written earlier are rolled back only if the failure is `poisoned`. Then the store also
+  /// closes the file.
   func rollBackAndFail(_ group: [Submission], because failure: Journal.Failure) {
-    let error = errors.writeFailed(because: failure)
-    // A caller that gets the error may close the store at once. Then the store no longer has a
-    // thread.
+    let error = errors.writeFailedError(because: failure)
+    // The thread is read here, because a caller that receives the error may close the store at
+    // once, which removes the thread from `state`.
     let thread = state.withLock { $0.thread }
     let endsUse = if case .poisoned = failure { true } else { false }
     let (failed, isPoisoned, lock) = state.withLock { state in
       let failed = state.pipeline.takeFailed(group, isPoisoned: endsUse)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
-      // If the store has started to close in between, closing it closes the file.
+      // If the store is already closing, the job that closes the store also closes the file.
       guard endsUse, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
@@ -684,7 +702,7 @@ extension JSONFileCore {
       return (failed, true, state.lock)
     }
     if isPoisoned {
-      // This store can no longer use the file, but another store may open it.
+      // Another store may open the file now.
       file.withLock { file in
         file?.compaction?.abandon()
         file?.journal.abandon()
@@ -696,20 +714,20 @@ extension JSONFileCore {
     for submission in failed { submission.fail(error) }
     guard endsUse, let thread else { return }
     let (jobs, writes) = state.withLock { $0.pipeline.takePostponedJobs() }
-    start(jobs, writes: writes, on: thread)
+    schedule(jobs, writes: writes, on: thread)
   }
 }
 
 extension JSONFileCore.State {
-  /// What follows a write of changes.
+  /// The next step after changes were written.
   fileprivate enum AfterWriting {
     case commit([Committed])
     case wait
-    /// Flush, and write at the same time if `writesToo`: tasks were claimed during the last write.
+    /// Flush the changes and, if `writesToo` is `true`, write queued claims at the same time.
     case flush(writesToo: Bool)
   }
 
-  /// Records written changes, and commits them if they need not wait for a flush.
+  /// Records that changes were written, and commits them if they need not be flushed first.
   fileprivate mutating func recordWrite(
     of changes: [Submission],
     flushing moment: JSONFileStore.Flushing.Moment
@@ -723,18 +741,18 @@ extension JSONFileCore.State {
 
   /// Commits the changes of a completed flush.
   ///
-  /// - Returns: The changes, and whether others must be flushed.
-  fileprivate mutating func endFlush() -> (committed: [Committed], goesOn: Bool) {
+  /// - Returns: The committed changes, and whether other changes must be written or flushed.
+  fileprivate mutating func endFlush() -> (committed: [Committed], hasMoreToFlush: Bool) {
     let end = pipeline.endFlush()
-    return (end.flushed.map { $0.commit(to: &table) }, end.goesOn)
+    return (end.flushed.map { $0.commit(to: &table) }, end.hasMoreToFlush)
   }
 }
 
 extension [TaskChange] {
-  /// Encodes new payloads permanently.
+  /// Replaces each new payload with its encoded bytes.
   ///
-  /// So a later compaction or verification uses exactly the acknowledged bytes. No code of a
-  /// payload's type runs on the store's thread.
+  /// So a later compaction or verification uses exactly the bytes that were stored, and no code of
+  /// a payload's type runs on the store's thread.
   ///
   /// - Throws: The error that a payload's encoding throws.
   mutating func encodePayloads() throws {

@@ -1,9 +1,9 @@
 import SystemC
 public import SystemFoundation
 
-/// An error of a queue's file: what failed, why, and what to do about it.
+/// An error of a ``JSONFileStore``, with a message that says what failed, why, and what to do.
 ///
-/// The message names the file, and the line and byte if there is one. It never shows a payload.
+/// The message names the file and, for damage, the line and the byte. It never contains a payload.
 public struct JSONFileError: Error, CustomStringConvertible {
   /// The kind of an error.
   ///
@@ -16,9 +16,9 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// The code's name, such as `inUse`.
     public var description: String { name }
 
-    /// Another queue, in this process or another one, has the file open.
+    /// Another queue in this process, or another process, has the file open.
     public static let inUse = Code("inUse")
-    /// The file has another format, or its header is bad and no later line is good.
+    /// The file has another format, or its first line is damaged and no other line can be read.
     ///
     /// It was not changed.
     public static let notAQueueFile = Code("notAQueueFile")
@@ -26,43 +26,43 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// It was not changed.
     public static let newerVersion = Code("newerVersion")
-    /// The file was changed or damaged after it was written.
+    /// The file differs from what was written: it was edited or damaged.
     ///
     /// It was not changed. ``JSONFileStore/verify(at:)`` lists every problem, and
     /// ``JSONFileStore/repair(at:)`` saves everything that can be read.
     public static let damaged = Code("damaged")
-    /// The file, or a file beside it that the store needs, is not safe to use.
+    /// The file, or another file that the store needs, is not safe to use.
     ///
-    /// The file and its lock file must be regular files that are not writable by every user. The
-    /// same applies to a file at the path plus `.new`, where a compaction writes. That file must
-    /// not belong to another queue either. A file that has the lock file's name must contain only a
-    /// process ID. A symbolic link is refused too. The owner of a file is not checked.
+    /// The file, its lock file (`.lock`) and the file of a compaction (`.new`) must be regular
+    /// files that not every user may write. A symbolic link is refused. The lock file must contain
+    /// only a process ID, and the file of a compaction must not be in use by another queue. The
+    /// owners of the files are not checked.
     public static let unsafeFile = Code("unsafeFile")
     /// The URL does not name a file, or its path is not UTF-8 text.
     ///
     /// Nothing was opened or created.
     public static let invalidURL = Code("invalidURL")
-    /// The operating system refused an operation.
+    /// A system call failed, for example because the disk is full.
     ///
     /// Nothing was stored.
     public static let systemCall = Code("systemCall")
-    /// The disk failed, and it is unknown whether the last changes are stored.
+    /// A write or flush failed, and it is unknown whether the last changes are stored.
     ///
-    /// The store accepts no further calls. Open the file with a new store to see its contents.
+    /// The store accepts no further calls. Make a new store of the file to see its contents.
     public static let outcomeUnknown = Code("outcomeUnknown")
-    /// The file was deleted, moved or replaced while it was open, and not by its store.
+    /// Another program deleted, moved or replaced the file while it was open.
     ///
-    /// Nothing of the call was stored. The tasks are in the original file. The store continues when
-    /// that file is back in its place.
+    /// The call stored nothing. The tasks are in the original file. When that file is back at its
+    /// path, the store accepts changes again.
     public static let displaced = Code("displaced")
-    /// Another program wrote to the file while it was open, so its size is not the expected one.
+    /// Another program changed the size of the file while it was open.
     ///
-    /// Nothing of the call was stored. The store has its tasks in memory, and still returns them.
-    /// The store continues when the file is restored. ``JSONFileStore/close()`` makes the file
-    /// durable without changing it. A change that does not affect the size causes no such error;
-    /// ``JSONFileStore/verify()`` finds it.
+    /// The call stored nothing. The store still returns its tasks, which are in memory. When the
+    /// file is restored, the store accepts changes again. ``JSONFileStore/close()`` flushes the
+    /// file without changing it. If another program changes bytes but not the size, no error is
+    /// thrown; ``JSONFileStore/verify()`` finds the change.
     public static let changed = Code("changed")
-    /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
+    /// A task is larger than ``JSONFileStore/Options/maxTaskSize`` or the format allows.
     ///
     /// Nothing was stored.
     public static let taskTooLarge = Code("taskTooLarge")
@@ -82,7 +82,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
   public let code: Code
   /// The file.
   public let url: URL
-  /// The problem and its solution, for people to read.
+  /// The problem and its solution, in plain English.
   public let message: String
 
   init(_ code: Code, _ url: URL, _ message: String) {
@@ -100,22 +100,22 @@ extension JSONFileError: LocalizedError {
   public var errorDescription: String? { message }
 }
 
-/// Makes the errors of one file, with messages for people.
+/// Makes the errors of one file, with their messages.
 struct JSONFileErrors: Sendable {
   let url: URL
 
   var path: String { url.path }
 
   var closed: JSONFileError {
-    JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
+    JSONFileError(.closed, url, "the store of \(path) was closed; make a new store")
   }
 
-  var forkedOff: JSONFileError {
+  var usedByForkedChild: JSONFileError {
     JSONFileError(
       .inUse,
       url,
-      "\(path) was opened before this process was forked off, and is in use by its parent; add tasks "
-        + "there, or choose another file"
+      "\(path) is in use by the parent of this forked process, which opened the file before the "
+        + "fork; add tasks in the parent, or choose another file"
     )
   }
 
@@ -123,11 +123,11 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
   }
 
-  /// Returns the error of a repair that was abandoned, and changed nothing.
-  func repairFailed(because error: SystemCallError) -> JSONFileError {
+  /// Returns the error of a repair that has failed, and left the file unchanged.
+  func repairFailedError(because error: SystemCallError) -> JSONFileError {
     let hint =
       error.number == ENOSPC
-      ? "; free space for a copy of the file and for its replacement, and repair it again" : ""
+      ? "; free space for two more files of its size, and repair the file again" : ""
     return JSONFileError(
       .systemCall,
       url,
@@ -135,8 +135,8 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// Returns the error of a repair that was done, but that a power cut may undo.
-  func repairUncertain(because error: SystemCallError, copy: String) -> JSONFileError {
+  /// Returns the error of a repair that has replaced the file, but that a power cut may undo.
+  func repairUncertainError(because error: SystemCallError, copy: String) -> JSONFileError {
     JSONFileError(
       .outcomeUnknown,
       url,
@@ -145,25 +145,26 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// Refuses a URL that does not name a file.
+  /// Throws an error if the URL can't be used as the path of a file.
   ///
-  /// If the bytes of the path are not UTF-8, `url.path` is empty, or ends early at a zero.
+  /// If the bytes of the path are not UTF-8, `url.path` is empty.
   func checkURL() throws(JSONFileError) {
     let reason: String
     if !url.isFileURL {
-      reason = "it is not the URL of a file; make one with URL(filePath:)"
-    } else if path.isEmpty || path.utf8.contains(0) {
-      reason = "its path is not UTF-8 text without zeros; give the file another name"
+      reason = "it is not the URL of a file; make a URL with URL(filePath:)"
+    } else if path.isEmpty {
+      reason = "its path is empty, or is not UTF-8; give the file another path"
+    } else if path.utf8.contains(0) {
+      reason = "its path contains a zero; give the file another path"
     } else if ["%00", "%2F"].contains(where: url.absoluteString.uppercased().contains) {
-      reason = "its path has an escaped zero or slash (%00, %2F); give the file another name"
+      reason = "its path contains %00 or %2F; give the file another path"
     } else {
       return
     }
     throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
   }
 
-  /// Refuses limits below 1 byte, because nothing could meet them, and a reservation that could not
-  /// be distinguished from damage.
+  /// Throws an error if a size in the options is out of range.
   func checkSizes(in options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
       ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
@@ -172,8 +173,7 @@ struct JSONFileErrors: Sendable {
       throw JSONFileError(
         .invalidOptions,
         url,
-        "the store of \(path) has a \(name) of \(limit) bytes; give 1 or more, or nil for no limit of "
-          + "your own"
+        "the store of \(path) has a \(name) of \(limit) bytes; give 1 or more, or nil"
       )
     }
     let most = JournalSource.maxReservation
@@ -185,25 +185,38 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody, limit: Int, setBy rule: String) -> JSONFileError {
-    JSONFileError(
+  /// Returns the error of a change whose line is longer than a limit.
+  ///
+  /// `rule` is the name of the limit.
+  func taskTooLargeError(
+    _ change: TaskChange,
+    lineLength: Int,
+    limit: Int,
+    setBy rule: String
+  ) -> JSONFileError {
+    let (subject, advice) =
+      switch change {
+      case .insert, .update: ("a task", "keep large data in a file and its path in the task")
+      default: ("a change", "shorten the error, the name or the value that it stores")
+      }
+    return JSONFileError(
       .taskTooLarge,
       url,
-      "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
-        + "\(limit), \(rule); keep large data in a file and its path in the task"
+      "\(subject) of \(lineLength) bytes is too large for \(path): \(rule) is \(limit); \(advice)"
     )
   }
 
-  /// Returns the error of a file that has no space for new tasks.
+  /// Returns the error of a call whose lines don't fit into the file.
   ///
-  /// If a compaction would have freed enough space but failed, `failedCompaction` gives the reason.
-  func fileFull(
+  /// `failedCompaction` is the failure of the compaction that would have freed enough space, if
+  /// there was one.
+  func fileFullError(
     _ full: FileFull,
     failedCompaction: JSONFileStatistics.FailedCompaction? = nil
   ) -> JSONFileError {
     let advice =
       if let failedCompaction {
-        "The compaction has failed: \(failedCompaction.reason)"
+        "Compacting the file has failed: \(failedCompaction.reason)"
       } else {
         "Add tasks when others are done or removed, retain fewer ended tasks, or allow a "
           + "larger file"
@@ -212,64 +225,63 @@ struct JSONFileErrors: Sendable {
       .fileFull,
       url,
       "\(path) is full: it has \(full.size) bytes, a compaction would leave about "
-        + "\(full.compactSize), the new tasks need \(full.needed), and its maxFileSize is "
-        + "\(full.limit). Nothing of this call was stored. \(advice)"
+        + "\(full.compactSize), this call needs \(full.needed) more, and the store's maxFileSize is "
+        + "\(full.limit). The call stored nothing. \(advice)"
     )
   }
 
-  /// Returns the message that a compaction has failed, and that the file continues to grow.
+  /// Returns the warning that a compaction has failed, and that the file continues to grow.
   func compactionFailedMessage(because failure: JSONFileStatistics.FailedCompaction) -> String {
     "\(path) can't be compacted: \(failure.reason). Nothing is lost, but the file continues to "
-      + "grow; the store tries again when the file has \(failure.nextSize) bytes, or its tasks have "
-      + "shrunk to half their size"
+      + "grow; the store tries again when the file has \(failure.nextSize) bytes, or its tasks need "
+      + "half as much space"
   }
 
-  func writeFailed(because failure: Journal.Failure) -> JSONFileError {
+  func writeFailedError(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
     case .refused(let error):
       JSONFileError(
         .systemCall,
         url,
-        "\(path) can't be written: \(error). Nothing of this call was stored\(advice(after: error))"
+        "\(path) can't be written: \(error). The call stored nothing\(advice(after: error))"
       )
     case .displaced:
       JSONFileError(
         .displaced,
         url,
-        "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored. "
-          + "The store still has its tasks in memory: read them, then put the file back, or make a "
-          + "new store for the file that is at its path now"
+        "\(path) was deleted, moved or replaced while it was in use. The call stored nothing. The "
+          + "store still has its tasks in memory: read them if you need them, then put the file back, "
+          + "or make a new store, which opens the file that is at the path now"
       )
     case .changed(let size, let expected):
       JSONFileError(
         .changed,
         url,
         "\(path) was changed by another program while it was in use: it has \(size) bytes instead of "
-          + "\(expected). Nothing of this call was stored. The store still has its tasks "
-          + "in memory: read them, then restore the file, or make a new store to read "
-          + "the file's contents"
+          + "\(expected). The call stored nothing. The store still has its tasks in memory: read them if "
+          + "you need them, then restore the file, or make a new store, which opens the changed file"
       )
     case .poisoned(let error):
       JSONFileError(
         .outcomeUnknown,
         url,
         "\(path) can't be written: \(error). It is unknown whether the last changes are stored; "
-          + "make a new store of the same file to see what it contains"
+          + "make a new store of the file, and check its tasks"
       )
     }
   }
 
-  /// Returns the error of closing a store; the store is closed nevertheless.
-  func closingFailed(because failure: Journal.Failure) -> JSONFileError {
+  /// Returns the error of closing a store; the store is closed despite the error.
+  func closeFailedError(because failure: Journal.Failure) -> JSONFileError {
     switch failure {
-    case .refused, .poisoned: writeFailed(because: failure)
+    case .refused, .poisoned: writeFailedError(because: failure)
     case .displaced:
       JSONFileError(
         .displaced,
         url,
         "\(path) was deleted, moved or replaced while it was in use. The store is closed, and its "
-          + "tasks are in the original file; put that file back, or make a new store for the file that "
-          + "is at its path now"
+          + "tasks are in the original file; put that file back, or make a new store, which opens the "
+          + "file that is at the path now"
       )
     case .changed(let size, let expected):
       JSONFileError(
@@ -282,25 +294,27 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  /// Returns the error of a closing that has stored everything except the last line.
-  func sealMissing(because failure: Journal.Failure) -> JSONFileError {
+  /// Returns the error of closing a store whose contents are stored, except for the line that
+  /// records the closing.
+  func sealMissingError(because failure: Journal.Failure) -> JSONFileError {
     JSONFileError(
       .systemCall,
       url,
       "\(path) is closed, but the last line, which records the closing, can't be written: "
-        + "\(reason(of: failure)). All that was acknowledged is stored"
+        + "\(reason(of: failure)). All acknowledged changes are stored"
     )
   }
 
-  /// Returns the reason of a failure, for a message that already names the file.
+  /// Returns the description of an error, for a message that already names the file.
   func reason(of error: any Error) -> String {
     switch error {
     case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
       FileOpeningError.systemCall(let error):
       "\(error)"
-    case let error as Journal.Failure: writeFailed(because: error).message
-    case FileOpeningError.obstructed(let reason): "\(path).new is in the way: \(reason)"
-    case let error as FileOpeningError: openingFailed(because: error).message
+    case let error as Journal.Failure: writeFailedError(because: error).message
+    case FileOpeningError.obstructed(let reason):
+      "another file is at \(path).new, where the new file is written: \(reason)"
+    case let error as FileOpeningError: openFailedError(because: error).message
     case let error as SystemCallError: "\(error)"
     case let error as Compaction.Unreadable: error.description
     default: "\(type(of: error)) was thrown"
@@ -310,40 +324,40 @@ struct JSONFileErrors: Sendable {
   func advice(after error: SystemCallError) -> String {
     switch error.number {
     case ENOSPC, EDQUOT: "; free some space on its disk, and try again"
-    case EFBIG: "; this process may not make a file so large: raise the limit (ulimit -f)"
+    case EFBIG: "; raise the limit for the size of this process's files (ulimit -f)"
     default: ""
     }
   }
 }
 
-// The errors of a file that can't be opened, and the translation of all failures.
+// The errors of a file that can't be opened, and the translation of internal errors.
 extension JSONFileErrors {
-  /// Performs `body`, and translates its error to an error of this file.
+  /// Performs `body`, and turns the error that it throws into a ``JSONFileError``.
   func translateErrors<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()
     } catch let error as FileLock.Failure {
-      throw lockFailed(because: error)
+      throw lockFailedError(because: error)
     } catch let error as JournalProblem {
-      throw readingFailed(because: error)
+      throw readFailedError(because: error)
     } catch let error as Journal.Failure {
-      throw writeFailed(because: error)
+      throw writeFailedError(because: error)
     } catch let error as Journal.Unsealed {
-      throw sealMissing(because: error.reason)
+      throw sealMissingError(because: error.reason)
     } catch let error as FileOpeningError {
-      throw openingFailed(because: error)
+      throw openFailedError(because: error)
     } catch let error as SystemCallError {
-      throw systemCallFailed(because: error)
+      throw systemCallFailedError(because: error)
     }
   }
 
-  private func lockFailed(because failure: FileLock.Failure) -> JSONFileError {
+  private func lockFailedError(because failure: FileLock.Failure) -> JSONFileError {
     switch failure {
     case .heldByThisProcess:
       JSONFileError(
         .inUse,
         url,
-        "\(path) is in use by another queue of this process; share that queue, or close its store"
+        "\(path) is in use by another queue in this process; use that queue, or close its store"
       )
     case .held(by: let process?):
       JSONFileError(
@@ -358,13 +372,13 @@ extension JSONFileErrors {
         "\(path) is in use by another process; wait until it ends, or choose another file"
       )
     case .opening(let error):
-      openingFailed(because: error)
+      openFailedError(because: error)
     case .systemCall(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  func openingFailed(because error: FileOpeningError) -> JSONFileError {
+  func openFailedError(because error: FileOpeningError) -> JSONFileError {
     switch error {
     case .unsafe(let reason, let advice):
       JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason); \(advice)")
@@ -372,15 +386,15 @@ extension JSONFileErrors {
       JSONFileError(
         .unsafeFile,
         url,
-        "\(path) can't be used as a queue file: each time it is opened, its name belongs to another "
-          + "file. Its file system keeps renumbering files; use a local disk"
+        "\(path) can't be used as a queue file: each time that it was opened, another file was at its "
+          + "path. Perhaps its file system gives files new numbers (inodes); use a local disk"
       )
     case .obstructed(let reason):
       JSONFileError(
         .unsafeFile,
         url,
-        "\(path) can't be used: a new file is first written to \(path).new, where another file is in "
-          + "the way: \(reason). That file was not changed; move it away"
+        "\(path) can't be used, because another file is at \(path).new, where the store writes new "
+          + "files: \(reason). The other file was not changed; move it away"
       )
     case .inUse:
       JSONFileError(
@@ -390,11 +404,11 @@ extension JSONFileErrors {
           + "that queue is closed, or choose another file"
       )
     case .systemCall(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  private func readingFailed(because problem: JournalProblem) -> JSONFileError {
+  private func readFailedError(because problem: JournalProblem) -> JSONFileError {
     switch problem {
     case .notAJournal:
       JSONFileError(
@@ -408,15 +422,15 @@ extension JSONFileErrors {
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: its format has version \(version), "
-          + "and this version reads up to \(JournalEntry.formatVersion). The file was not changed; "
-          + "update the package Steadfast"
+          + "and this version of Steadfast reads versions up to \(JournalEntry.formatVersion). The file "
+          + "was not changed; update the package Steadfast"
       )
     case .unknownKind(let kind, let line):
       JSONFileError(
         .newerVersion,
         url,
-        "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
-          + "'\(kind)', which is unknown to this version. The file was not changed; update the "
+        "\(path) was written by a newer version of Steadfast: line \(line) has the kind "
+          + "'\(kind)', which this version does not know. The file was not changed; update the "
           + "package Steadfast"
       )
     case .damaged(let line, let byte, let reason):
@@ -428,24 +442,30 @@ extension JSONFileErrors {
           + "the file and saves everything that can be read"
       )
     case .unreadable(let error):
-      systemCallFailed(because: error)
+      systemCallFailedError(because: error)
     }
   }
 
-  private func systemCallFailed(because error: SystemCallError) -> JSONFileError {
+  private func systemCallFailedError(because error: SystemCallError) -> JSONFileError {
     switch error.number {
     case ENOENT, ENOTDIR:
       JSONFileError(
         .systemCall,
         url,
-        "the folder of \(path) does not exist; make it, or choose another file"
+        "the folder of \(path) does not exist; create the folder, or choose another file"
       )
-    case EACCES, EROFS:
+    case EACCES:
       JSONFileError(
         .systemCall,
         url,
-        "\(path) and its folder can't be written by this user: \(error); change their "
-          + "permissions, or choose another file"
+        "this user may not write to \(path) or its folder: \(error); change their permissions, or "
+          + "choose another file"
+      )
+    case EROFS:
+      JSONFileError(
+        .systemCall,
+        url,
+        "\(path) is on a read-only file system: \(error); choose another file"
       )
     default:
       JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(after: error))")

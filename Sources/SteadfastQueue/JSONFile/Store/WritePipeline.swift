@@ -1,44 +1,44 @@
-/// The properties of a call's lines that a ``WritePipeline`` needs.
+/// The lines of one call, as a ``WritePipeline`` treats them.
 protocol PipelineItem: Sendable {
-  /// Whether the lines only record the start of attempts.
+  /// Whether the lines only record that attempts start.
   ///
-  /// They must survive the end of the process, so they are written. They need no flush.
+  /// Such lines must survive a crash of the process, but not a power cut. So they are written, but
+  /// need no flush.
   var isClaim: Bool { get }
-  /// Whether the call returns only after the lines are flushed.
+  /// Whether the lines must be flushed before the call returns.
   var needsFlush: Bool { get }
 }
 
-/// The lines that are pending, being written, being flushed, or stored.
+/// The calls whose lines are waiting to be written, being written, or being flushed.
 ///
-/// This is a value: it decides, and its owner writes and flushes. One thread performs all jobs that
-/// touch the file, except flushes. During a flush, other jobs continue: claims are written, and
-/// changes wait. After the flush, these changes are written and flushed together, at once.
+/// The pipeline only decides what to do next: its owner writes and flushes. An item is the lines of
+/// one call: a claim, or changes. During a flush, new claims are written, and new changes wait.
+/// After the flush, these changes are written and flushed together.
 ///
-/// A change moves through up to three lists, in the order of the file: `pending`, `written` and
-/// `flushing`. After its flush, it can't be rolled back, and its caller is resumed. A claim is done
-/// when it is written.
+/// An item of changes moves from `pending` to `written` and to `flushing`. After its flush, it can
+/// no longer be rolled back. A claim is removed when it is written.
 struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
-  /// The present or next work of the thread.
+  /// What is being done, or is scheduled to be done.
   enum Stage: Sendable, Equatable {
     case idle
-    /// Pending lines are being written.
+    /// Items are being written, or a write is scheduled.
     case writing
-    /// Written changes are being flushed. New changes wait.
+    /// Changes are being flushed.
     case flushing
-    /// Written changes are being flushed, and claims are being written.
+    /// Changes are being flushed and, at the same time, claims are being written.
     case writingBesideFlush
   }
 
   private(set) var stage = Stage.idle
-  /// The items to write.
+  /// The items that were not written yet.
   private(set) var pending: [Item] = []
-  /// The changes that were written but not flushed yet.
+  /// The changes that were written, and whose flush has not started.
   private(set) var written: [Item] = []
   /// The changes that are being flushed.
   private(set) var flushing: [Item] = []
   /// The jobs that wait until nothing is being flushed.
   private var postponed: [Job] = []
-  /// Whether a flush is scheduled for the end of an interval.
+  /// Whether a flush at the end of the interval is scheduled.
   private var hasDelayedFlush = false
 
   var isFlushing: Bool {
@@ -48,7 +48,7 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     }
   }
 
-  /// Whether a change may be on its way to the file.
+  /// Whether there may be changes that are not stored yet.
   var hasChanges: Bool { stage != .idle || !pending.isEmpty }
 
   private var isWriting: Bool {
@@ -75,8 +75,8 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// - Returns: Whether to schedule a write.
   mutating func submit(_ item: Item) -> Bool {
     pending.append(item)
-    // Changes wait for the present flush, even if they are written during it. So they are
-    // collected, and written together. Claims need no flush.
+    // During a flush, only claims are written. Changes would have to wait for the next flush
+    // anyway, so they are collected and written together after the current flush.
     guard !isWriting, !isFlushing || item.isClaim else { return false }
     setStage(isWriting: true, isFlushing: isFlushing)
     return true
@@ -84,25 +84,27 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   /// Removes and returns all pending items, to write them.
   ///
-  /// - Parameter job: The job to perform when nothing is being flushed, if postponed jobs must run
-  ///   first.
-  /// - Returns: The items; `nil` if there are none, or if the job was postponed.
+  /// - Parameter job: The job that would write the items. If other jobs wait for the end of a
+  ///   flush, this job is postponed until after them.
+  /// - Returns: The items; `nil` if there are none, or the job was postponed.
   mutating func takePending(orPostpone job: Job) -> [Item]? {
     guard !pending.isEmpty else {
       setStage(isWriting: false, isFlushing: isFlushing)
       return nil
     }
-    // The postponed jobs come first: if writing never paused, flushing might never end.
-    if !postponed.isEmpty, postponeWhileFlushing(job) { return nil }
+    // Without this, new writes could cause new flushes forever, and the postponed jobs would never
+    // run.
+    if !postponed.isEmpty, postponeIfFlushing(job) { return nil }
     defer { pending = [] }
     return pending
   }
 
-  /// Removes and returns the pending claims, to write them before the pending changes.
+  /// Removes and returns the pending claims, to write them before changes that are also pending.
   ///
-  /// No claim depends on a pending change, because claimed tasks are committed.
+  /// A claim never depends on a pending change, because only tasks whose insertion is stored are
+  /// claimed.
   ///
-  /// - Returns: The claims; `nil` if there are none, or if other jobs come first.
+  /// - Returns: The claims; `nil` if there are none, or other jobs wait for the end of a flush.
   mutating func takePendingClaims() -> [Item]? {
     guard postponed.isEmpty else { return nil }
     let claims = pending.filter(\.isClaim)
@@ -112,9 +114,9 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   /// The next step after a write.
   enum AfterWriting: Equatable {
-    /// The changes need not wait for a flush: commit them, and resume their callers.
+    /// Commit the changes and resume their callers: no flush is needed.
     case commit
-    /// A flush is under way. The next flush covers the changes that were just written.
+    /// Wait for the current flush. The next flush covers the changes that were just written.
     case wait
     case flush
   }
@@ -122,12 +124,12 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// Records changes that were written.
   ///
   /// - Parameters:
-  ///   - changes: The written changes, in the order of the file.
-  ///   - mustFlush: Whether a change that needs a flush gets one at once.
+  ///   - changes: The changes, in the order of their lines in the file.
+  ///   - mustFlush: Whether to flush at once if any of the changes needs it.
   /// - Returns: The next step.
   mutating func recordWrite(of changes: [Item], mustFlush: Bool) -> AfterWriting {
-    // Changes are committed in the order of the file, so a change that needs no flush waits for
-    // earlier ones.
+    // Changes are committed in the order of their lines, so even a change that needs no flush waits
+    // for earlier changes that are being flushed.
     let isFlushing = isFlushing
     guard isFlushing || mustFlush && changes.contains(where: \.needsFlush) else { return .commit }
     written += changes
@@ -135,9 +137,9 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return isFlushing ? .wait : .flush
   }
 
-  /// Decides whether to write the lines that were queued during the last write.
+  /// Ends a write, and decides whether another write must follow.
   ///
-  /// During a flush, this happens only if tasks were claimed.
+  /// Another write follows if items are pending; during a flush, only if claims are pending.
   ///
   /// - Returns: Whether to schedule a write.
   mutating func beginNextWrite() -> Bool {
@@ -148,9 +150,9 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   // MARK: Flushing
 
-  /// Moves the written changes to `flushing`, to flush them.
+  /// Moves the written changes to `flushing`, because a flush starts.
   ///
-  /// - Returns: Whether there are any. If not, flushing is over.
+  /// - Returns: Whether there are any changes to flush.
   mutating func beginFlush() -> Bool {
     flushing = written
     written = []
@@ -158,62 +160,62 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return isFlushing
   }
 
-  /// The work that remains after a flush.
+  /// What remains to be done after a flush.
   struct FlushEnd {
-    /// The changes to commit; then their callers are resumed.
+    /// The flushed changes: commit them, and resume their callers.
     let flushed: [Item]
-    /// Whether other changes must be flushed: written ones, or pending ones.
-    let goesOn: Bool
+    /// Whether there are other changes, which must be flushed, or written and flushed.
+    let hasMoreToFlush: Bool
   }
 
-  /// Records that the changes of ``beginFlush()`` are on the disk.
+  /// Records that the flush which ``beginFlush()`` started has succeeded.
   mutating func endFlush() -> FlushEnd {
     defer { flushing = [] }
-    return FlushEnd(flushed: flushing, goesOn: !written.isEmpty || !pending.isEmpty)
+    return FlushEnd(flushed: flushing, hasMoreToFlush: !written.isEmpty || !pending.isEmpty)
   }
 
-  /// Removes and returns the postponed jobs, when nothing is being flushed anymore.
+  /// Removes and returns the jobs that were postponed until the end of a flush.
   ///
-  /// - Returns: The jobs, and whether to schedule a write.
+  /// - Returns: The jobs, and whether to schedule a write after them.
   mutating func takePostponedJobs() -> (jobs: [Job], writes: Bool) {
     defer { postponed = [] }
-    let hasGathered = !pending.isEmpty && !isWriting
-    if hasGathered { setStage(isWriting: true, isFlushing: isFlushing) }
-    return (postponed, hasGathered)
+    let mustWrite = !pending.isEmpty && !isWriting
+    if mustWrite { setStage(isWriting: true, isFlushing: isFlushing) }
+    return (postponed, mustWrite)
   }
 
-  /// If something is being flushed, postpones a job until nothing is.
+  /// Postpones a job until the end of the flush, if changes are being flushed.
   ///
-  /// - Returns: Whether something is being flushed.
-  mutating func postponeWhileFlushing(_ job: Job) -> Bool {
+  /// - Returns: Whether the job was postponed.
+  mutating func postponeIfFlushing(_ job: Job) -> Bool {
     if isFlushing { postponed.append(job) }
     return isFlushing
   }
 
   // MARK: Delayed flushes
 
-  /// Decides whether to schedule a flush for the end of the interval.
+  /// Records that a flush at the end of the interval is scheduled.
   ///
-  /// - Returns: `false` if one is already scheduled.
+  /// - Returns: Whether to schedule it: `false` if a flush is already scheduled.
   mutating func scheduleDelayedFlush() -> Bool {
     defer { hasDelayedFlush = true }
     return !hasDelayedFlush
   }
 
-  /// Records that the interval is over.
+  /// Records that the interval is over, so that a later change schedules a flush again.
   mutating func beginDelayedFlush() { hasDelayedFlush = false }
 
   // MARK: Failing
 
   /// Removes and returns the items that a failed write or flush affects, to roll them back.
   ///
-  /// A pending change may depend on one that has failed, so all pending changes fail too. Changes
-  /// that were written before fail only if the file is no longer usable.
+  /// All pending items fail too, because they may depend on a failed one. Changes that were written
+  /// earlier fail only if the file is no longer usable.
   ///
   /// - Parameters:
-  ///   - group: The items whose write has failed.
+  ///   - group: The items whose write has failed; none if a flush has failed.
   ///   - isPoisoned: Whether the file is no longer usable.
-  /// - Returns: The items in the order of the file. Roll them back in reverse order.
+  /// - Returns: The items, in the order of their lines. Roll them back in reverse order.
   mutating func takeFailed(_ group: [Item], isPoisoned: Bool) -> [Item] {
     defer { pending = [] }
     guard isPoisoned else { return group + pending }

@@ -3,166 +3,171 @@ import SteadfastRetry
 import Synchronization
 import SystemC
 
-/// The jobs of several threads, and which thread performs them.
+/// Decides which of several threads performs the next job.
 ///
-/// This is a value. One thread at a time *has the turn*: it performs jobs. A guest is a thread of
-/// the program that performs no queued jobs. It may take the turn for one short job of its own if
-/// no queued job needs it.
+/// Jobs are performed one after another. The thread that performs a job is the active thread. The
+/// active thread can become inactive during a job, for example to flush a file. Then another thread
+/// performs the next jobs at the same time. If no job is waiting, a thread outside the scheduler
+/// may perform an outside job: a short job of its own.
 ///
-/// A thread that has performed a job and finds no other one watches for a job for a moment before
-/// it sleeps. Waking a thread takes a considerable part of the time of a flush, and a caller that
-/// stores one change after another comes back at once. If no caller comes back, threads seldom
-/// watch. During a flush they never do. Without watching, one producer enqueues 0.45 times for each
-/// flush that the disk could make in the same time; with it, 0.59 times.
+/// A thread that finds no further job polls for one for a short time before it sleeps, because
+/// waking a thread takes long compared with a flush, and a caller that stores one change after
+/// another adds a job very soon. Threads poll less often if polling finds no jobs, and never during
+/// a flush. A producer that enqueues tasks one by one reached 59 % of the disk's flushes per second
+/// with polling, and 45 % without.
 struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   typealias Job = @Sendable () -> Void
   typealias Instant = ContinuousClock.Instant
 
   enum Step {
     case perform(Job)
-    /// The thread calls again when a job was added, or a moment has passed.
-    case watch
-    /// The thread calls again when it is woken, or at this instant.
+    /// Poll: call `nextStep` again when `mustEndPolling` is `true`, or a short time has passed.
+    case poll
+    /// Sleep: call `nextStep` again when the thread is woken, or at the instant.
     case sleep(until: Instant?)
     case end
   }
 
-  private static var mostSkippedWatches: Int { 64 }
+  private static var maxSkippedPolls: Int { 64 }
 
   private var jobs = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
-  /// The thread that has the turn.
-  private var owner: Thread?
-  /// Whether a guest has the turn.
-  private var guestHasTurn = false
-  /// Whether a thread must check the delayed jobs after the guest's turn.
-  private var guestDelaysJobs = false
-  /// The threads that are still busy after they yielded the turn.
-  private var yielded: [Thread] = []
-  /// The thread that watches, and need not be woken.
-  private var watcher: Thread?
+  /// The thread that performs the current job, if it has not become inactive.
+  private var activeThread: Thread?
+  /// Whether a thread outside the scheduler performs a job.
+  private var isPerformingOutsideJob = false
+  /// Whether a thread must check the delayed jobs after the outside job.
+  private var mustCheckDelayedJobs = false
+  /// The threads that became inactive during a job, and are still performing it.
+  private var deactivatedThreads: [Thread] = []
+  /// The thread that polls for a job, and need not be woken.
+  private var pollingThread: Thread?
   private var sleepers: [Thread] = []
-  /// The number of sleepers that were woken and have not called again yet.
+  /// The number of sleeping threads that were woken, and have not called `nextStep` yet.
   private var wakingCount = 0
-  /// The number of watches to skip after the next one that finds no job.
-  private var penalty = 1
-  private var skippedWatches = 0
+  /// The number of times to sleep without polling, after polling finds no job the next time.
+  private var pollsToSkipNext = 1
+  private var pollsToSkip = 0
   private var isEnding = false
 
-  /// Whether the turn can be taken.
-  private var isFree: Bool { owner == nil && !guestHasTurn }
+  /// Whether no job is being performed, except by threads that became inactive.
+  private var canBeginJob: Bool { activeThread == nil && !isPerformingOutsideJob }
 
-  /// Whether there is a job for the watching thread.
-  var endsWatch: Bool {
-    watcher != nil && isFree && !jobs.isEmpty
+  /// Whether the polling thread must stop polling, because it can perform a job.
+  var mustEndPolling: Bool {
+    pollingThread != nil && canBeginJob && !jobs.isEmpty
   }
 
   mutating func add(_ job: @escaping Job) { jobs.append(job) }
 
   mutating func add(_ job: @escaping Job, at instant: Instant) {
     delayedJobs.append((instant, job))
-    guestDelaysJobs = guestDelaysJobs || guestHasTurn
+    mustCheckDelayedJobs = mustCheckDelayedJobs || isPerformingOutsideJob
   }
 
-  /// Ends the turn of a thread, if it has the turn.
+  /// Makes a thread inactive, so that another thread can perform the next job.
   ///
-  /// The thread continues its job while another thread may have the turn.
-  mutating func yieldTurn(of thread: Thread) {
-    guard owner == thread else { return }
-    owner = nil
-    yielded.append(thread)
+  /// The thread continues its current job. If it is not the active thread, this does nothing.
+  mutating func deactivate(_ thread: Thread) {
+    guard activeThread == thread else { return }
+    activeThread = nil
+    deactivatedThreads.append(thread)
   }
 
-  /// Gives the turn back to a thread that yielded it, unless another thread has it.
+  /// Makes a thread the active one again, unless another job is being performed.
   ///
-  /// - Returns: Whether the thread has the turn now.
-  mutating func takeTurn(for thread: Thread) -> Bool {
-    guard isFree else { return false }
-    yielded.removeAll { $0 == thread }
-    owner = thread
+  /// - Returns: Whether the thread is active now.
+  mutating func tryToActivate(_ thread: Thread) -> Bool {
+    guard canBeginJob else { return false }
+    deactivatedThreads.removeAll { $0 == thread }
+    activeThread = thread
     return true
   }
 
-  /// Gives the turn to a guest, unless a thread has it, a job is waiting, or a delayed job is due.
+  /// Starts an outside job, unless a job is being performed or is waiting, or a delayed job is due.
   ///
-  /// - Returns: Whether the guest has the turn.
-  mutating func beginGuestTurn(at now: @autoclosure () -> Instant) -> Bool {
-    guard isFree, jobs.isEmpty else { return false }
+  /// - Returns: Whether the caller may perform its job. If so, it must call ``endOutsideJob()``
+  ///   afterwards.
+  mutating func beginOutsideJob(at now: @autoclosure () -> Instant) -> Bool {
+    guard canBeginJob, jobs.isEmpty else { return false }
     if !delayedJobs.isEmpty {
       let now = now()
       guard delayedJobs.allSatisfy({ $0.instant > now }) else { return false }
     }
-    guestHasTurn = true
+    isPerformingOutsideJob = true
     return true
   }
 
-  /// Ends a guest's turn.
+  /// Ends an outside job.
   ///
-  /// - Returns: Whether to wake a thread; that thread already counts as woken.
-  mutating func endGuestTurn() -> Bool {
-    guestHasTurn = false
-    defer { guestDelaysJobs = false }
-    return (!jobs.isEmpty || guestDelaysJobs) && countWakeUpIfNeeded()
+  /// - Returns: Whether the caller must wake a thread. The thread already counts as woken.
+  mutating func endOutsideJob() -> Bool {
+    isPerformingOutsideJob = false
+    defer { mustCheckDelayedJobs = false }
+    return (!jobs.isEmpty || mustCheckDelayedJobs) && countWakeUpIfNeeded()
   }
 
-  /// Lets the threads end when all jobs are done.
+  /// Lets the threads end when all jobs have been performed.
   mutating func endWhenIdle() { isEnding = true }
 
-  /// Returns whether to wake a thread, and counts it as woken.
+  /// Returns whether the caller must wake a thread; if so, counts the thread as woken.
   ///
-  /// A thread must be woken if there are jobs, now or later, and no thread has the turn, watches,
+  /// A thread must be woken if there is a job, even a delayed one, and no thread is active, polls,
   /// or was already woken.
   mutating func countWakeUpIfNeeded() -> Bool {
-    guard isFree, !jobs.isEmpty || !delayedJobs.isEmpty, watcher == nil, wakingCount == 0,
-      !sleepers.isEmpty
+    guard canBeginJob, !jobs.isEmpty || !delayedJobs.isEmpty, pollingThread == nil,
+      wakingCount == 0, !sleepers.isEmpty
     else { return false }
     wakingCount += 1
     return true
   }
 
-  /// Returns the next step of a thread.
+  /// Returns what a thread must do next.
   ///
-  /// The thread may just have performed a job. If it had the turn, its turn is over.
+  /// If the thread was performing a job, the job is over.
   mutating func nextStep(for thread: Thread, at now: Instant) -> Step {
     if let sleeper = sleepers.firstIndex(of: thread) {
       sleepers.remove(at: sleeper)
       wakingCount = max(0, wakingCount - 1)
     }
-    let hasWorked = owner == thread || yielded.contains(thread)
-    if owner == thread { owner = nil }
-    yielded.removeAll { $0 == thread }
-    let job = isFree ? takeJob(at: now) : nil
-    if watcher == thread { endWatch(wasInVain: job == nil) }
+    let hasWorked = activeThread == thread || deactivatedThreads.contains(thread)
+    if activeThread == thread { activeThread = nil }
+    deactivatedThreads.removeAll { $0 == thread }
+    let job = canBeginJob ? takeJob(at: now) : nil
+    if pollingThread == thread { endPoll(wasUseless: job == nil) }
     if let job {
-      owner = thread
+      activeThread = thread
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, isFree, watcher == nil, yielded.isEmpty, beginWatchUnlessSkipped() {
-      watcher = thread
-      return .watch
+    if hasWorked, canBeginJob, pollingThread == nil, deactivatedThreads.isEmpty,
+      beginPollUnlessSkipped()
+    {
+      pollingThread = thread
+      return .poll
     }
     sleepers.append(thread)
-    if guestHasTurn { guestDelaysJobs = !delayedJobs.isEmpty }
-    // If a thread has the turn, that thread checks the delayed jobs.
-    return .sleep(until: isFree ? delayedJobs.lazy.map(\.instant).min() : nil)
+    if isPerformingOutsideJob { mustCheckDelayedJobs = !delayedJobs.isEmpty }
+    // If another thread is active, that thread checks the delayed jobs after its job.
+    return .sleep(until: canBeginJob ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
-  private mutating func beginWatchUnlessSkipped() -> Bool {
-    guard skippedWatches > 0 else { return true }
-    skippedWatches -= 1
+  private mutating func beginPollUnlessSkipped() -> Bool {
+    guard pollsToSkip > 0 else { return true }
+    pollsToSkip -= 1
     return false
   }
 
-  private mutating func endWatch(wasInVain: Bool) {
-    watcher = nil
-    skippedWatches = wasInVain ? penalty : 0
-    penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
+  private mutating func endPoll(wasUseless: Bool) {
+    pollingThread = nil
+    pollsToSkip = wasUseless ? pollsToSkipNext : 0
+    pollsToSkipNext = wasUseless ? min(2 * pollsToSkipNext, Self.maxSkippedPolls) : 1
   }
 
   /// Removes and returns the next job.
   ///
-  /// A delayed job that is due comes first, because the others may never run out.
+  /// A delayed job that is due comes first. Otherwise it might never be performed, if other jobs
+  /// are added all the time.
   private mutating func takeJob(at now: Instant) -> Job? {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
@@ -170,39 +175,41 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   }
 }
 
-/// A thread that performs a store's jobs, one after another, in order.
+/// A thread that performs a store's jobs one after another, in the order in which they were added.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
   /// Adds a job to perform after `delay`.
   ///
   /// The job is not performed if the thread ends before that.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
-  /// Performs a short job on the calling thread, which is not this one, if the turn is free.
+  /// Performs a short job on the calling thread, if no other job is being performed or is waiting.
   ///
-  /// - Returns: Whether the job was performed. If not, another job has the turn or is waiting for
-  ///   it.
-  func performNow(_ job: () -> Void) -> Bool
-  /// Ends the turn of the calling job, and performs `body`.
+  /// - Returns: Whether the job was performed.
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool
+  /// Performs `body`, and lets the next jobs run at the same time.
   ///
-  /// From then on, another thread performs the jobs behind the calling one, in order. They run at
-  /// the same time as `body`, and must not wait for it.
-  func yieldTurn<Result, Failure: Error>(
-    during body: () throws(Failure) -> Result
+  /// Call this only in a job. Another thread performs the next jobs, even after `body` has
+  /// returned, until ``tryToExcludeOtherJobs()`` succeeds or the calling job ends. These jobs must
+  /// not wait for `body`.
+  func performBesideOtherJobs<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
-  /// Requests the turn again, for a job that has yielded it.
+  /// Stops further jobs from running at the same time as the calling job, unless one is running
+  /// now.
   ///
-  /// - Returns: Whether the calling job has the turn. It doesn't get it while another job has it.
-  func takeTurn() -> Bool
+  /// - Returns: Whether the calling job is now the only one that runs.
+  func tryToExcludeOtherJobs() -> Bool
 }
 
-/// Two threads for blocking work, so that the work does not delay Swift's shared threads.
+/// Two threads for blocking work, so that the work does not block the threads of Swift's shared
+/// thread pool.
 ///
-/// One of the two threads performs the jobs one after another, in order. When a job yields its
-/// turn, the other thread takes over. The threads end when the last reference to this object is
-/// released and all jobs are done.
+/// One of the threads performs the jobs one after another. When a job lets others run at the same
+/// time, the other thread performs the next jobs. The threads end when the last reference to this
+/// object is released and all jobs have been performed.
 ///
-/// With one thread, claims waited for the flush before them: 64 producers and 8 workers finished
-/// 10,500 tasks a second. With two, they finish 31,000 to 38,000 (flushes of 0.1 ms).
+/// With one thread, claims had to wait for the current flush: 64 producers and 8 workers finished
+/// 10,500 tasks a second, with flushes of 0.1 ms. With two threads, they finished 31,000 to 38,000.
 final class IOThread: JobThread {
   private let work = IOQueue()
 
@@ -226,96 +233,96 @@ final class IOThread: JobThread {
     work.add(job, at: .now + delay.sleepable)
   }
 
-  func performNow(_ job: () -> Void) -> Bool { work.performNow(job) }
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool { work.performOnCallerIfIdle(job) }
 
-  func takeTurn() -> Bool { work.takeTurn() }
+  func tryToExcludeOtherJobs() -> Bool { work.tryToExcludeOtherJobs() }
 
-  func yieldTurn<Result, Failure: Error>(
-    during body: () throws(Failure) -> Result
+  func performBesideOtherJobs<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    work.yieldTurn()
+    work.allowOtherJobs()
     return try body()
   }
 }
 
-/// The jobs of two threads, only one of which has the turn at a time.
+/// The queue of jobs that two threads perform.
 final class IOQueue: Sendable {
   typealias Job = IOScheduler<ThreadIdentity>.Job
 
-  /// How long a thread watches for a job before it sleeps.
+  /// How long a thread polls for a job before it sleeps.
   ///
-  /// This is approximately the time to wake two threads, because a caller that comes back at once
-  /// has to be woken first.
-  private static let watch = Duration.microseconds(100)
+  /// This is approximately the time to wake two threads: before a caller adds its next job, the
+  /// caller itself must be woken.
+  private static let pollingTime = Duration.microseconds(100)
 
-  private let turns = Mutex(IOScheduler<ThreadIdentity>())
+  private let scheduler = Mutex(IOScheduler<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
-  /// Whether there is a job for the watching thread.
-  private let endsWatch = Atomic(false)
+  /// Whether the polling thread must stop polling.
+  private let mustEndPolling = Atomic(false)
 
-  func add(_ job: @escaping Job) { changeTurns { $0.add(job) } }
+  func add(_ job: @escaping Job) { changeScheduler { $0.add(job) } }
 
   func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
-    changeTurns { $0.add(job, at: instant) }
+    changeScheduler { $0.add(job, at: instant) }
   }
 
-  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(for: .current) } }
+  func tryToExcludeOtherJobs() -> Bool { scheduler.withLock { $0.tryToActivate(.current) } }
 
-  /// Performs a job on the calling thread, which is neither of the two, if the turn is free.
+  /// Performs a job on the calling thread, if no other job is being performed or is waiting.
   ///
   /// - Returns: Whether the job was performed.
-  func performNow(_ job: () -> Void) -> Bool {
-    guard turns.withLock({ $0.beginGuestTurn(at: .now) }) else { return false }
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool {
+    guard scheduler.withLock({ $0.beginOutsideJob(at: .now) }) else { return false }
     job()
-    wakeIfNeeded { turns in turns.endGuestTurn() }
+    wakeIfNeeded { scheduler in scheduler.endOutsideJob() }
     return true
   }
 
-  /// Ends the turn of the calling thread, if it has the turn.
-  func yieldTurn() { changeTurns { $0.yieldTurn(of: .current) } }
+  /// Lets the other thread perform the next jobs, while the calling thread continues its job.
+  func allowOtherJobs() { changeScheduler { $0.deactivate(.current) } }
 
   func end() {
-    turns.withLock { $0.endWhenIdle() }
+    scheduler.withLock { $0.endWhenIdle() }
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Performs jobs until the end, on each of the two threads.
+  /// Performs jobs on the calling thread, until ``end()`` was called and no jobs are left.
   func performJobs() {
     while true {
-      let step = turns.withLock { turns in
-        endsWatch.store(false, ordering: .relaxed)
-        return turns.nextStep(for: .current, at: .now)
+      let step = scheduler.withLock { scheduler in
+        mustEndPolling.store(false, ordering: .relaxed)
+        return scheduler.nextStep(for: .current, at: .now)
       }
       switch step {
       case .perform(let job): job()
-      case .watch: watchForJob()
+      case .poll: pollForJob()
       case .sleep(let instant): changed.wait(until: instant)
       case .end: return
       }
     }
   }
 
-  /// Changes the jobs or the turn, and wakes a thread if one is needed.
-  private func changeTurns(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
-    wakeIfNeeded { turns in
-      body(&turns)
-      return turns.countWakeUpIfNeeded()
+  /// Changes the scheduler, and wakes a thread if the change makes that necessary.
+  private func changeScheduler(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
+    wakeIfNeeded { scheduler in
+      body(&scheduler)
+      return scheduler.countWakeUpIfNeeded()
     }
   }
 
-  /// Makes a change, and wakes a thread if the change returns `true`.
+  /// Changes the scheduler, and wakes a thread if `change` returns `true`.
   private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
-    let wakes = turns.withLock { turns in
-      let wakes = change(&turns)
-      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+    let wakes = scheduler.withLock { scheduler in
+      let wakes = change(&scheduler)
+      if scheduler.mustEndPolling { mustEndPolling.store(true, ordering: .relaxed) }
       return wakes
     }
     if wakes { changed.signal() }
   }
 
-  /// Watches for a job, and yields the processor to other threads that need it.
-  private func watchForJob() {
-    let end = ContinuousClock.now + Self.watch
-    while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
+  /// Waits for a job without sleeping, but lets other threads use the processor.
+  private func pollForJob() {
+    let end = ContinuousClock.now + Self.pollingTime
+    while !mustEndPolling.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
   }
 }

@@ -50,7 +50,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
   }
 
   /// Does a job at once, unless another has the turn or waits for it, or callers are refused.
-  func performNow(_ job: () -> Void) -> Bool {
+  func performOnCallerIfIdle(_ job: () -> Void) -> Bool {
     let isFree = state.withLock { state in
       guard !state.hasTurn, state.jobs.isEmpty, !state.refusesGuests else { return false }
       (state.hasTurn, state.isGuest) = (true, true)
@@ -82,7 +82,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
   /// Takes the turn again, unless turns are refused.
   ///
   /// The closure that runs while a job yields its turn has returned by then.
-  func takeTurn() -> Bool {
+  func tryToExcludeOtherJobs() -> Bool {
     state.withLock { state in
       if !state.refusesTurns { state.hasTurn = true }
       return state.hasTurn
@@ -98,8 +98,8 @@ final class ManualExecutor: TaskExecutor, JobThread {
   /// Runs the body and then the closure of ``whileHandedOn(_:)``, as if they ran concurrently.
   ///
   /// The job learns only after both that the body has ended.
-  func yieldTurn<Result, Failure: Error>(
-    during body: () throws(Failure) -> Result
+  func performBesideOtherJobs<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
     state.withLock { $0.hasTurn = false }
     defer { state.withLock { $0.duringYield }?() }

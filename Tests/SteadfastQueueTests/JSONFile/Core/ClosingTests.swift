@@ -76,7 +76,7 @@ import Testing
       try await core.insert(.make(1))
     }
     let before = storage.calls.count
-    moved.move(to: .there(size: storage.bytes.count + 1))
+    moved.move(to: .atItsPath(size: storage.bytes.count + 1))
     let error = await #expect(throws: JSONFileError.self) {
       try await executor.run { try await core.close() }
     }
@@ -92,7 +92,7 @@ import Testing
     let moved = MovedStorage(storage)
     let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, moved) }
     try await executor.run { try await core.open() }
-    moved.move(to: .elsewhere)
+    moved.move(to: .notAtItsPath)
     let error = await #expect(throws: JSONFileError.self) {
       try await executor.run { try await core.close() }
     }
@@ -120,13 +120,13 @@ import Testing
 /// A storage whose journal another program has moved or changed.
 private final class MovedStorage: JournalStorage {
   private let storage: MemoryStorage
-  private let place = Mutex(JournalPlace.there(size: nil))
+  private let place = Mutex(JournalLocation.atItsPath(size: nil))
 
   init(_ storage: MemoryStorage) { self.storage = storage }
 
-  func move(to new: JournalPlace) { place.withLock { $0 = new } }
+  func move(to new: JournalLocation) { place.withLock { $0 = new } }
 
-  func place(of name: JournalFileName) -> JournalPlace { place.withLock { $0 } }
+  func location(of name: JournalFileName) -> JournalLocation { place.withLock { $0 } }
 
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
     try storage.open(name)

@@ -25,7 +25,7 @@ import Testing
   @Test func `a compaction helps if a quarter of the file is dead and the change fits afterwards`()
   {
     func isMended(size: Int, compactSize: Int) -> Bool {
-      FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).isMendedByCompaction
+      FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).shouldCompact
     }
     #expect(isMended(size: 4000, compactSize: 3000))
     #expect(!isMended(size: 4000, compactSize: 3001))

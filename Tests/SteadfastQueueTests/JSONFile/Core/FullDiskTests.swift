@@ -82,8 +82,8 @@ import Testing
     storage.fail(.append, ENOSPC)
     let error = await #expect(throws: JSONFileError.self) { try await core.close() }
     #expect(error?.code == .systemCall)
-    #expect(error?.message.contains("Nothing of this call was stored") == false)
-    #expect(error?.message.contains("All that was acknowledged is stored") == true)
+    #expect(error?.message.contains("The call stored nothing") == false)
+    #expect(error?.message.contains("All acknowledged changes are stored") == true)
     #expect(try JournalReader.read(storage.bytes).table.numbers == [1])
   }
 }

@@ -126,7 +126,7 @@ import Testing
 
   @Test func `while a job is postponed until the flushes end, claims wait for the job`() {
     var pipeline = Self.pipeline(.writingBesideFlush)
-    #expect(pipeline.postponeWhileFlushing("compact") == true)
+    #expect(pipeline.postponeIfFlushing("compact") == true)
     #expect(pipeline.takePendingClaims() == nil)
     #expect(pipeline.pending == [.claim(3)])
   }
@@ -138,7 +138,7 @@ import Testing
   ) {
     var pipeline = Self.pipeline(stage)
     _ = pipeline.submit(9)
-    #expect(pipeline.postponeWhileFlushing("compact") == isBlocked)
+    #expect(pipeline.postponeIfFlushing("compact") == isBlocked)
     #expect((pipeline.takePending(orPostpone: "write") == nil) == isBlocked)
     #expect(pipeline.takePostponedJobs().jobs == (isBlocked ? ["compact", "write"] : []))
   }
@@ -192,19 +192,19 @@ import Testing
     var pipeline = Self.pipeline(.flushing)
     #expect(pipeline.flushing == [1])
     let end = pipeline.endFlush()
-    #expect(end.flushed == [1] && end.goesOn)
+    #expect(end.flushed == [1] && end.hasMoreToFlush)
     #expect(pipeline.all == [2, 3])
 
     #expect(pipeline.beginFlush() == true)
     #expect(pipeline.flushing == [2] && pipeline.written == [])
     let next = pipeline.endFlush()
-    #expect(next.flushed == [2] && next.goesOn)
+    #expect(next.flushed == [2] && next.hasMoreToFlush)
 
     #expect(pipeline.takePending(orPostpone: "write") == [3])
     #expect(pipeline.recordWrite(of: [3], mustFlush: true) == .wait)
     #expect(pipeline.beginFlush() == true)
     let last = pipeline.endFlush()
-    #expect(last.flushed == [3] && !last.goesOn)
+    #expect(last.flushed == [3] && !last.hasMoreToFlush)
     #expect(pipeline.beginFlush() == false)
     #expect(pipeline.stage == .idle)
     #expect(pipeline.takePostponedJobs() == ([], false))
@@ -228,7 +228,7 @@ import Testing
   ) {
     var pipeline = Self.pipeline(stage)
     for job in ["close", "verify"] {
-      #expect(pipeline.postponeWhileFlushing(job) == isPostponed)
+      #expect(pipeline.postponeIfFlushing(job) == isPostponed)
     }
     #expect(pipeline.takePostponedJobs().jobs == (isPostponed ? ["close", "verify"] : []))
     #expect(pipeline.takePostponedJobs().jobs == [])
@@ -263,7 +263,7 @@ import Testing
     var pipeline = Self.pipeline(stage)
     let before = pipeline.flushing + pipeline.written
     let pending = pipeline.pending
-    #expect(pipeline.postponeWhileFlushing("close") == pipeline.isFlushing)
+    #expect(pipeline.postponeIfFlushing("close") == pipeline.isFlushing)
     #expect(pipeline.takeFailed([8, 9], isPoisoned: true) == before + [8, 9] + pending)
     #expect(pipeline.all == [])
     #expect(pipeline.stage == next)

@@ -23,7 +23,7 @@ import Testing
     }
     for name in ["\(field.text)s", "x\(field.text)", String(field.text.dropLast()) + "é"] {
       let (_, fields) = try kindAndFields(ofBody: #""k":"seal","\#(name)":7}"#)
-      let known = JournalField.allCases.filter { $0.text == name }
+      let known = JournalField.allCases.filter { $0.jsonName == name }
       #expect(JournalField.allCases.filter { fields.has($0) } == known)
     }
   }
@@ -60,7 +60,7 @@ import Testing
 
   @Test func `known and unknown fields are counted together`() throws {
     func line(_ count: Int) -> String {
-      let names = JournalField.allCases.map(\.text) + (0..<count).map { "x\($0)" }
+      let names = JournalField.allCases.map(\.jsonName) + (0..<count).map { "x\($0)" }
       return #""k":"seal""# + names.prefix(count).map { ",\"\($0)\":0" }.joined() + "}"
     }
     #expect(try kindAndFields(ofBody: line(64)).0 == .seal)

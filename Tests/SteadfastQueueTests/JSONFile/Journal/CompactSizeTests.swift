@@ -76,16 +76,16 @@ import Testing
   {
     let lines = [JournalBody](repeating: .seal, count: 100)
     let size = lines.reduce(0) { $0 + $1.byteCount }
-    var found = SizeEstimateError()
-    #expect(found.excess(over: size) == 0)
+    var found = SizeUnderestimate()
+    #expect(found.bytesToAdd(to: size) == 0)
     found.add(lines, estimate: size / 4 * 3 + 4)
-    #expect(found.excess(over: size) == 0)
+    #expect(found.bytesToAdd(to: size) == 0)
     found.add(lines, estimate: size / 4)
     let estimate = size / 4 * 4 + 4
-    #expect(found.excess(over: estimate) == 2 * size - estimate)
-    #expect(found.excess(over: estimate / 5 * 4) == 2 * size - estimate)
-    #expect(found.excess(over: estimate / 4 * 3) == 0)
-    #expect(found.excess(over: 0) == 0)
+    #expect(found.bytesToAdd(to: estimate) == 2 * size - estimate)
+    #expect(found.bytesToAdd(to: estimate / 5 * 4) == 2 * size - estimate)
+    #expect(found.bytesToAdd(to: estimate / 4 * 3) == 0)
+    #expect(found.bytesToAdd(to: 0) == 0)
   }
 
   @Test func `a file whose tasks have ended since it was opened is compacted`() async throws {

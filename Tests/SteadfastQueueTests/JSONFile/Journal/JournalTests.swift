@@ -178,7 +178,7 @@ import Testing
   @Test func `the seal covers the line of an interruption`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
-    try journal.append([insertion(ofTask: 1), [JournalBody(beginningOf: .numbered(1))]])
+    try journal.append([insertion(ofTask: 1), [JournalBody(attemptStartOf: .numbered(1))]])
     journal.abandon()
     var next = try Journal.open(storage).journal
     try next.close()

@@ -22,7 +22,7 @@ import Testing
       return JournalBody(plain.bytes.dropLast() + Array(fields.utf8))
     }
     func line(_ change: TaskChange) throws -> JournalBody { try JournalBody(.change(change)) }
-    let begin = JournalBody(beginningOf: .numbered(number))
+    let begin = JournalBody(attemptStartOf: .numbered(number))
     return switch number % 10 {
     case 0: [plain]
     case 1: [plain, begin, try line(.succeed(lease, at: date, retains: false))]

@@ -163,7 +163,7 @@ import Testing
     }
     for number in 1...9 { try add(.insert(.make(number), onDuplicate: .keep)) }
     let present = table.claim(1)[0].lease
-    try journal.append([[JournalBody(beginningOf: id)]])
+    try journal.append([[JournalBody(attemptStartOf: id)]])
     for name in ["a", "b", "c"] { try add(.remember(present, named: name, value: [])) }
     var compaction = try Compaction(
       of: journal,

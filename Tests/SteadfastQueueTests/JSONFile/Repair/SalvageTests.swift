@@ -202,7 +202,9 @@ import Testing
     try text.addTasks(1...3)
     if isClosed { try text.add(.seal) }
     let bytes = Array(text.lines.map { Array($0.dropLast()) + [0x0D, 0x0A] }.joined())
-    #expect(throws: JournalProblem.damaged(line: 1, byte: 0, reason: JournalLine.returnFlaw)) {
+    #expect(
+      throws: JournalProblem.damaged(line: 1, byte: 0, reason: JournalLine.carriageReturnProblem)
+    ) {
       try JournalReader.read(bytes)
     }
     let found = try JournalInspection(bytes)

@@ -19,7 +19,7 @@ import Testing
 
   private func open() throws -> TaskTable { try Journal.open(storage).table }
 
-  private var stranger: [UInt8]? { storage.bytes(of: .stranger(1)) }
+  private var stranger: [UInt8]? { storage.bytes(of: .otherProgramsFile(1)) }
 
   private static func compactedFile(generation: Int) throws -> [UInt8] {
     var text = try JournalText(generation: generation)
@@ -57,7 +57,7 @@ import Testing
       storage.put(bytes, as: .replacement)
       #expect(try open().taskCount == 40)
       #expect(storage.bytes(of: .replacement) == nil)
-      #expect(storage.bytes(of: .stranger(index + 1)) == bytes)
+      #expect(storage.bytes(of: .otherProgramsFile(index + 1)) == bytes)
     }
     #expect(storage.bytes == journal)
   }
@@ -74,11 +74,12 @@ import Testing
     for (index, bytes) in [sealed.bytes, text.bytes].enumerated() {
       storage.put(bytes, as: .replacement)
       #expect(try open().taskCount == 40)
-      #expect(storage.bytes(of: .stranger(index + 1)) == bytes)
+      #expect(storage.bytes(of: .otherProgramsFile(index + 1)) == bytes)
     }
     storage.put(leftover, as: .replacement)
     #expect(try open().taskCount == 40)
-    #expect(storage.bytes(of: .stranger(3)) == nil && storage.bytes(of: .replacement) == nil)
+    #expect(storage.bytes(of: .otherProgramsFile(3)) == nil)
+    #expect(storage.bytes(of: .replacement) == nil)
   }
 
   @Test
@@ -89,12 +90,12 @@ import Testing
       let storage = MemoryStorage()
       storage.put(bytes, as: .replacement)
       #expect(try Journal.open(storage).table.taskCount == 0)
-      #expect(storage.bytes(of: .stranger(1)) == bytes)
+      #expect(storage.bytes(of: .otherProgramsFile(1)) == bytes)
     }
     let storage = MemoryStorage()
     storage.put(try JournalText().bytes, as: .replacement)
     _ = try Journal.open(storage)
-    #expect(storage.bytes(of: .stranger(1)) == nil)
+    #expect(storage.bytes(of: .otherProgramsFile(1)) == nil)
   }
 
   @Test func `a copy of a torn end that a crash has cut short is removed`() throws {
@@ -107,7 +108,7 @@ import Testing
     let storage = MemoryStorage(bytes)
     storage.put(Array(bytes[sound..<sound + 200]), as: .replacement)
     #expect(try Journal.open(storage).table.numbers == [1, 2, 3, 4, 5])
-    #expect(storage.bytes(of: .stranger(1)) == nil)
+    #expect(storage.bytes(of: .otherProgramsFile(1)) == nil)
   }
 
   // MARK: Real files

@@ -128,7 +128,7 @@ import Testing
           _ = try await JSONFileStore.verify(at: file)
         }
         #expect(verifying?.code == .inUse)
-        #expect(verifying?.message.contains("by another queue of this process") == true)
+        #expect(verifying?.message.contains("by another queue in this process") == true)
         let repairing = await #expect(throws: JSONFileError.self) {
           _ = try await JSONFileStore.repair(at: file)
         }

@@ -135,7 +135,7 @@ import Testing
         try await queue.enqueue(contentsOf: [Note("short"), Note(text)])
       }
       #expect(error?.code == .taskTooLarge)
-      #expect(error?.message.contains("the limit is 1000, its maxTaskSize") == true)
+      #expect(error?.message.contains("the store's maxTaskSize is 1000") == true)
       #expect(try await queue.count == 0)
       await queue.register(Note.self) { _, _ in throw TaskAbandoned(text) }
       try await queue.enqueue(Note("short"))

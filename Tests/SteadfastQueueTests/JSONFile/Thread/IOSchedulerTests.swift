@@ -17,7 +17,7 @@ import Testing
   private func move(_ step: IOScheduler<Int>.Step) -> Move {
     switch step {
     case .perform: .perform
-    case .watch: .watch
+    case .poll: .watch
     case .sleep(nil): .sleep
     case .sleep(let instant?): .sleepUntil(instant)
     case .end: .end
@@ -31,7 +31,7 @@ import Testing
 
   /// Whether the first thread takes the next turn.
   private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool {
-    turns.takeTurn(for: 1)
+    turns.tryToActivate(1)
   }
 
   @Test func `a job wakes one of the sleeping threads, once`() {
@@ -54,12 +54,12 @@ import Testing
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
     #expect(move(turns.nextStep(for: 1, at: now)) == .watch)
-    #expect(!turns.endsWatch)
+    #expect(!turns.mustEndPolling)
     turns.add {}
-    #expect(turns.endsWatch)
+    #expect(turns.mustEndPolling)
     #expect(!mustWakeThread(&turns))
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
-    #expect(!turns.endsWatch)
+    #expect(!turns.mustEndPolling)
   }
 
   @Test func `no thread watches while another works without the turn`() {
@@ -67,7 +67,7 @@ import Testing
     _ = turns.nextStep(for: 2, at: now)
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
-    turns.yieldTurn(of: 1)
+    turns.deactivate(1)
     turns.add {}
     #expect(mustWakeThread(&turns))
     _ = turns.nextStep(for: 2, at: now)
@@ -151,26 +151,26 @@ import Testing
   @Test func `a guest gets the turn if it is free, and jobs wait until the guest's turn ends`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 1, at: now)
-    #expect(turns.beginGuestTurn(at: now) == true)
-    #expect(turns.beginGuestTurn(at: now) == false)
+    #expect(turns.beginOutsideJob(at: now) == true)
+    #expect(turns.beginOutsideJob(at: now) == false)
     turns.add {}
     #expect(!mustWakeThread(&turns))
     #expect(!firstThreadTakesTurn(&turns))
     #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
-    #expect(turns.endGuestTurn() == true)
+    #expect(turns.endOutsideJob() == true)
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
   }
 
   @Test func `a guest doesn't get the turn while a job has the turn or waits for it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    #expect(turns.beginGuestTurn(at: now) == false)
+    #expect(turns.beginOutsideJob(at: now) == false)
     _ = turns.nextStep(for: 1, at: now)
-    #expect(turns.beginGuestTurn(at: now) == false)
+    #expect(turns.beginOutsideJob(at: now) == false)
     // While a job has yielded its turn, a guest may have it.
-    turns.yieldTurn(of: 1)
-    #expect(turns.beginGuestTurn(at: now) == true)
-    #expect(turns.endGuestTurn() == false)
+    turns.deactivate(1)
+    #expect(turns.beginOutsideJob(at: now) == true)
+    #expect(turns.endOutsideJob() == false)
   }
 
   @Test func `a job that is added during a guest's turn ends a watch after that turn`() {
@@ -178,11 +178,11 @@ import Testing
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
     #expect(move(turns.nextStep(for: 1, at: now)) == .watch)
-    #expect(turns.beginGuestTurn(at: now) == true)
+    #expect(turns.beginOutsideJob(at: now) == true)
     turns.add {}
-    #expect(!turns.endsWatch)
-    #expect(turns.endGuestTurn() == false)
-    #expect(turns.endsWatch)
+    #expect(!turns.mustEndPolling)
+    #expect(turns.endOutsideJob() == false)
+    #expect(turns.mustEndPolling)
   }
 
   @Test
@@ -190,24 +190,24 @@ import Testing
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
-    #expect(turns.beginGuestTurn(at: now) == true)
-    #expect(turns.endGuestTurn() == false)
-    #expect(turns.beginGuestTurn(at: now) == true)
+    #expect(turns.beginOutsideJob(at: now) == true)
+    #expect(turns.endOutsideJob() == false)
+    #expect(turns.beginOutsideJob(at: now) == true)
     // The thread can't know how long the guest's turn lasts.
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .sleep)
-    #expect(turns.endGuestTurn() == true)
+    #expect(turns.endOutsideJob() == true)
     // Now the job is due, and a guest waits for it.
-    #expect(turns.beginGuestTurn(at: now + .seconds(1)) == false)
+    #expect(turns.beginOutsideJob(at: now + .seconds(1)) == false)
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
   }
 
   @Test func `after a guest's turn, a thread sleeps until a delayed job added during it is due`() {
     var turns = IOScheduler<Int>()
     for thread in 1...2 { #expect(move(turns.nextStep(for: thread, at: now)) == .sleep) }
-    #expect(turns.beginGuestTurn(at: now) == true)
+    #expect(turns.beginOutsideJob(at: now) == true)
     turns.add({}, at: now + .seconds(1))
     #expect(!mustWakeThread(&turns))
-    #expect(turns.endGuestTurn() == true)
+    #expect(turns.endOutsideJob() == true)
     #expect(move(turns.nextStep(for: 2, at: now)) == .sleepUntil(now + .seconds(1)))
   }
 
@@ -216,11 +216,11 @@ import Testing
     var turns = IOScheduler<Int>()
     for _ in 0..<3 { turns.add {} }
     _ = turns.nextStep(for: 1, at: now)
-    turns.yieldTurn(of: 1)
+    turns.deactivate(1)
     #expect(firstThreadTakesTurn(&turns))
     // Now the others wait again.
     #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
-    turns.yieldTurn(of: 1)
+    turns.deactivate(1)
     #expect(move(turns.nextStep(for: 2, at: now)) == .perform)
     #expect(!firstThreadTakesTurn(&turns))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)

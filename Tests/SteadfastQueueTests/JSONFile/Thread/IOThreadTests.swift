@@ -67,7 +67,7 @@ import Android
           log.add("second")
           other.signal()
         }
-        thread.yieldTurn { other.wait() }
+        thread.performBesideOtherJobs { other.wait() }
         log.add("first")
         thread.add { continuation.resume(returning: log.entries) }
       }
@@ -84,7 +84,7 @@ import Android
     // The thread watches after some jobs, and sleeps after others.
     for _ in 0..<200 {
       await withCheckedContinuation { continuation in
-        let isDone = thread.performNow { thread.add { continuation.resume() } }
+        let isDone = thread.performOnCallerIfIdle { thread.add { continuation.resume() } }
         log.add(isDone)
         if !isDone { thread.add { continuation.resume() } }
       }

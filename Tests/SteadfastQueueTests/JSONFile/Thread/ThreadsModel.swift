@@ -27,7 +27,7 @@ struct ThreadsModel {
       added += 1
       turns.add { [done] in done.add(()) }
       wakeIfNeeded()
-    } else if choice < 5, turns.beginGuestTurn(at: .now) {
+    } else if choice < 5, turns.beginOutsideJob(at: .now) {
       hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
       guestWorks = true
     }
@@ -38,18 +38,18 @@ struct ThreadsModel {
   mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
     if guestWorks, Bool.random(using: &generator) {
       guestWorks = false
-      if turns.endGuestTurn() { signals += 1 }
+      if turns.endOutsideJob() { signals += 1 }
     }
     let movable = threads.indices.filter { threads[$0] != .sleeps || signals > 0 }
     guard let thread = movable.randomElement(using: &generator) else { return guestWorks }
     switch threads[thread] {
     case .asks: ask(thread)
     case .works where Bool.random(using: &generator):
-      turns.yieldTurn(of: thread)
+      turns.deactivate(thread)
       wakeIfNeeded()
       threads[thread] = .worksBeside
     case .worksBeside where Bool.random(using: &generator):
-      guard turns.takeTurn(for: thread) else { break }
+      guard turns.tryToActivate(thread) else { break }
       begin(thread)
     case .works, .worksBeside, .watches: threads[thread] = .asks
     case .sleeps:
@@ -69,7 +69,7 @@ struct ThreadsModel {
     case .perform(let job):
       job()
       begin(thread)
-    case .watch: threads[thread] = .watches
+    case .poll: threads[thread] = .watches
     case .sleep: threads[thread] = .sleeps
     case .end: Issue.record("a thread ended before the model ended it")
     }
