@@ -34,7 +34,7 @@ extension Results {
     // `records` don't wait for these commands.
     var others: [TaskRecord] = []
     for record in page where !command.isMet(by: record, now: now) {
-      if owner(of: record)?.hasRequest(for: record.id) == true {
+      if owner(of: record)?.hasCommand(for: record.id) == true {
         others.append(record)
       } else {
         records.append(record)
@@ -54,8 +54,8 @@ extension Results {
     return count
   }
 
-  private func hasRequest(for id: TaskID) -> Bool {
-    dispatch.machine.withLock { $0.hasRequest(for: id) }
+  private func hasCommand(for id: TaskID) -> Bool {
+    dispatch.machine.withLock { $0.hasCommand(for: id) }
   }
 
   /// Carries out a command for a task that has changed since it was listed, is being performed, or
@@ -126,7 +126,7 @@ extension Results {
         return true
       case .refused:
         return false
-      case .claimedAhead:
+      case .prefetched:
         await releaseUnstarted { $0.id == id }
         continue
       case .afterAnother:
@@ -134,7 +134,7 @@ extension Results {
         continue
       case .insteadOf(let earlier):
         return try await carryOut(command, for: id, insteadOf: earlier)
-      case .notHeld: break
+      case .notLeased: break
       }
       guard let record = try await storage.record(of: id), command.applies(to: record.state)
       else {
@@ -204,8 +204,8 @@ extension Results {
     carryingOut command: TaskCommand? = nil
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
-    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    if !keys.isEmpty { try await observers.keyLocks.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyLocks.unlock(keys) } }
     try await observers.changes.beginRequestedChanges(of: ids)
     var isFailed = false
     defer {
@@ -222,7 +222,7 @@ extension Results {
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
       if let command {
-        recordDoubt(about: Settlement(change: batch[0], record: records[0]), of: command)
+        recordInDoubtChange(Settlement(change: batch[0], record: records[0]), for: command)
       }
       isFailed = true
       throw error
@@ -251,7 +251,10 @@ extension Results {
 
   /// Reports a stored change to a task, after the end of an attempt that was stored before it.
   func reportAfterEarlierChanges(_ settlement: Settlement) async {
-    await observers.changes.waitUncancelled(until: .endIsReported, of: settlement.record.id)
+    await observers.changes.waitUncancelled(
+      until: .attemptResultIsReported,
+      of: settlement.record.id
+    )
     observers.events.postEnqueuedEvent(of: settlement.record.id)
     reportStored(CollectionOfOne(settlement))
   }
@@ -423,7 +426,7 @@ extension Results {
   /// If there is a `command`, that command becomes pending again.
   private func finishCommand(of id: TaskID, requeuing command: TaskCommand? = nil) {
     dispatch.machine.withLock { machine in
-      if let command { machine.restoreRequest(command, for: id) }
+      if let command { machine.restoreCommand(command, for: id) }
       machine.endCommand(for: id)
     }
     dispatch.signals.settlement.resumeAll(with: .success(()))
@@ -447,26 +450,28 @@ extension Results {
     _ command: TaskCommand,
     for id: TaskID
   ) async throws -> Bool {
-    guard let doubt = dispatch.machine.withLock({ $0.doubt(about: id) }) else { return false }
+    guard let inDoubtChange = dispatch.machine.withLock({ $0.inDoubtChange(for: id) }) else {
+      return false
+    }
     try await observers.changes.beginRequestedChanges(of: [id])
     defer { observers.changes.markRequestedChangesReported(of: [id]) }
     let record = try await storage.record(of: id)
-    dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
-    let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
+    dispatch.machine.withLock { $0.setInDoubtChange(nil, for: id) }
+    let (change, isAlone) = (inDoubtChange.settlement.change, store.sharing == nil)
     // If the task was in the change's final state already before the change, its record does not
     // prove that the change was stored.
     guard change.wasStored(accordingTo: record, excludesOtherQueues: isAlone),
-      !change.wasStored(accordingTo: doubt.settlement.record, excludesOtherQueues: isAlone)
+      !change.wasStored(accordingTo: inDoubtChange.settlement.record, excludesOtherQueues: isAlone)
     else { return false }
-    await reportAfterEarlierChanges(doubt.settlement)
+    await reportAfterEarlierChanges(inDoubtChange.settlement)
     await findLostConsequences()
-    return doubt.command == command
+    return inDoubtChange.command == command
   }
 
   /// Records that the store reported a failure for a command's change, but may have stored it.
-  func recordDoubt(about settlement: Settlement, of command: TaskCommand) {
-    let doubt = PendingCommand.Doubt(command: command, settlement: settlement)
-    dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
+  func recordInDoubtChange(_ settlement: Settlement, for command: TaskCommand) {
+    let inDoubtChange = PendingCommand.InDoubtChange(command: command, settlement: settlement)
+    dispatch.machine.withLock { $0.setInDoubtChange(inDoubtChange, for: settlement.record.id) }
   }
 }
 
@@ -517,7 +522,7 @@ extension Results {
         guard !hasWaited else { throw Self.isRunningError(id) }
         // The attempt may have ended, and its end may be about to be stored.
         hasWaited = true
-        try await observers.changes.wait(until: .endIsReported, of: id)
+        try await observers.changes.wait(until: .attemptResultIsReported, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }
@@ -599,7 +604,7 @@ extension Results {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
       if let withdrawn {
-        dispatch.machine.withLock { $0.restoreRequest(withdrawn) }
+        dispatch.machine.withLock { $0.restoreCommand(withdrawn) }
         // A run may have started.
         dispatch.signals.finisher.signal()
       }
@@ -622,7 +627,7 @@ extension Results {
       case .afterAnother:
         try await waitForPendingCommand(of: id)
         continue
-      case .notAsked: break
+      case .notRequested: break
       }
       guard let record = try await storage.record(of: id), record.state == .paused else {
         return request != nil

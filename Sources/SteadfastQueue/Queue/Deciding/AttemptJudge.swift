@@ -46,7 +46,7 @@ struct AttemptJudge: Sendable {
   // MARK: Verdicts
 
   /// Returns why no attempt may begin: too many interruptions, or the task has expired.
-  func failureInsteadOfAttempt(_ record: TaskRecord, now: Date) -> TaskFailure? {
+  func failurePreventingAttempt(of record: TaskRecord, now: Date) -> TaskFailure? {
     let count = record.interruptionCount
     if !maxInterruptions.allows(retryCount: count) {
       let times = count == 1 ? "once" : "\(count) times in a row"

@@ -5,9 +5,9 @@ import SystemFoundation
 /// If tasks become available too late for the claim in flight, the queue makes another claim.
 struct ClaimState: Sendable {
   /// A claim that found nothing to perform.
-  struct Look: Sendable {
+  struct EmptyClaim: Sendable {
     /// The number of the claim.
-    let claim: Int
+    let number: Int
     /// In a pass, the cutoff of the claim.
     let cutoff: Date?
   }
@@ -18,9 +18,9 @@ struct ClaimState: Sendable {
   /// Whether the store may have more tasks than the last claim returned.
   private(set) var storeHasMore = false
   /// The last claim, if it found nothing and the queue knows of no change since then.
-  private(set) var emptyLook: Look?
+  private(set) var emptyClaim: EmptyClaim?
   /// Whether a task may have become available too late for the claim in flight.
-  private var hasNews = false
+  private var mayHaveMissedTasks = false
   /// Whether the result of the claim in flight may be outdated when it returns.
   private var isStale = false
 
@@ -41,7 +41,7 @@ struct ClaimState: Sendable {
   /// Records that a worker found nothing to do while the claim is in flight.
   ///
   /// That worker may have been woken for a task that arrived too late for the claim.
-  mutating func noteWaitingWorker() { hasNews = true }
+  mutating func noteWaitingWorker() { mayHaveMissedTasks = true }
 
   /// Ends the claim in flight.
   ///
@@ -50,34 +50,34 @@ struct ClaimState: Sendable {
   ///   - hasMore: Whether the store has more tasks.
   ///   - cutoff: In a pass, the cutoff of the claim.
   mutating func end(hasTasks: Bool, hasMore: Bool, cutoff: Date?) {
-    storeHasMore = hasNews || hasMore
+    storeHasMore = mayHaveMissedTasks || hasMore
     isInFlight = false
-    hasNews = false
+    mayHaveMissedTasks = false
     let foundSomething = storeHasMore || hasTasks || isStale
-    emptyLook = foundSomething ? nil : Look(claim: count, cutoff: cutoff)
+    emptyClaim = foundSomething ? nil : EmptyClaim(number: count, cutoff: cutoff)
   }
 
   /// Ends the claim in flight, which has failed.
   mutating func fail() {
     isInFlight = false
-    hasNews = false
+    mayHaveMissedTasks = false
   }
 
   /// Counts a claim that is skipped, because nothing could be performed anyway.
   mutating func skip() {
     count += 1
-    emptyLook = Look(claim: count, cutoff: nil)
+    emptyClaim = EmptyClaim(number: count, cutoff: nil)
   }
 
   /// Records that a task may have become available.
   mutating func workArrived() {
-    emptyLook = nil
-    hasNews = isInFlight
+    emptyClaim = nil
+    mayHaveMissedTasks = isInFlight
   }
 
   /// Marks the result of the last claim, or of the claim in flight, as possibly outdated.
-  mutating func markLookOutdated() {
-    emptyLook = nil
+  mutating func markResultOutdated() {
+    emptyClaim = nil
     isStale = isInFlight
   }
 }

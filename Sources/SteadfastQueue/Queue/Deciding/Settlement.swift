@@ -148,7 +148,7 @@ struct PendingResults: Sendable {
   /// Returns whether there is capacity for another settlement.
   ///
   /// If not, this records that the calling worker waits for capacity.
-  mutating func hasCapacity() -> Bool {
+  mutating func requestCapacity() -> Bool {
     guard waiting.count >= capacity else { return true }
     isHeldBack = true
     return false
@@ -157,7 +157,7 @@ struct PendingResults: Sendable {
   /// Returns whether there is nothing left to store.
   ///
   /// If not, this records that the calling worker waits until everything is stored.
-  mutating func isSettled() -> Bool {
+  mutating func noteWaitingUnlessEmpty() -> Bool {
     if !isEmpty { isHeldBack = true }
     return isEmpty
   }

@@ -10,7 +10,7 @@ import Synchronization
 /// The queues of a group share this object, because they are in one process.
 final class Suspects: Sendable {
   enum Ruling: Equatable {
-    /// Perform it; ``Suspects/ended(_:)`` follows.
+    /// Perform it; ``Suspects/endAttempt(of:)`` follows.
     case attempt
     /// Try again after the delay.
     case postpone(Duration)
@@ -22,7 +22,7 @@ final class Suspects: Sendable {
     /// The suspect that is being performed, and its start.
     var current: (id: TaskID, since: Duration)?
     /// When the process first claimed a task that was interrupted too often.
-    var probationBegin: Duration?
+    var probationStart: Duration?
   }
 
   static let interruptionCount = 2
@@ -36,22 +36,22 @@ final class Suspects: Sendable {
   ///
   /// - Parameters:
   ///   - record: The task.
-  ///   - isTooOften: Whether it was interrupted more often than the configuration allows.
-  ///   - isProven: Whether the process has performed other tasks, or may end soon.
+  ///   - exceedsLimit: Whether it was interrupted more often than the configuration allows.
+  ///   - abandonsAtOnce: Whether the process has performed other tasks, or may end soon.
   ///   - now: The time on the queue's stopwatch.
   /// - Returns: The decision.
   func ruling(
     on record: TaskRecord,
-    isTooOften: Bool,
-    isProven: Bool,
+    exceedsLimit: Bool,
+    abandonsAtOnce: Bool,
     at now: Duration
   ) -> Ruling {
     state.withLock { state in
-      if isTooOften {
-        let begin = state.probationBegin ?? now
-        state.probationBegin = begin
+      if exceedsLimit {
+        let begin = state.probationStart ?? now
+        state.probationStart = begin
         let left = begin + Self.probation - now
-        return isProven || left <= .zero ? .abandon : .postpone(left)
+        return abandonsAtOnce || left <= .zero ? .abandon : .postpone(left)
       }
       guard record.interruptionCount >= Self.interruptionCount else { return .attempt }
       if let current = state.current {
@@ -65,7 +65,7 @@ final class Suspects: Sendable {
   }
 
   /// Ends the attempt of a task that was interrupted.
-  func ended(_ id: TaskID) {
+  func endAttempt(of id: TaskID) {
     state.withLock { if $0.current?.id == id { $0.current = nil } }
   }
 }

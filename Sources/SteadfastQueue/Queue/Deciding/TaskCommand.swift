@@ -51,7 +51,7 @@ extension TaskCommand {
 /// A command for a task that is carried out when the queue no longer leases the task.
 struct PendingCommand: Sendable {
   /// A change that may be stored although the store reported a failure.
-  struct Doubt: Sendable {
+  struct InDoubtChange: Sendable {
     /// The command for which the change was made.
     let command: TaskCommand
     let settlement: Settlement
@@ -60,5 +60,5 @@ struct PendingCommand: Sendable {
   let id: TaskID
   let command: TaskCommand
   /// A change for this request, or for a request that this one replaced, that may be stored.
-  var doubt: Doubt?
+  var inDoubtChange: InDoubtChange?
 }

@@ -8,7 +8,7 @@ struct UpkeepState: Sendable {
   /// Detects that the clock was set back.
   var dates = ClockStepDetector()
   /// Decides when to look for tasks without a handler.
-  var notice = MissingHandlerWarning()
+  var warning = MissingHandlerWarning()
   /// Stores which conditions hold.
   var conditions = ConditionState()
   /// When the occurrences of schedules were last checked.
@@ -36,7 +36,7 @@ struct ClockStepDetector: Sendable {
   /// They may if `now` is before the date of the last call, or before `read`, which the queue has
   /// read since. They also may on the first call, because the clock of the previous process is
   /// unknown.
-  mutating func wentBack(to now: Date, from read: Date = .distantPast) -> Bool {
+  mutating func detectStepBack(to now: Date, lastRead read: Date = .distantPast) -> Bool {
     guard let last = latest else {
       latest = now
       return true
@@ -54,7 +54,7 @@ struct ClockStepDetector: Sendable {
   ///
   /// This is for when the reaction to the last call failed, or the store has dates in the future
   /// again.
-  mutating func forget() { latest = nil }
+  mutating func reset() { latest = nil }
 }
 
 /// The latest date that a queue has read from its clock, with a precision of a second.
@@ -226,7 +226,7 @@ struct ConditionState: Sendable {
 /// or restarted. A queue whose tasks all have handlers and known conditions never looks again.
 struct MissingHandlerWarning: Sendable {
   /// The names that were reported.
-  private(set) var saidNames: Set<String> = []
+  private(set) var reportedNames: Set<String> = []
   private var hasRun = false
   /// Whether a look is due.
   private var isDue = false
@@ -240,17 +240,17 @@ struct MissingHandlerWarning: Sendable {
   }
 
   /// Makes a look due for a waiting task of this name, which has no handler.
-  mutating func makeLookDue(forName name: String) {
-    if !saidNames.contains(name) { makeLookDue() }
+  mutating func makeCheckDue(forName name: String) {
+    if !reportedNames.contains(name) { makeCheckDue() }
   }
 
   /// Makes a look due, because a task waits for something that was not reported.
-  mutating func makeLookDue() { isDue = true }
+  mutating func makeCheckDue() { isDue = true }
 
   /// Returns whether to look now, after a worker found nothing to do.
   ///
   /// The look then counts as made.
-  mutating func takeDueLook() -> Bool {
+  mutating func takeDueCheck() -> Bool {
     defer { isDue = false }
     return isDue
   }
@@ -259,6 +259,6 @@ struct MissingHandlerWarning: Sendable {
   ///
   /// - Returns: The names that have not been reported before.
   mutating func takeUnreportedNames(of names: [String]) -> [String] {
-    names.filter { saidNames.insert($0).inserted }
+    names.filter { reportedNames.insert($0).inserted }
   }
 }

@@ -24,7 +24,7 @@ struct Attempt: Sendable, Equatable {
 /// ``failedCommands``.
 extension WorkMachine {
   /// What happens to a request.
-  enum RequestAnswer: Equatable {
+  enum RequestOutcome: Equatable {
     /// The request cuts this attempt of this worker short.
     case interrupt(worker: Int, AttemptNumber)
     /// The queue keeps the request, and carries it out instead of the next attempt, or when the
@@ -36,14 +36,14 @@ extension WorkMachine {
     case refused
     /// The request can't wait: the task was prefetched, and it may take long until a worker is
     /// idle.
-    case claimedAhead
+    case prefetched
     /// The request must wait: an earlier request for the task is being carried out.
     case afterAnother
     /// The caller carries out its request instead of this earlier one, because no run does. It then
     /// calls ``endCommand(for:)``.
     case insteadOf(TaskCommand)
     /// The queue does not lease the task.
-    case notHeld
+    case notLeased
   }
 
   /// Decides how a request for a task is carried out.
@@ -53,28 +53,34 @@ extension WorkMachine {
     _ command: TaskCommand,
     of id: TaskID,
     wasPending: Bool = false
-  ) -> RequestAnswer {
+  ) -> RequestOutcome {
     if !wasPending, isCarryingOut(id) { return .afterAnother }
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard command.cutsShort else { return .refused }
       // A request that failed and was restored during the attempt counts as an earlier one, too.
-      let earlier = [attempt.command, requests[id]?.command].compactMap(\.self)
+      let earlier = [attempt.command, pendingCommands[id]?.command].compactMap(\.self)
       if earlier.contains(where: command.isPointless(after:)) { return .refused }
-      requests[id] = nil
+      pendingCommands[id] = nil
       attempts[worker]?.command = command
       return .interrupt(worker: worker, attempt.number)
     }
     let isReady = ready.contains { $0.record.id == id }
-    if isReady && isAhead { return .claimedAhead }
+    if isReady && hasExcessTasks { return .prefetched }
     let isHeld = isReady || isUnsettled(id) || isBeingReleased(id)
-    guard isHeld || hasFailedCommand(for: id) else { return .notHeld }
-    if let asked = requests[id]?.command, command.isPointless(after: asked) { return .refused }
+    guard isHeld || hasFailedCommand(for: id) else { return .notLeased }
+    if let asked = pendingCommands[id]?.command, command.isPointless(after: asked) {
+      return .refused
+    }
     // There may be no further run.
-    if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
+    if !isHeld, mode == nil, let earlier = takeCommand(for: id) {
       return .insteadOf(earlier.command)
     }
-    requests[id] = PendingCommand(id: id, command: command, doubt: requests[id]?.doubt)
+    pendingCommands[id] = PendingCommand(
+      id: id,
+      command: command,
+      inDoubtChange: pendingCommands[id]?.inDoubtChange
+    )
     return .kept
   }
 
@@ -101,21 +107,21 @@ extension WorkMachine {
     /// The caller must wait: an earlier request for the task is being carried out.
     case afterAnother
     /// There is no such request.
-    case notAsked
+    case notRequested
   }
 
   /// Withdraws the request to pause a task.
   mutating func withdrawPause(of id: TaskID) -> Withdrawal {
     if isCarryingOut(id) { return .afterAnother }
-    if let asked = requests[id], asked.command == .pause {
-      requests[id] = nil
-      return asked.doubt == nil ? .done : .inDoubt(asked)
+    if let asked = pendingCommands[id], asked.command == .pause {
+      pendingCommands[id] = nil
+      return asked.inDoubtChange == nil ? .done : .inDoubt(asked)
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.command == .pause
     {
       if attempts[worker]?.isOver == true {
-        requests[id] = PendingCommand(id: id, command: .release)
+        pendingCommands[id] = PendingCommand(id: id, command: .release)
       } else {
         // The attempt may have been cut short already, and must end.
         attempts[worker]?.command = .release
@@ -123,22 +129,22 @@ extension WorkMachine {
       return .done
     }
     guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
-      return .notAsked
+      return .notRequested
     }
-    requests[id] = PendingCommand(id: id, command: .release)
+    pendingCommands[id] = PendingCommand(id: id, command: .release)
     return .done
   }
 
   /// Restores a request that could not be carried out, unless a later request replaces it.
   ///
   /// If it is in doubt whether the store has carried out the request, the doubt remains.
-  mutating func restoreRequest(_ command: TaskCommand, for id: TaskID) {
-    let doubt = doubt(about: id)
-    if let later = requests[id]?.command, !later.isPointless(after: command) {
-      requests[id]?.doubt = doubt
+  mutating func restoreCommand(_ command: TaskCommand, for id: TaskID) {
+    let inDoubtChange = inDoubtChange(for: id)
+    if let later = pendingCommands[id]?.command, !later.isPointless(after: command) {
+      pendingCommands[id]?.inDoubtChange = inDoubtChange
       return
     }
-    requests[id] = PendingCommand(id: id, command: command, doubt: doubt)
+    pendingCommands[id] = PendingCommand(id: id, command: command, inDoubtChange: inDoubtChange)
     failedCommands.append(id)
   }
 
@@ -146,17 +152,19 @@ extension WorkMachine {
   ///
   /// If a later request for the task exists, that one stays instead. If it is in doubt whether the
   /// store has carried out the withdrawn request, the doubt remains.
-  mutating func restoreRequest(_ request: PendingCommand) {
-    guard requests[request.id] == nil else {
-      if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
+  mutating func restoreCommand(_ request: PendingCommand) {
+    guard pendingCommands[request.id] == nil else {
+      if pendingCommands[request.id]?.inDoubtChange == nil {
+        pendingCommands[request.id]?.inDoubtChange = request.inDoubtChange
+      }
       return
     }
-    requests[request.id] = request
+    pendingCommands[request.id] = request
     failedCommands.append(request.id)
   }
 
   private func hasFailedCommand(for id: TaskID) -> Bool {
-    requests[id] != nil && failedCommands.contains(id)
+    pendingCommands[id] != nil && failedCommands.contains(id)
   }
 
   /// Ends the attempt of a worker, whose handler has ended.
@@ -169,7 +177,7 @@ extension WorkMachine {
   ///   - duration: how long the handler took, if it was called.
   /// - Returns: The command for the task, if one arrived during the attempt.
   mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
-    if let duration { ahead.addDuration(duration) }
+    if let duration { prefetch.addDuration(duration) }
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.command
   }
@@ -229,7 +237,7 @@ extension WorkMachine {
   mutating func dropLease(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
       concurrencyLimits.removeLeased(named: task.record.name)
-      requests[task.record.id] = nil
+      pendingCommands[task.record.id] = nil
     }
     ready.removeAll { $0.lease == lease }
     guard let worker = attempts.firstIndex(where: { $0?.lease == lease }),
@@ -269,13 +277,13 @@ extension WorkMachine {
   ///
   /// - Returns: Whether a worker waited for capacity, and the requests that arrived for the tasks
   ///   while their settlements were being stored.
-  mutating func finishStoring() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
+  mutating func finishStoring() -> (wakesWorkers: Bool, commands: [PendingCommand]) {
     let (settlements, wakesWorkers) = outbox.finishStoring()
     // A retry may be due at once. In a pass, it is not due before the next pass, and
     // `reportStored(_:)` reports other new work.
-    if mode == .untilStopped { claims.markLookOutdated() }
-    guard !requests.isEmpty else { return (wakesWorkers, []) }
-    return (wakesWorkers, settlements.compactMap { takeRequest(of: $0.record.id) })
+    if mode == .untilStopped { claims.markResultOutdated() }
+    guard !pendingCommands.isEmpty else { return (wakesWorkers, []) }
+    return (wakesWorkers, settlements.compactMap { takeCommand(for: $0.record.id) })
   }
 
   /// Puts settlements that could not be stored back into the outbox.
@@ -306,28 +314,28 @@ extension WorkMachine {
       && (claims.isInFlight || !ready.isEmpty)
   }
 
-  /// Removes and returns the claimed tasks that match `isMeant` and have not started.
+  /// Removes and returns the claimed tasks that match `isIncluded` and have not started.
   ///
   /// The caller releases the tasks, and then calls ``finishRelease(of:)``. Until that call, the
   /// tasks count as leased by the queue, so that requests for them are not lost.
   mutating func takeUnstarted(
-    where isMeant: (TaskRecord) -> Bool = { _ in true }
+    where isIncluded: (TaskRecord) -> Bool = { _ in true }
   ) -> [ClaimedTask] {
-    let taken = ready.filter { isMeant($0.record) }
-    ready.removeAll { isMeant($0.record) }
+    let taken = ready.filter { isIncluded($0.record) }
+    ready.removeAll { isIncluded($0.record) }
     for task in taken {
       concurrencyLimits.removeLeased(named: task.record.name)
-      returning.insert(task.lease)
+      beingReleased.insert(task.lease)
     }
     return taken.reversed()
   }
 
   /// Whether the claimed tasks that have not started outnumber the idle workers.
-  var isAhead: Bool { ready.count > idle }
+  var hasExcessTasks: Bool { ready.count > idle }
 
   /// Removes and returns the tasks that were prefetched together with an interrupted task.
   mutating func takeExcessPrefetched() -> [ClaimedTask] {
-    guard isAhead && ahead.isCareful else { return [] }
+    guard hasExcessTasks && prefetch.isCareful else { return [] }
     // The next task is the last element.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
     return takeUnstarted { tooMany.contains($0.id) }
@@ -337,8 +345,8 @@ extension WorkMachine {
   ///
   /// Attempts take longer than expected, so the queue then prefetches fewer tasks.
   mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
-    guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
-    ahead.noteLongWait()
+    guard claims.count == number, !claims.isInFlight, hasExcessTasks else { return [] }
+    prefetch.noteLongWait()
     return takeUnstarted()
   }
 
@@ -348,14 +356,14 @@ extension WorkMachine {
   ///
   /// - Returns: The requests that arrived for released tasks during the release.
   mutating func finishRelease(of tasks: [ClaimedTask]) -> [PendingCommand] {
-    for task in tasks { returning.remove(task.lease) }
-    claims.markLookOutdated()
-    guard !requests.isEmpty else { return [] }
-    return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeRequest(of: $0.record.id) }
+    for task in tasks { beingReleased.remove(task.lease) }
+    claims.markResultOutdated()
+    guard !pendingCommands.isEmpty else { return [] }
+    return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeCommand(for: $0.record.id) }
   }
 
   /// Returns whether a task is being released.
-  func isBeingReleased(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
+  func isBeingReleased(_ id: TaskID) -> Bool { beingReleased.contains { $0.id == id } }
 
   /// Whether the finisher can wait for a store that is temporarily unavailable.
   var finisherCanWait: Bool { mode != nil && !wasCancelled && !cutsShort }
@@ -366,7 +374,7 @@ extension WorkMachine {
   ///
   /// At the end of a run, only tasks in the outbox, and tasks that a pause is releasing, are still
   /// leased.
-  func requestOutlastsRun(for id: TaskID) -> Bool {
+  func commandOutlastsRun(for id: TaskID) -> Bool {
     outbox.isWaiting(id) || isBeingReleased(id) || failedCommands.contains(id)
   }
 
@@ -378,14 +386,16 @@ extension WorkMachine {
     guard failure == nil, !failedCommands.isEmpty else { return [] }
     let ids = failedCommands
     failedCommands = []
-    return ids.compactMap { takeRequest(of: $0) }
+    return ids.compactMap { takeCommand(for: $0) }
   }
 
   /// Removes and returns the request for a task that the queue no longer leases.
   ///
   /// The caller carries out the request, and then calls ``endCommand(for:)``.
-  mutating func takeRequest(of id: TaskID) -> PendingCommand? {
-    guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
+  mutating func takeCommand(for id: TaskID) -> PendingCommand? {
+    guard !pendingCommands.isEmpty, let request = pendingCommands.removeValue(forKey: id) else {
+      return nil
+    }
     commandsUnderWay.append(request)
     return request
   }
@@ -395,23 +405,23 @@ extension WorkMachine {
     if let index = commandsUnderWay.firstIndex(where: { $0.id == id }) {
       commandsUnderWay.remove(at: index)
     }
-    claims.markLookOutdated()
+    claims.markResultOutdated()
   }
 
   /// Returns whether a task has a request that is not done yet.
-  func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isCarryingOut(id) }
+  func hasCommand(for id: TaskID) -> Bool { pendingCommands[id] != nil || isCarryingOut(id) }
 
   /// Returns whether a request for a task is being carried out.
   func isCarryingOut(_ id: TaskID) -> Bool { commandsUnderWay.contains { $0.id == id } }
 
   /// Returns the doubt whether the store has already made the change for a request that is being
   /// carried out; `nil` if there is no doubt.
-  func doubt(about id: TaskID) -> PendingCommand.Doubt? {
-    commandsUnderWay.first { $0.id == id }?.doubt
+  func inDoubtChange(for id: TaskID) -> PendingCommand.InDoubtChange? {
+    commandsUnderWay.first { $0.id == id }?.inDoubtChange
   }
 
-  mutating func setDoubt(_ doubt: PendingCommand.Doubt?, about id: TaskID) {
+  mutating func setInDoubtChange(_ inDoubtChange: PendingCommand.InDoubtChange?, for id: TaskID) {
     guard let index = commandsUnderWay.firstIndex(where: { $0.id == id }) else { return }
-    commandsUnderWay[index].doubt = doubt
+    commandsUnderWay[index].inDoubtChange = inDoubtChange
   }
 }

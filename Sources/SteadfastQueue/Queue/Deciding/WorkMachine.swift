@@ -34,11 +34,11 @@ struct WorkMachine: Sendable {
   /// A lower bound of the time of the last extension of the leases, by the queue's stopwatch.
   var leasesExtended = Duration.zero
   /// The leases of claimed tasks that were not begun, and are being released.
-  var returning: Set<Lease> = []
+  var beingReleased: Set<Lease> = []
   var outbox: PendingResults
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
-  var ahead = Prefetch(batch: 0)
+  var prefetch = Prefetch(batch: 0)
   /// The requests that are being carried out.
   ///
   /// The queue no longer leases their tasks.
@@ -53,7 +53,7 @@ struct WorkMachine: Sendable {
   /// The conditions that the attempts under way require; an attempt without any has no entry.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// The requests for tasks that the queue leases, but no worker performs.
-  var requests: [TaskID: PendingCommand] = [:]
+  var pendingCommands: [TaskID: PendingCommand] = [:]
   /// The tasks whose requests could not be carried out, and are to be retried.
   var failedCommands: [TaskID] = []
   /// Whether attempts under way are to be cut short, because the run's budget, or the limit of a
@@ -89,7 +89,7 @@ struct WorkMachine: Sendable {
   /// Begins a run, after ``checkCanBegin()``, while handlers are registered for these names.
   mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
-    ahead = Prefetch(batch: claimBatch)
+    prefetch = Prefetch(batch: claimBatch)
     failure = nil
     isStopping = false
     wasCancelled = false
@@ -106,7 +106,7 @@ struct WorkMachine: Sendable {
     mode = nil
     // Only the run's time was up, not the queue's.
     if !isShutDown { cutsShort = false }
-    requests = requests.filter { id, _ in requestOutlastsRun(for: id) }
+    pendingCommands = pendingCommands.filter { id, _ in commandOutlastsRun(for: id) }
   }
 
   /// Returns the cutoff of a pass that begins now.
@@ -199,7 +199,7 @@ struct WorkMachine: Sendable {
       isStopping = true
       return .stop
     }
-    guard outbox.hasCapacity() else { return .wait }
+    guard outbox.requestCapacity() else { return .wait }
     // The claim of the ready tasks has expired: the process was suspended, or the store was slow to
     // answer.
     if let readyUntil, !ready.isEmpty, time() >= readyUntil {
@@ -213,13 +213,13 @@ struct WorkMachine: Sendable {
     }
     if isExhausted {
       // Storing the end of an attempt may make another task available.
-      guard performing == 0, outbox.isSettled() else { return .wait }
+      guard performing == 0, outbox.noteWaitingUnlessEmpty() else { return .wait }
       isStopping = true
       return .stop
     }
     claims.begin()
     defer { toUnpark = ParkedNames() }
-    let limit = guaranteesProgress ? idle : ahead.limit(idle: idle, workers: attempts.count)
+    let limit = guaranteesProgress ? idle : prefetch.limit(idle: idle, workers: attempts.count)
     return .claim(limit: limit, unparking: toUnpark)
   }
 
@@ -229,7 +229,7 @@ struct WorkMachine: Sendable {
     if !isPaused || ready.isEmpty { guaranteesProgress = false }
     lastAttempt += 1
     if task.record.hasPrerequisites { recordConditions(of: task.record) }
-    let asked = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
+    let asked = pendingCommands.isEmpty ? nil : pendingCommands.removeValue(forKey: task.record.id)
     let command = asked?.command
     attempts[worker] = Attempt(
       lease: task.lease,
@@ -264,7 +264,7 @@ struct WorkMachine: Sendable {
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
     readyUntil = end
-    ahead.checkForInterrupted(in: ready)
+    prefetch.checkForInterrupted(in: ready)
     if ready.count > 1 { ready.reverse() }
     concurrencyLimits.addLeased(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
@@ -295,8 +295,8 @@ struct WorkMachine: Sendable {
     // The number of leased tasks with this name may be below the name's limit again.
     workArrived()
     // If the store failed, the settlement is in the outbox, and the request waits with it.
-    guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
-    return takeRequest(of: attempt.id)
+    guard !pendingCommands.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
+    return takeCommand(for: attempt.id)
   }
 }
 
@@ -401,12 +401,13 @@ extension WorkMachine {
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
-    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty,
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, beingReleased.isEmpty,
       commandsUnderWay.isEmpty,
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }
-    guard let look = claims.emptyLook, look.claim > claim, look.cutoff.map({ $0 >= date }) ?? true
+    guard let last = claims.emptyClaim, last.number > claim,
+      last.cutoff.map({ $0 >= date }) ?? true
     else { return .unknown }
     return .idle
   }
@@ -428,10 +429,10 @@ struct ConcurrencyLimits: Sendable {
   private var names: Set<String> = []
   /// The number of leased tasks of each name; a name without any has no entry.
   private var leasedCounts: [String: Int] = [:]
-  /// The last result of `room(in:version:)`.
+  /// The last result of `remainingCounts(within:version:)`.
   ///
   /// It is cached because there may be many names, and little changes from one claim to the next.
-  private var lastRoom: [String: Int] = [:]
+  private var lastRemaining: [String: Int] = [:]
   private var lastVersion: Int?
   /// The names whose count has changed since the last result.
   private var changedNames: Set<String> = []
@@ -439,18 +440,18 @@ struct ConcurrencyLimits: Sendable {
   /// Returns how many more tasks of each name may be claimed within its limit.
   ///
   /// If the limits differ from those of the last call, the version must differ, too.
-  mutating func room(in limits: [String: Int], version: Int) -> [String: Int] {
+  mutating func remainingCounts(within limits: [String: Int], version: Int) -> [String: Int] {
     guard !names.isEmpty else { return limits }
     if lastVersion != version {
       lastVersion = version
-      lastRoom = limits
+      lastRemaining = limits
       changedNames = Set(leasedCounts.keys)
     }
     for name in changedNames {
-      lastRoom[name] = limits[name, default: 0] - leasedCounts[name, default: 0]
+      lastRemaining[name] = limits[name, default: 0] - leasedCounts[name, default: 0]
     }
     changedNames.removeAll(keepingCapacity: true)
-    return lastRoom
+    return lastRemaining
   }
 
   /// Starts to limit a name, which has `leasedCount` leased tasks already.

@@ -107,7 +107,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
     if let outcome = handle.outcome { return outcome }
     let isLookedUp = queue.dispatch.hasEnded || mayHaveEndedUnnoticed
     if isLookedUp, let outcome = try await storedOutcome() { return outcome }
-    if queue.dispatch.callingTask == id { throw waitsForItself }
+    if queue.dispatch.callingTask == id { throw waitsForItselfError }
     return try await RealWork.reportingWait({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
       try await handle.wait { queue.dispatch.machine.withLock { $0.reasonToFailWaiters } }
     }
@@ -122,7 +122,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       || queue.observers.mayHaveUnreportedOutcomes.load(ordering: .acquiring)
   }
 
-  private var waitsForItself: TaskQueueError {
+  private var waitsForItselfError: TaskQueueError {
     TaskQueueError(
       .waitsForItself,
       "the handler of the task \(id) waits for the outcome of its own task, which ends when the "

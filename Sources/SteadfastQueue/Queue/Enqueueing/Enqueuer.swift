@@ -81,7 +81,7 @@ extension Enqueuer {
   /// It allocates no arrays, except those passed to the store and returned by it.
   func add(_ draft: consuming TaskDraft) async throws -> AdmittedTask {
     let draft = draft.filled(from: configuration.taskDefaults)
-    for _ in 0..<Self.maxIDDraws {
+    for _ in 0..<Self.maxIDAttempts {
       let now = self.now
       let id = generators.nextID(at: now)
       let record = try record(of: draft, id: id, now: now)
@@ -90,7 +90,7 @@ extension Enqueuer {
         return task
       }
     }
-    throw idCollision
+    throw idCollisionError
   }
 
   /// Adds new tasks.
@@ -138,7 +138,7 @@ extension Enqueuer {
     _ policy: UniquePolicy,
     _ make: (Date) throws -> [TaskRecord]
   ) async throws -> [AdmittedTask] {
-    for _ in 0..<Self.maxIDDraws {
+    for _ in 0..<Self.maxIDAttempts {
       let now = self.now
       let records = try make(now)
       if let tasks = try await insert(records, policy, now) {
@@ -146,15 +146,15 @@ extension Enqueuer {
         return tasks
       }
     }
-    throw idCollision
+    throw idCollisionError
   }
 
   /// The maximum number of IDs tried for a task.
   ///
   /// IDs are random, so a collision means that another queue uses the same seed.
-  private static let maxIDDraws = 8
+  private static let maxIDAttempts = 8
 
-  private var idCollision: TaskQueueError {
+  private var idCollisionError: TaskQueueError {
     TaskQueueError(
       .storeFailed,
       "the store (\(store)) already has tasks with the IDs that the queue '\(name)' generates: "
@@ -225,8 +225,8 @@ extension Enqueuer {
   ) async throws -> Bool {
     // Reserve the keys until the outcomes are reported.
     let keys = policy == .replace ? Set(records.compactMap(\.uniqueKey)) : []
-    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    if !keys.isEmpty { try await observers.keyLocks.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyLocks.unlock(keys) } }
     observers.prepareEnqueuedEvents(of: records)
     let results: [ChangeOutcome]
     do {
@@ -266,7 +266,7 @@ extension Enqueuer {
     var results: [ChangeOutcome] = []
     for _ in 0..<QueueStore.maxConflictRetries {
       results = try await storage.persist(batch)
-      let twins = results.compactMap(\.keptTwin)
+      let twins = results.compactMap(\.duplicateID)
       if twins.isEmpty { return results }
       for twin in twins {
         try await observers.changes.wait(until: .allIsReported, of: twin)
@@ -314,7 +314,7 @@ extension ChangeOutcome {
   /// Whether a new task was added without affecting another task.
   fileprivate var isPlainInsertion: Bool { if case .done = self { true } else { false } }
 
-  fileprivate var keptTwin: TaskID? {
+  fileprivate var duplicateID: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }
   }
 }

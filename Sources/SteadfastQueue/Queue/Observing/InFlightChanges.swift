@@ -22,7 +22,7 @@ final class InFlightChanges: Sendable {
 
   private let entries = Mutex<[TaskID: Entry]>([:])
   /// Whether `entries` is not empty.
-  private let areAny = Atomic(false)
+  private let hasEntries = Atomic(false)
   private let reported = Waiters<Void>()
   private let availability: StoreAvailability
 
@@ -37,7 +37,7 @@ final class InFlightChanges: Sendable {
   var count: Int { entries.withLock { $0.count } }
 
   /// Whether any change is being stored, or is stored and not reported yet.
-  var areUnderWay: Bool { areAny.load(ordering: .acquiring) }
+  var areUnderWay: Bool { hasEntries.load(ordering: .acquiring) }
 
   /// Returns whether a change of a task is being stored, or is stored and not reported yet.
   func isUnderWay(_ id: TaskID) -> Bool { entries.withLock { $0[id] != nil } }
@@ -50,7 +50,7 @@ final class InFlightChanges: Sendable {
   /// An attempt may end because of a completion. If both were under way, it would be unknown
   /// whether the end or the completion was stored first. A cancelled caller stops waiting once the
   /// store is unavailable.
-  func beginAttemptEnds(of ids: [TaskID]) async {
+  func beginAttemptResults(of ids: [TaskID]) async {
     do {
       try await begin(ids, when: { $0.request != .completion }) { $0.ends += 1 }
     } catch {
@@ -58,7 +58,7 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  func markAttemptEndsReported(of ids: [TaskID]) {
+  func markAttemptResultsReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.ends -= 1
@@ -126,7 +126,7 @@ final class InFlightChanges: Sendable {
     /// Wait until the end of the attempt before the caller's change is reported.
     ///
     /// The caller need not wait for later attempts: they start only once its change is reported.
-    case endIsReported
+    case attemptResultIsReported
     /// Wait until every change is reported.
     case allIsReported
   }
@@ -150,14 +150,14 @@ final class InFlightChanges: Sendable {
 
   private func isOver(_ wait: Wait, of id: TaskID) -> Bool {
     entries.withLock { entries in
-      entries[id].map { wait == .endIsReported && $0.ends == 0 } ?? true
+      entries[id].map { wait == .attemptResultIsReported && $0.ends == 0 } ?? true
     }
   }
 
   @discardableResult
   private func change<Result: Sendable>(_ body: (inout [TaskID: Entry]) -> Result) -> Result {
     entries.withLock { entries in
-      defer { areAny.store(!entries.isEmpty, ordering: .releasing) }
+      defer { hasEntries.store(!entries.isEmpty, ordering: .releasing) }
       return body(&entries)
     }
   }

@@ -10,7 +10,7 @@ final class Observers: Sendable {
   let outcomes = OutcomeRegistry()
   let changes: InFlightChanges
   /// Lets only one caller at a time replace the task with a unique key.
-  let keyTurns: KeyedMutex
+  let keyLocks: KeyedMutex
   let statistics: Mutex<QueueStatistics.Tally>
   /// Whether the store's answer to a caller's change was lost, so that the end of a task may be
   /// unreported.
@@ -18,7 +18,7 @@ final class Observers: Sendable {
 
   init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ availability: StoreAvailability) {
     changes = InFlightChanges(availability)
-    keyTurns = KeyedMutex(availability)
+    keyLocks = KeyedMutex(availability)
     events = EventHub(capacity: eventCapacity)
     self.statistics = Mutex(statistics)
   }
@@ -64,7 +64,7 @@ final class Observers: Sendable {
   func waitForEarlierReports(ofClaimed record: TaskRecord) async {
     // A call that replaces the task with a unique key learns the task's ID only from the store's
     // answer. So wait for that call by the key.
-    if let key = record.uniqueKey { try? await keyTurns.waitForPresentHolder(of: key) }
+    if let key = record.uniqueKey { try? await keyLocks.waitForPresentHolder(of: key) }
     await waitForEarlierReports(of: record.id)
   }
 

@@ -207,7 +207,7 @@ extension OutcomeRegistry {
         entries[slot].holders += 1
         return slot
       }
-      return OutcomeHandle(id: id, slot: slot, part: self)
+      return OutcomeHandle(id: id, slot: slot, shard: self)
     }
 
     /// Changes what is known about a task that has a handle, and returns what was known before.
@@ -297,25 +297,25 @@ final class OutcomeHandle: Sendable {
   let id: TaskID
   /// The slot of the task's entry, valid as long as the task has a handle.
   private let slot: Int
-  private let part: OutcomeRegistry.Shard
+  private let shard: OutcomeRegistry.Shard
 
-  init(id: TaskID, slot: Int, part: OutcomeRegistry.Shard) {
+  init(id: TaskID, slot: Int, shard: OutcomeRegistry.Shard) {
     self.id = id
     self.slot = slot
-    self.part = part
+    self.shard = shard
   }
 
-  deinit { part.releaseHandle(at: slot) }
+  deinit { shard.releaseHandle(at: slot) }
 
-  var outcome: TaskOutcome? { part.outcome(at: slot) }
+  var outcome: TaskOutcome? { shard.outcome(at: slot) }
   /// Whether another task has superseded this one, and determines the outcome of both.
-  var isSuperseded: Bool { part.isSuperseded(at: slot) }
+  var isSuperseded: Bool { shard.isSuperseded(at: slot) }
   /// The value that the handler returned, if the task has succeeded in this process.
-  var value: (any Sendable)? { part.value(at: slot) }
+  var value: (any Sendable)? { shard.value(at: slot) }
 
   /// Waits for the outcome, unless `check` returns an error at the last moment.
   func wait(unless check: () -> (any Error)?) async throws -> TaskOutcome {
-    try await part.waiters(at: slot).wait {
+    try await shard.waiters(at: slot).wait {
       if let outcome { return .success(outcome) }
       return check().map { .failure($0) }
     }
@@ -327,12 +327,12 @@ final class OutcomeHandle: Sendable {
   ///   report, if the wait fails because the task no longer exists, or if it is cancelled.
   func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
-      let (progress, hasEnded) = part.progress(at: slot)
+      let (progress, hasEnded) = shard.progress(at: slot)
       if progress.number > number { return progress }
       if hasEnded || hasQueueEnded() { return nil }
       do {
-        try await part.progressWaiters(at: slot).wait {
-          let (progress, hasEnded) = part.progress(at: slot)
+        try await shard.progressWaiters(at: slot).wait {
+          let (progress, hasEnded) = shard.progress(at: slot)
           let isOver = hasEnded || progress.number > number || hasQueueEnded()
           return isOver ? .success(()) : nil
         }

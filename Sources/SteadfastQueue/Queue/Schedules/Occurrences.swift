@@ -265,7 +265,7 @@ extension Occurrences {
   enum OccurrenceStart {
     case perform(TaskOccurrence)
     /// Makes no attempt. The function returns the change that settles the task.
-    case leaveOut((Lease) -> TaskChange)
+    case skip((Lease) -> TaskChange)
   }
 
   /// Decides whether a claimed occurrence starts, or is replaced by a later one.
@@ -276,10 +276,10 @@ extension Occurrences {
       if let occurrence = try await startedOccurrence(of: record, now: now) {
         return .perform(occurrence)
       }
-      return .leaveOut { .cancel(.claimed($0), at: now, retains: false) }
+      return .skip { .cancel(.claimed($0), at: now, retains: false) }
     } catch {
       dispatch.fail(error, to: "read a schedule")
-      return .leaveOut { .release($0) }
+      return .skip { .release($0) }
     }
   }
 

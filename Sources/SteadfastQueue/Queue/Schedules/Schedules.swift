@@ -97,7 +97,7 @@ extension Schedules {
   /// The body returns `false` if another process has changed the schedule in between. It is also
   /// called again after a transient error of the store.
   private func changeSchedule(
-    _ name: String,
+    named name: String,
     _ body: (_ attempt: Int) async throws -> Bool
   ) async throws {
     var retries = 0
