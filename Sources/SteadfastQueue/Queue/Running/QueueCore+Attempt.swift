@@ -218,7 +218,7 @@ extension QueueCore {
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
     // A past date would put the task ahead of waiting tasks.
-    chosen = moment.notBeforeCutoff(max(chosen.storable, now))
+    chosen = moment.afterCutoff(max(chosen.storable, now))
     // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)

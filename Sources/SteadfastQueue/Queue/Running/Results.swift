@@ -99,7 +99,7 @@ extension Results {
   ) async -> Bool {
     var batch = settlements.map(\.change)
     batch += upkeep.prunings(after: settlements)
-    let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
+    let shared = settlements.filter(\.mayRaceWithOtherReports).map(\.record.id)
     if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
     defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {

@@ -192,8 +192,8 @@ extension Upkeep {
   /// Returns what to prune now that these tasks have ended.
   func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
     // Usually no ended task is retained. Then skip the lock.
-    guard settlements.contains(where: \.isKeptEnd) else { return [] }
-    return state.withLock { $0.pruning.changes(after: settlements, now: now) }
+    guard settlements.contains(where: \.retainsEndedTask) else { return [] }
+    return state.withLock { $0.pruning.prunings(after: settlements, now: now) }
   }
 
   /// Returns how many tasks of each name may be claimed within the run's budget, if it has one.

@@ -179,7 +179,7 @@ private struct Decided: RetryAwareError {
     let early = judge.failurePreventingAttempt(of: makeTask(expiry: 1001).record, now: now)
     #expect(early == nil)
     let late = judge.failurePreventingAttempt(of: makeTask(expiry: 1000).record, now: now)
-    #expect(late?.reason == "it expired before it was done")
+    #expect(late?.reason == "the task expired before it was done")
   }
 
   @Test func `a task is abandoned if its backoff would end after its expiry`() {
