@@ -139,6 +139,7 @@ extension QueueCore {
   ///   - name: The name of the waits.
   ///   - liveTokens: Returns the tokens of the waits that existing transfers will complete.
   /// - Returns: The number of waits that were completed.
+  /// - Throws: What the store throws.
   func completeLostTransfers(
     named name: String,
     liveTokens: () async -> Set<TaskToken>

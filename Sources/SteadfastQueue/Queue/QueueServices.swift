@@ -142,6 +142,6 @@ struct QueueTime: Sendable {
     try await deadlineThread.sleep(for: delay)
   }
 
-  /// The current date, with the precision with which dates are stored.
+  /// The current date, rounded and limited to what stores can keep.
   var now: Date { clock.date.storable }
 }
