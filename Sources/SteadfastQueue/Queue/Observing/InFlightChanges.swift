@@ -62,7 +62,9 @@ final class InFlightChanges: Sendable {
     change { entries in
       for id in ids {
         entries[id]?.resultCount -= 1
-        if entries[id]?.resultCount == 0, entries[id]?.request == Entry.Request.none { entries[id] = nil }
+        if entries[id]?.resultCount == 0, entries[id]?.request == Entry.Request.none {
+          entries[id] = nil
+        }
       }
     }
     reported.resumeAll(with: .success(()))
@@ -128,7 +130,7 @@ final class InFlightChanges: Sendable {
 
   /// The tracked changes for which a caller waits.
   enum Wait {
-    /// Wait until the result of the task's last attempt is reported.
+    /// Wait until the tracked results of attempts at the task are reported.
     case attemptResultIsReported
     /// Wait until every tracked change of the task is reported.
     case allIsReported

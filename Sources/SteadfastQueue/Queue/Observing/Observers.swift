@@ -101,7 +101,7 @@ final class Observers: Sendable {
     }
   }
 
-  /// Reports that a task was cancelled because a task that it depended on has ended.
+  /// Reports that a task was cancelled because a task that it depended on ended without success.
   func reportCancellation(of id: TaskID, becauseOf cause: TaskID) {
     events.postEnqueuedEvent(of: id)
     outcomes.resolve(id, .cancelled)

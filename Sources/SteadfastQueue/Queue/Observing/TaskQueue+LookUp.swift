@@ -46,7 +46,7 @@ extension TaskQueue {
     try await core.opened.tasks(matching: filter, after: id, limit: limit)
   }
 
-  /// Returns a task that was enqueued earlier, also in another process.
+  /// Returns a task that was enqueued earlier, possibly by another process.
   ///
   /// Use it to wait for the task's outcome, or to cancel the task.
   ///
