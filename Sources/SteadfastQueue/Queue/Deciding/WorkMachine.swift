@@ -1,6 +1,6 @@
 import SystemFoundation
 
-/// Decides what a running queue does next: a value without a clock, a lock or suspension.
+/// Decides what a running queue does next, without a clock, a lock or suspension.
 ///
 /// Workers ask the machine for steps. At most one call that claims tasks from the store is in
 /// flight. A claim asks for as many tasks as there are idle workers: for several if the store is
@@ -10,7 +10,7 @@ struct WorkMachine: Sendable {
   private(set) var mode: Mode?
   /// Whether the queue is paused, by a caller or by its store.
   private(set) var isPaused = false
-  /// Whether a stored pause applies to every queue on the store.
+  /// Whether the queue is paused by a pause that its store contains.
   private(set) var isPausedByStore = false
   private var isPausedByCaller = false
   private(set) var isShutDown = false
@@ -146,13 +146,13 @@ struct WorkMachine: Sendable {
     isStopping = true
   }
 
-  /// Shuts down, and makes all attempts be cancelled, because the time for them to end is up.
+  /// Shuts down, and requires all attempts to be cancelled, because their time to end is up.
   mutating func cutShort() {
     shutDown()
     cutsShort = true
   }
 
-  /// Stops the run, and makes all attempts be cancelled, because the time for the run is up.
+  /// Stops the run, and requires all attempts to be cancelled, because the time for the run is up.
   mutating func endPass() {
     isStopping = true
     cutsShort = true
@@ -163,8 +163,7 @@ struct WorkMachine: Sendable {
     self.isPaused = isPaused || isPausedByStore
   }
 
-  /// Sets whether a stored pause applies to every queue on the store, and returns whether this is
-  /// new.
+  /// Sets whether the queue is paused by its store, and returns whether this is new.
   mutating func setPausedByStore(_ isPaused: Bool) -> Bool {
     defer { isPausedByStore = isPaused }
     self.isPaused = isPaused || isPausedByCaller
