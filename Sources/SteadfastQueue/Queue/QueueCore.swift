@@ -1,8 +1,8 @@
 import Synchronization
 
-/// The implementation of a queue: its parts, and its runs.
+/// The implementation of a queue, which consists of components with one job each.
 ///
-/// Each part has one job. A part uses only parts that are made before it.
+/// A component uses only components that are made before it.
 final class QueueCore: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -41,7 +41,7 @@ final class QueueCore: QueuePart {
     judge = services.judge
   }
 
-  /// The queue, after its store has been opened and the stored pause has been read.
+  /// This queue, once the getter has opened its store and read the stored pause, if necessary.
   ///
   /// - Throws: The error that prevents the store from being opened.
   var opened: QueueCore {
@@ -55,18 +55,18 @@ final class QueueCore: QueuePart {
     }
   }
 
-  /// Checks that the store may be opened.
+  /// Checks that the queue's name and configuration are valid, and that no handler was refused.
   ///
   /// - Throws: A ``TaskQueueError`` that explains what is wrong with the queue.
   func checkCanOpen() throws {
     try storage.checkCanOpen()
-    // Handlers that are being performed continue, and so do the calls that they make.
+    // A handler that is running continues, so its calls must not throw.
     if handlers.hasRefusal, dispatch.callingTask == nil, let refusal = handlers.refusal {
       throw refusal
     }
   }
 
-  /// Registers a handler for some names, or makes each later call throw if there is a mistake.
+  /// Registers a handler for names; if an argument is invalid, each later call of the queue throws.
   func register(_ handler: AnyHandler, _ names: [String], _ limit: Int?) {
     do {
       try handlers.register(handler, names: names, limit: limit)
@@ -77,7 +77,7 @@ final class QueueCore: QueuePart {
     dispatch.signals.workers.signal()
   }
 
-  /// Registers the handler for names that have no handler of their own.
+  /// Registers the handler for all names that have no handler of their own.
   func registerFallback(_ handler: AnyHandler) {
     handlers.registerFallback(handler)
     dispatch.machine.withLock { $0.registerFallback() }
@@ -120,7 +120,7 @@ extension QueueCore {
   }
 }
 
-/// Finds the completions that tasks wait for.
+/// Lists the waits that callers can complete, and completes those that are lost.
 extension QueueCore {
   func pendingCompletions() async throws -> [PendingCompletion] {
     let filter = TaskFilter(states: TaskState.unfinished, remembers: true)
@@ -133,15 +133,19 @@ extension QueueCore {
     return pending
   }
 
-  /// Completes waits with an error if they have the given name and no transfer can complete them.
+  /// Completes, with an error, the waits with a name for which no transfer exists any longer.
   ///
-  /// - Returns: the number of these waits.
+  /// - Parameters:
+  ///   - name: The name of the waits.
+  ///   - liveTokens: Returns the tokens of the waits that existing transfers will complete.
+  /// - Returns: The number of waits that were completed.
+  /// - Throws: What the store throws.
   func completeLostTransfers(
     named name: String,
     liveTokens: () async -> Set<TaskToken>
   ) async throws -> Int {
-    // List the waits before the transfers. Then a token that is passed on in between is not
-    // mistaken for a lost one.
+    // List the waits before the transfers, so that a transfer that starts in between does not look
+    // lost.
     let pending = try await pendingCompletions().filter { $0.name == name && $0.isHandedOut }
     let live = await liveTokens()
     var count = 0

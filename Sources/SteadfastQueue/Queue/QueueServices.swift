@@ -1,7 +1,7 @@
 import SteadfastRetry
 import SystemFoundation
 
-/// The services that all parts of a queue use.
+/// The services that all components of a queue use.
 final class QueueServices: Sendable {
   let name: String
   let configuration: TaskQueueConfiguration
@@ -11,9 +11,9 @@ final class QueueServices: Sendable {
   let dispatch: Dispatcher
   let handlers = HandlerTable()
   let generators: Generators
-  /// Decides how the end of an attempt settles its task.
+  /// Decides what happens to a task after an attempt.
   let judge: AttemptJudge
-  /// Decides about tasks that were interrupted.
+  /// Decides whether to attempt tasks that were interrupted.
   let suspects: Suspects
   /// The rate limits; `nil` if there are none.
   let rateLimiting: RateLimiting?
@@ -51,16 +51,17 @@ final class QueueServices: Sendable {
   }
 }
 
-/// A part of a queue, with one job.
+/// A component of a queue, with one job.
 ///
-/// A part that works on each task keeps the services that it uses: reached through `services`, each
-/// costs a reference count, which made an attempt in memory 10 % slower.
+/// A component that is called for each task stores the services that it uses in properties of its
+/// own. Each access through `services` changes a reference count, which made an attempt with a
+/// store in memory 10 % slower.
 protocol QueuePart: Sendable {
   var services: QueueServices { get }
 }
 
-// Inlined, these read one field of the services. Called, they would copy a whole configuration or
-// store for each task, which made an enqueue in memory 30 % slower.
+// Without inlining, each call copies a whole value, such as the configuration, which made
+// enqueueing into a store in memory 30 % slower.
 extension QueuePart {
   @inline(__always) var name: String { services.name }
   @inline(__always) var configuration: TaskQueueConfiguration { services.configuration }
@@ -77,8 +78,7 @@ extension QueuePart {
 
   /// Calls the body with the tasks that match a filter and exist now, one page at a time.
   ///
-  /// It skips tasks that are added later, so callers that add tasks all the time can't make it run
-  /// forever.
+  /// Tasks that are added later are skipped, so the call ends even if tasks are added all the time.
   func forEachPage(
     of filter: TaskFilter,
     after id: TaskID?,
@@ -88,20 +88,20 @@ extension QueuePart {
     try await store.forEachPage(of: filter, after: id, tasksUpTo: own, body)
   }
 
-  /// Returns the queue with a name in the group; `nil` if that queue is not in this process.
+  /// Returns the queue with a name in this queue's group; `nil` if it is not in this process.
   func queue(named name: String) -> QueueCore? { storage.group?.members.queue(named: name) }
 
-  /// Returns the name of the queue to which a task belongs; `nil` if it belongs to this queue.
+  /// Returns the name of the queue to which a task belongs; `nil` for this queue.
   func otherQueue(of record: TaskRecord) -> String? {
     guard record.queue != storage.group?.queue ?? "" else { return nil }
     return TaskQueueGroup.name(ofStoredName: record.queue)
   }
 }
 
-/// A queue's clock, and the time that it has measured since the queue was made.
+/// A queue's clock, with a stopwatch that starts when the queue is made.
 struct QueueTime: Sendable {
   let clock: any WallClock
-  /// Returns the time since the queue was made, as the clock measures durations.
+  /// Returns the time since the queue was made, by the clock's instants.
   let stopwatch: @Sendable () -> Duration
   /// The thread that waits for deadlines; `nil` if the clock is not the system's.
   let deadlineThread: DeadlineThread?
@@ -109,7 +109,8 @@ struct QueueTime: Sendable {
   init(_ clock: some WallClock) {
     self.clock = clock
     deadlineThread = clock is ContinuousClock ? .shared : nil
-    // Most queues have this clock, and read it twice for each attempt. So avoid a generic call.
+    // Most queues use a `ContinuousClock`, and read it twice for each attempt. So avoid generic
+    // calls.
     if clock is ContinuousClock {
       let start = ContinuousClock.now
       stopwatch = { start.duration(to: .now) }
@@ -128,16 +129,19 @@ struct QueueTime: Sendable {
 
   /// The executor for code that must meet a deadline even if handlers occupy all Swift threads.
   ///
-  /// It is `nil` if the caller's own executor suffices: on another clock, and in virtual time.
+  /// `nil` means that the caller's own executor suffices, because the clock is not the system's, or
+  /// because time is virtual.
   var deadlineExecutor: (any TaskExecutor)? { RealWork.observer == nil ? deadlineThread : nil }
 
-  /// Suspends for the delay, which busy handlers do not prolong on the system's clock.
-  /// - Throws: `CancellationError` as soon as the task is cancelled.
+  /// Suspends for a delay.
+  ///
+  /// With the system's clock, the delay ends in time even if handlers occupy all Swift threads.
+  /// - Throws: `CancellationError` as soon as the caller is cancelled.
   nonisolated(nonsending) func wait(for delay: Duration) async throws {
     guard let deadlineThread else { return try await clock.wait(for: delay) }
     try await deadlineThread.sleep(for: delay)
   }
 
-  /// The current date, rounded to a date that stores can keep.
+  /// The current date, rounded and limited to what stores can keep.
   var now: Date { clock.date.storable }
 }

@@ -14,51 +14,50 @@ import SteadfastRetry
 /// ```
 ///
 /// The handler that is registered for a task's name performs the task. If the handler returns, the
-/// task has succeeded. If it throws, the attempt has failed, and the task is retried after a delay,
-/// up to its maximum number of retries. A task is stored before `enqueue` returns, so no task is
-/// lost.
+/// task has succeeded. If the handler throws, the attempt has failed, and the task is retried after
+/// a delay, up to its maximum number of retries. A task is stored before `enqueue` returns, so it
+/// is not lost if the process ends.
 ///
 /// ## At least once
 ///
 /// A task is done only when its success is stored. If the process ends after the work and before
-/// the success is stored, the task is performed again. Use ``TaskContext/id`` as an idempotency
-/// key, so that the other side recognises the repetition. With a
-/// ``TaskQueueConfiguration/maxConcurrentTasks`` of 1 and a store that waits for a device, the next
-/// task may start while the success of the previous one is being stored.
+/// the success is stored, the task is performed again. Pass ``TaskContext/id`` to a server as an
+/// idempotency key, so that the server recognises the repetition.
+///
+/// The next task may start while the success of the previous one is being stored, even if
+/// ``TaskQueueConfiguration/maxConcurrentTasks`` is 1.
 ///
 /// ## Order
 ///
-/// Among the available tasks, a higher priority goes first, then the earlier available date, then
-/// the order of enqueueing. The retry of a failed task goes behind the available tasks of its
-/// priority.
+/// Among the available tasks, the one with the highest priority is performed first; then the one
+/// with the earliest available date; then the one that was enqueued first. The retry of a failed
+/// task goes behind the available tasks with the same priority.
 ///
 /// ## Life
 ///
-/// The queue does nothing until ``run()`` or ``runAvailable()`` is called. It performs tasks as
-/// children of that call, so cancelling the call cancels them. When the last reference to the
-/// queue, and to the tasks that it has returned, is released, the queue releases the store.
+/// The queue does nothing until ``run()`` or ``runAvailable()`` is called. It performs tasks in
+/// child tasks of that call, so cancelling the call cancels them. The queue releases the store when
+/// the last reference to the queue, or to an ``EnqueuedTask`` that it has returned, is released.
 public actor TaskQueue {
   /// The queue's name, which descriptions and error messages contain.
   public nonisolated var name: String { core.name }
   /// How the queue performs its tasks.
   public nonisolated var configuration: TaskQueueConfiguration { core.configuration }
 
-  // Claims and attempts read the queue's state on every thread, so an actor can't isolate it. The
-  // actor is the public interface. It isolates only calls that an application makes rarely: those
-  // that register, pause and shut down.
+  // Claims and attempts use the queue's state on every thread, so this actor does not isolate that
+  // state. The actor isolates only calls that an application makes rarely: those that register
+  // handlers, pause the queue and shut it down.
   nonisolated let core: QueueCore
 
-  /// Makes a queue.
-  ///
-  /// Nothing is opened or performed yet.
+  /// Makes a queue, but does not open its store yet.
   ///
   /// - Parameters:
   ///   - name: the queue's name, which must not be empty.
-  ///   - persistence: the store of its tasks; by default in memory. Only one queue can use a store,
-  ///     unless the store can be shared.
-  ///   - configuration: how it performs tasks.
-  ///   - clock: the clock that it uses for dates and for waiting. A test can pass a clock that it
-  ///     advances by hand.
+  ///   - persistence: the store of the queue's tasks; by default in memory. Only one queue can use
+  ///     a store, unless the store can be shared.
+  ///   - configuration: how the queue performs tasks.
+  ///   - clock: the clock for dates and for waiting. A test can pass a clock that it advances by
+  ///     hand.
   public init(
     name: String = "default",
     persistence: some Persistence = InMemoryStore(),
@@ -68,18 +67,19 @@ public actor TaskQueue {
     core = QueueCore(name, persistence, configuration, clock)
   }
 
-  /// Opens the store, if it is not open, and reads its stored pause.
+  /// Opens the store, if it is not open yet.
   ///
-  /// Every other call also does this. Call this one to get the errors at a time of your choice.
+  /// Each method that needs the store also opens it. Call this method to get the errors at a time
+  /// of your choice.
   ///
-  /// - Throws: a ``TaskQueueError`` if the name or the configuration is invalid, or a handler could
-  ///   not be registered; the error that prevents the store from being opened.
+  /// - Throws: a ``TaskQueueError`` if the name or the configuration is invalid, or if a handler
+  ///   could not be registered; the error that prevents the store from being opened.
   public nonisolated func open() async throws {
     _ = try await core.opened
   }
 
-  /// The events from now on, until the queue has been shut down and its run has ended.
+  /// A new sequence of the queue's events from now on.
   ///
-  /// Each access starts a new sequence.
+  /// The sequence ends when the queue has been shut down and its run has ended.
   public nonisolated var events: TaskEvents { core.observers.events.subscribe() }
 }

@@ -4,8 +4,8 @@ public import SteadfastRetry
 public struct TaskQueueConfiguration: Sendable {
   /// The maximum number of tasks that are performed at the same time, from 1 to 10,000.
   ///
-  /// By default 1: in order, one at a time. For each of them, the queue uses about 9 KB of memory
-  /// while it runs, even while it is idle.
+  /// By default 1, so tasks are performed one at a time, in order. A queue that runs uses about 9
+  /// KB of memory for each of these tasks, even while it is idle.
   public var maxConcurrentTasks: Int
   /// The delay before a retry, for tasks that use backoff.
   ///
@@ -13,37 +13,39 @@ public struct TaskQueueConfiguration: Sendable {
   public var backoff: Backoff
   /// Whether every task retries at once, even if its options ask for backoff; by default `false`.
   ///
-  /// Only a delay that a handler's error sets still applies.
-  ///
-  /// Tasks that are added with this setting also retry at once with a later configuration.
+  /// Only a delay that a handler's error sets still applies. A task that is added with this setting
+  /// keeps retrying at once, even if a later configuration does not have the setting.
   public var prohibitsBackoff: Bool
   /// The options of a new task that are set neither by the call nor by the payload's type.
   public var taskDefaults: TaskOptions
-  /// The maximum numbers of tasks that may start within intervals of time; by default no limits.
+  /// The limits on how many tasks may start within an interval of time; by default none.
   ///
   /// If several limits match a task, all of them apply. <doc:RateLimits> explains how tasks are
   /// counted.
   public var rateLimits: [RateLimit]
-  /// How often a task may be interrupted and still be tried again.
+  /// How often in a row a task may be interrupted and still be tried again; by default 5 times.
   ///
-  /// An attempt is interrupted when it crashes its process, or is in progress when the process is
-  /// killed. Closing the store during an attempt also interrupts it. If the queue claims tasks
-  /// ahead from the store (``Persistence/claimBatch``), a crash also counts for the tasks that were
-  /// about to start, usually once for each. By default 5 times; then the task is abandoned, so that
-  /// it can't crash the process forever. <doc:RetriesOfTasks> explains how a queue protects the
-  /// other tasks. An attempt that fails resets the number to zero. An attempt that is released
-  /// without a failure, for example by a shutdown, does not change the number.
+  /// An attempt is interrupted if the process ends during the attempt, because the attempt crashes
+  /// the process or for another reason. Closing the store during an attempt also interrupts it. A
+  /// task that is interrupted more often is abandoned, so that it can't crash the process forever.
+  ///
+  /// An attempt that fails resets the number to zero. An attempt that is released without a
+  /// failure, for example by a shutdown, does not change the number. If the queue claims tasks
+  /// before it can start them (``Persistence/claimBatch``), a crash also counts for tasks that were
+  /// about to start, usually once for each. <doc:RetriesOfTasks> explains how a queue protects such
+  /// tasks.
   public var maxInterruptions: RetryLimit
-  /// The maximum size of a task's memory: the bytes of its names and values; by default 1 MiB.
+  /// The maximum size of a task's memory, in bytes of its names and values; by default 1 MiB.
   ///
-  /// A step that would exceed it throws a ``StepError``. A single value has at most 65,536 bytes.
+  /// A step that would exceed the size throws a ``StepError``. A single value has at most 65,536
+  /// bytes.
   public var maxMemorySize: Int
   /// Whether a failure counts as the first one if the attempt has made progress; by default
   /// `false`.
   ///
   /// An attempt has made progress if it has stored the value of a step, a sleep, a completion or a
-  /// checkpoint. So a long transfer over an unreliable connection is not abandoned while it makes
-  /// progress.
+  /// checkpoint. With this setting, a long transfer over an unreliable connection is not abandoned
+  /// as long as each attempt gets further.
   public var progressRenewsRetries: Bool
   /// How long succeeded tasks are retained.
   ///
@@ -68,18 +70,19 @@ public struct TaskQueueConfiguration: Sendable {
   /// it is the error's `description`. If that may contain data that must not be stored, set another
   /// closure. The text is shortened to 4,096 bytes, and each NUL in it is replaced by U+FFFD.
   public var errorText: @Sendable (any Error) -> String
-  /// Called if tasks wait while the queue runs because no handler is registered for their name, or
-  /// because one of their conditions was never set.
+  /// Called with a warning if tasks can't start while the queue runs.
   ///
-  /// It is also called for a rate limit of a name without a handler, when the first run starts. By
-  /// default, it writes a line to standard error; with `nil`, there is no notice. It is called once
-  /// for each name and each condition, with a text for people. While ``TaskQueue/events`` are
-  /// observed, it is not called. Instead, the event ``TaskEvent/unhandled(_:reason:)`` is posted
-  /// for each task.
+  /// That is so if no handler is registered for their name, or if one of their conditions was never
+  /// set. The closure is called once for each name and each condition. When the first run starts,
+  /// it is also called for each rate limit whose name has no handler. By default, it writes the
+  /// warning to standard error. If it is `nil`, there is no warning.
+  ///
+  /// While ``TaskQueue/events`` are observed, the closure is not called. Instead, the event
+  /// ``TaskEvent/unhandled(_:reason:)`` is posted for each task.
   public var unhandledNotice: (@Sendable (String) -> Void)?
-  /// The source of jitter and IDs.
+  /// The source of random numbers for jitter and IDs; by default the system's.
   ///
-  /// By default the system's random numbers; a seed makes jitter and IDs reproducible.
+  /// A seed makes jitter and IDs reproducible.
   public var randomness: Randomness
 
   /// Makes a configuration, for which every argument has a default.
@@ -124,13 +127,12 @@ public struct TaskQueueConfiguration: Sendable {
   /// Writes a line to the process's standard error, with this package's name as a prefix.
   public static let writeToStandardError: @Sendable (String) -> Void = StandardError.write
 
-  /// The maximum number of workers; more would be of no use, and would waste memory.
   private static let maxWorkers = 10_000
 
-  /// The number of workers, clamped to the valid range if the setting is invalid.
+  /// The number of tasks that are performed at the same time, even if the setting is invalid.
   var workerCount: Int { min(max(1, maxConcurrentTasks), Self.maxWorkers) }
 
-  /// Throws if one of the settings is invalid.
+  /// Throws an error that describes the first setting that is invalid.
   func validate() throws(TaskQueueError) {
     guard maxConcurrentTasks == workerCount else {
       throw TaskQueueError(
@@ -172,21 +174,22 @@ public struct TaskQueueConfiguration: Sendable {
 /// How long ended tasks are retained, with their ID, unique key and outcome.
 ///
 /// A retained task can be looked up, and its outcome is available to callers that ask later. With
-/// both a count and an age, a task is removed as soon as one of the two is exceeded. A task that
-/// prevents duplicates after its end (``TaskOptions/uniqueFor``) stays for that time. Tasks are
-/// removed when the queue starts to run, and after every few hundred ended tasks that are retained.
-/// So a store may temporarily have a few more tasks than the count, and tasks that are older than
-/// the age.
+/// both a count and an age, a task is removed as soon as it exceeds either of them. A task that
+/// prevents duplicates after its end (``TaskOptions/uniqueFor``) is retained at least that long.
+///
+/// Tasks are removed when the queue starts to run, and whenever a few hundred more tasks have
+/// ended. Until then, a store may have more tasks than the count, and tasks that are older than the
+/// age.
 public struct Retention: Sendable, Hashable {
   /// The maximum number of tasks that are retained, the latest ones; `nil` for no limit.
   public var maxCount: Int?
   /// The maximum age of tasks that are retained; `nil` for no limit.
   ///
-  /// The clock's date decides. If the clock is wrongly set forward, tasks are removed, and setting
-  /// it back does not restore them.
+  /// The age is measured by the clock's date. If the clock is wrongly set forward, tasks are
+  /// removed, and setting the clock back does not restore them.
   public var maxAge: Duration?
 
-  /// Makes a policy from a count, an age, or both; with neither, ended tasks are kept forever.
+  /// Makes a policy from a count, an age, or both; with neither, ended tasks are retained forever.
   public init(maxCount: Int? = nil, maxAge: Duration? = nil) {
     self.maxCount = maxCount
     self.maxAge = maxAge

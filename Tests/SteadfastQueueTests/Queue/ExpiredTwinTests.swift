@@ -75,7 +75,9 @@ import Testing
           await queue.setCondition("network", holds: true)
           await queue.resume()
           #expect(try await new.outcome() == .succeeded)
-          #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
+          #expect(
+            try await old.outcome() == .abandoned(reason: "the task expired before it was done")
+          )
         }
       }
     }
@@ -123,7 +125,9 @@ import Testing
             options: options(onDuplicate: policy, expiringIn: 36_000)
           )
           #expect(new.isNew)
-          #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
+          #expect(
+            try await old.outcome() == .abandoned(reason: "the task expired before it was done")
+          )
           #expect(try await new.outcome() == .succeeded)
         }
       }
@@ -178,7 +182,9 @@ import Testing
           options: options(expiringIn: 10_100)
         )
         #expect(try await long.outcome() == .succeeded)
-        #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
+        #expect(
+          try await old.outcome() == .abandoned(reason: "the task expired before it was done")
+        )
       }
     }
     #expect(log.entries == ["long, failing", "long, failing"])
@@ -227,7 +233,7 @@ import Testing
       )
       #expect(new.isNew)
       try await queue.runAvailable()
-      #expect(try await old.outcome() == .abandoned(reason: "it expired before it was done"))
+      #expect(try await old.outcome() == .abandoned(reason: "the task expired before it was done"))
     }
     #expect(log.entries == ["new"])
   }

@@ -63,7 +63,7 @@ import Testing
     #expect(
       texts == [
         "task \(task.id) in the queue 'uploads'",
-        "task \(task.id) in the queue 'uploads', which was there",
+        "task \(task.id) in the queue 'uploads', which already existed",
         "Note \(task.id) (waiting)",
         "payload (json, version 1)",
         "attempt of Note \(task.id) (running)",

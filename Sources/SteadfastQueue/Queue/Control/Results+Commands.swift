@@ -3,8 +3,7 @@ import SystemFoundation
 
 /// Carries out commands for all tasks that match a filter.
 extension Results {
-  /// Returns the `Results` of the queue to which a task belongs; `nil` if that queue is not in this
-  /// process.
+  /// Returns the `Results` of the task's queue; `nil` if that queue is not in this process.
   private func owner(of record: TaskRecord) -> Results? {
     guard let name = otherQueue(of: record) else { return self }
     return queue(named: name)?.results
@@ -12,7 +11,7 @@ extension Results {
 
   /// Carries out a command for all tasks that match a filter and exist now.
   ///
-  /// - Returns: The number of tasks for which the command was carried out.
+  /// - Returns: The number of these tasks, except those to which the command does not apply.
   func carryOut(_ command: TaskCommand, forAll filter: TaskFilter) async throws -> Int {
     var count = 0
     try await forEachPage(of: filter, after: nil) { page in
@@ -21,8 +20,7 @@ extension Results {
     return count
   }
 
-  /// Carries out a command for a page of tasks, and returns the number of tasks for which it was
-  /// carried out.
+  /// Carries out a command for some of the tasks that match a filter, and returns their number.
   private func carryOut(
     _ command: TaskCommand,
     forPage page: some Sequence<TaskRecord>,
@@ -30,11 +28,11 @@ extension Results {
   ) async throws -> Int {
     let now = now
     var records: [TaskRecord] = []
-    // The tasks in `others` have earlier commands, which must be carried out first. The tasks in
-    // `records` don't wait for these commands.
+    // The tasks in `others` have earlier commands, which must be carried out first. So the tasks in
+    // `records` are changed before those.
     var others: [TaskRecord] = []
     for record in page where !command.isMet(by: record, now: now) {
-      if owner(of: record)?.hasRequest(for: record.id) == true {
+      if owner(of: record)?.hasCommand(for: record.id) == true {
         others.append(record)
       } else {
         records.append(record)
@@ -54,15 +52,14 @@ extension Results {
     return count
   }
 
-  private func hasRequest(for id: TaskID) -> Bool {
-    dispatch.machine.withLock { $0.hasRequest(for: id) }
+  private func hasCommand(for id: TaskID) -> Bool {
+    dispatch.machine.withLock { $0.hasCommand(for: id) }
   }
 
-  /// Carries out a command for a task that has changed since it was listed, is being performed, or
-  /// has an earlier command.
+  /// Carries out a command for a single task, in the queue to which the task belongs.
   ///
-  /// If the task belongs to another queue of the group, that queue carries out the command, because
-  /// that queue may be performing the task.
+  /// Only that queue knows whether it is performing the task or has an earlier command for the
+  /// task.
   ///
   /// - Returns: Whether the task existed and matched the filter, and the command was carried out.
   private func carryOutInOwningQueue(
@@ -79,7 +76,7 @@ extension Results {
     return try await owner.carryOutUnlessKeyInUse(command, for: record.id)
   }
 
-  /// Does what `carryOut(_:for:)` does, but skips a task if another task has its unique key.
+  /// Carries out a command for a task, but returns `false` if another task has its unique key.
   private func carryOutUnlessKeyInUse(
     _ command: TaskCommand,
     for id: TaskID
@@ -94,14 +91,13 @@ extension Results {
 
 /// Carries out commands for single tasks.
 extension Results {
-  /// Carries out a command for a task, whether it is being performed, claimed ahead, or waiting in
-  /// the store.
+  /// Carries out a command for a task, which may be waiting, claimed or being performed.
   ///
-  /// This waits until earlier commands for the task are carried out. If `wasPending`, `command` was
-  /// itself pending until now, and this call waits for no other command.
+  /// The call waits while an earlier command for the task is being carried out. If `wasPending`,
+  /// the caller has taken the command from the pending ones, and the call does not wait.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
-  /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is
+  /// - Throws: `CancellationError` if the caller is cancelled while the call waits and the store is
   ///   unavailable; what the store throws.
   func carryOut(
     _ command: TaskCommand,
@@ -111,13 +107,13 @@ extension Results {
     var fruitlessClaims = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<QueueStore.maxConflictRetries {
-      let (answer, claims) = dispatch.machine.withLock { machine in
+      let (outcome, claims) = dispatch.machine.withLock { machine in
         (
           machine.request(command, of: id, wasPending: wasPending),
           machine.claims.finishedCount
         )
       }
-      switch answer {
+      switch outcome {
       case .interrupt(let worker, let number):
         dispatch.signals.interrupts[worker].signal()
         await waitForInterruption(of: number, by: worker)
@@ -126,7 +122,7 @@ extension Results {
         return true
       case .refused:
         return false
-      case .claimedAhead:
+      case .prefetched:
         await releaseUnstarted { $0.id == id }
         continue
       case .afterAnother:
@@ -134,7 +130,7 @@ extension Results {
         continue
       case .insteadOf(let earlier):
         return try await carryOut(command, for: id, insteadOf: earlier)
-      case .notHeld: break
+      case .notLeased: break
       }
       guard let record = try await storage.record(of: id), command.applies(to: record.state)
       else {
@@ -147,15 +143,16 @@ extension Results {
       if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyInUseError(of: record, by: other) }
       guard record.state == .running else { continue }
-      // Perhaps a claim in flight has claimed the task. The machine leases the task once that claim
-      // has returned. If no claim was in flight during the look-up, this queue has not claimed it.
+      // The task may be claimed by this queue's claim in flight: the machine records its lease only
+      // when that claim returns. If no claim was in flight since `claims` was read, this queue has
+      // not claimed the task.
       if claims != nil, claims == dispatch.machine.withLock({ $0.claims.finishedCount }) {
         // Another process performs the task.
         if store.sharing != nil { return false }
         break
       }
-      // In a shared store, other queues' tasks can keep claims going without a pause. So wait for
-      // two claims at most.
+      // In a shared store, another process may have claimed the task. So wait for no more than two
+      // of this queue's claims.
       if store.sharing != nil, fruitlessClaims == 2 { return false }
       fruitlessClaims += 1
       try await waitForClaim()
@@ -167,15 +164,14 @@ extension Results {
     TaskQueueError(
       .storeFailed,
       "the store (\(store)) reports that the task \(id) is being performed or changed, but not by "
-        + "the queue '\(name)'; another queue may use the store at the same time, or the answer to "
-        + "a claim was lost"
+        + "the queue '\(name)'; shut down any other queue that uses the store, or, if the answer to "
+        + "a claim was lost, open the store again with a new queue"
     )
   }
 
-  /// Waits until an attempt is interrupted, or ends by itself.
+  /// Waits until the Swift task of an attempt is cancelled, or the attempt ends by itself.
   ///
-  /// If a handler interrupts its own attempt, the handler's Swift task is already cancelled when
-  /// this returns. If the caller is cancelled while it waits, the wait ends.
+  /// The wait also ends if the caller is cancelled.
   private func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
     while !Task.isCancelled,
       dispatch.machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
@@ -190,13 +186,18 @@ extension Results {
 
   /// Stores changes to tasks that no queue has claimed, and reports the changes that were stored.
   ///
-  /// `others` are changes to schedules that are stored in the same step. If there are none, and one
-  /// of the changes ends an occurrence, the schedule's next occurrence is added.
+  /// If `others` is empty, and a change ends an occurrence of a schedule, the next occurrence is
+  /// added in the same batch.
   ///
-  /// If there is a `command`, the batch has one change, which carries out that pending command. If
-  /// the store fails, the machine then records that the command may have been carried out.
-  ///
-  /// - Returns: The outcome of each change.
+  /// - Parameters:
+  ///   - batch: The changes, one for each task.
+  ///   - records: The tasks before the changes.
+  ///   - others: Changes to schedules, which are stored in the same batch.
+  ///   - command: The pending command that the only change in `batch` carries out. If the store
+  ///     fails, the machine records that the change may be stored nevertheless.
+  /// - Returns: The outcome of each change in `batch`, and then of the changes in `others`.
+  /// - Throws: What the store throws; `CancellationError` if the caller is cancelled while another
+  ///   change of the tasks waits for an unavailable store.
   func store(
     _ batch: [TaskChange],
     for records: [TaskRecord],
@@ -204,8 +205,8 @@ extension Results {
     carryingOut command: TaskCommand? = nil
   ) async throws -> [ChangeOutcome] {
     let (ids, keys) = (records.map(\.id), Set(records.compactMap(\.uniqueKey)))
-    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    if !keys.isEmpty { try await observers.keyLocks.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyLocks.unlock(keys) } }
     try await observers.changes.beginRequestedChanges(of: ids)
     var isFailed = false
     defer {
@@ -222,7 +223,7 @@ extension Results {
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
       if let command {
-        recordDoubt(about: Settlement(change: batch[0], record: records[0]), of: command)
+        recordInDoubtChange(Settlement(change: batch[0], record: records[0]), for: command)
       }
       isFailed = true
       throw error
@@ -244,14 +245,17 @@ extension Results {
 
   private func prune(after settlements: [Settlement]) async {
     let prunings = upkeep.prunings(after: settlements)
-    // If the pruning fails, the changes to the tasks are stored nevertheless, and the next run
-    // prunes.
+    // If this fails, the next run prunes the tasks.
     if !prunings.isEmpty { _ = try? await store.apply(prunings, durability: .relaxed) }
   }
 
-  /// Reports a stored change to a task, after the end of an attempt that was stored before it.
+  /// Reports a stored change to a task, but first waits until the result of an attempt that was
+  /// stored earlier has been reported.
   func reportAfterEarlierChanges(_ settlement: Settlement) async {
-    await observers.changes.waitUncancelled(until: .endIsReported, of: settlement.record.id)
+    await observers.changes.waitUncancelled(
+      until: .attemptResultIsReported,
+      of: settlement.record.id
+    )
     observers.events.postEnqueuedEvent(of: settlement.record.id)
     reportStored(CollectionOfOne(settlement))
   }
@@ -274,7 +278,7 @@ extension Results {
       else {
         continue
       }
-      // The command to remove tasks has removed those that had ended, and cancelled the others.
+      // A command that removes tasks has removed those that had ended, and cancelled the others.
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
@@ -283,8 +287,9 @@ extension Results {
     }
   }
 
-  /// Returns the outcomes of changes, with `done` instead of `stale` for each change that was sent
-  /// twice and stored the first time.
+  /// Returns the outcomes of changes, corrected for changes that the store received twice.
+  ///
+  /// A change that was stored the first time is `stale` the second time, and counts as `done`.
   private func reconciledOutcomes(
     in answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of batch: [TaskChange]
@@ -328,7 +333,7 @@ extension Results {
 }
 
 extension TaskChange {
-  /// The ID of the changed task, if the change is for a task that no queue has claimed.
+  /// The ID of the changed task; `nil` if the change is for a task that a queue has claimed.
   fileprivate var unclaimedID: TaskID? {
     switch self {
     case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
@@ -343,18 +348,18 @@ extension TaskChange {
   fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }
 
-/// Carries out pending commands, whose tasks the queue leased until now.
+/// Carries out pending commands, after the leases of their tasks have ended.
 extension Results {
   /// Carries out commands that arrived while their tasks were being settled or released.
   ///
   /// If the store fails, a command stays pending, and the next run carries it out. If the store is
-  /// temporarily unavailable and this Swift task can't wait, the finisher carries the command out.
-  /// At the end, this notifies `idleWatch`, even if there were no commands, because the queue may
-  /// be idle.
+  /// only temporarily unavailable, but the caller is cancelled and can't wait, the finisher, a
+  /// Swift task of the run, carries out the command. At the end, callers that wait for an idle
+  /// queue are notified, even if there were no commands.
   ///
   /// - Parameters:
-  ///   - requests: the commands with their tasks.
-  ///   - isLast: whether the run ends, so that no finisher can carry the commands out.
+  ///   - requests: The commands, with their tasks.
+  ///   - isLast: Whether the run ends, so that there is no finisher any longer.
   func carryOutPending(_ requests: [PendingCommand], isLast: Bool = false) async {
     for request in requests {
       do {
@@ -364,13 +369,13 @@ extension Results {
         // The task is not changed, because another task now has its unique key.
         finishCommand(of: request.id)
       } catch {
-        // A `CancellationError` means that this cancelled caller would have to wait for another
-        // call while the store is unavailable.
+        // A `CancellationError` means that the caller is cancelled, and would have to wait for
+        // another call while the store is unavailable.
         let isUnavailable = error.isTransientFailure || error is CancellationError
         let isLeftToFinisher =
           !isLast && isUnavailable && Task.isCancelled
           && dispatch.machine.withLock { $0.finisherCanWait }
-        // Fail before `finishCommand`, so that the run does not end without the error.
+        // Record the error before `finishCommand`, after which the run may end.
         if !isLeftToFinisher {
           let isBlocked =
             error is CancellationError && Task.isCancelled
@@ -378,7 +383,7 @@ extension Results {
           let error = isBlocked ? BlockedByOtherCall() : error
           dispatch.fail(error, to: "carry out a command for a task", losing: true)
         }
-        // After an error of the queue itself, the next run could not carry the command out, either.
+        // A `TaskQueueError` would occur in the next run, too.
         finishCommand(of: request.id, requeuing: error is TaskQueueError ? nil : request.command)
         if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
@@ -386,9 +391,7 @@ extension Results {
     dispatch.signals.idleWatch.notifyOfStep()
   }
 
-  /// Carries out a command instead of an earlier, pending command that no run is carrying out.
-  ///
-  /// If this fails, the earlier command stays pending.
+  /// Carries out a command instead of an earlier one, which stays pending if this fails.
   func carryOut(
     _ command: TaskCommand,
     for id: TaskID,
@@ -397,7 +400,7 @@ extension Results {
     var isDone = false
     defer {
       finishCommand(of: id, requeuing: isDone ? nil : earlier)
-      // A run may have started.
+      // A run may have started in the meantime.
       dispatch.signals.finisher.signal()
       dispatch.signals.idleWatch.notifyOfStep()
     }
@@ -407,8 +410,7 @@ extension Results {
 
   /// Waits while a pending command for a task is being carried out.
   ///
-  /// To carry out such a command, the queue waits only for the store, never for a handler. So a
-  /// handler can call this.
+  /// A handler may call this: the command is carried out without waiting for a handler.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
   func waitForPendingCommand(of id: TaskID) async throws {
@@ -418,20 +420,20 @@ extension Results {
     )
   }
 
-  /// Marks the command for a task as no longer being carried out.
+  /// Records that the command for a task is no longer being carried out.
   ///
-  /// If there is a `command`, that command becomes pending again.
+  /// - Parameters:
+  ///   - id: The task.
+  ///   - command: The command that becomes pending again; `nil` if none does.
   private func finishCommand(of id: TaskID, requeuing command: TaskCommand? = nil) {
     dispatch.machine.withLock { machine in
-      if let command { machine.restoreRequest(command, for: id) }
+      if let command { machine.restoreCommand(command, for: id) }
       machine.endCommand(for: id)
     }
     dispatch.signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Carries out a pending command.
-  ///
-  /// No other call may be carrying it out.
+  /// Carries out a command that the caller has taken from the pending ones.
   ///
   /// - Returns: Whether the task existed, in a state to which the command applies.
   private func carryOutPending(_ command: TaskCommand, for id: TaskID) async throws -> Bool {
@@ -439,47 +441,52 @@ extension Results {
     return try await carryOut(command, for: id, wasPending: true)
   }
 
-  /// Returns whether the store has already carried out a command, although it reported a failure.
+  /// Returns whether the store has already stored the change for a command, although it reported a
+  /// failure.
   ///
-  /// If the store has carried out an earlier command for the task in this way, this reports that
-  /// change, even if the command differs from `command`.
+  /// If the store has stored such a change for this command, or for an earlier one that this
+  /// command replaced, this also reports the change.
   private func wasAlreadyCarriedOut(
     _ command: TaskCommand,
     for id: TaskID
   ) async throws -> Bool {
-    guard let doubt = dispatch.machine.withLock({ $0.doubt(about: id) }) else { return false }
+    guard let inDoubtChange = dispatch.machine.withLock({ $0.inDoubtChange(for: id) }) else {
+      return false
+    }
     try await observers.changes.beginRequestedChanges(of: [id])
     defer { observers.changes.markRequestedChangesReported(of: [id]) }
     let record = try await storage.record(of: id)
-    dispatch.machine.withLock { $0.setDoubt(nil, about: id) }
-    let (change, isAlone) = (doubt.settlement.change, store.sharing == nil)
-    // If the task was in the change's final state already before the change, its record does not
-    // prove that the change was stored.
+    dispatch.machine.withLock { $0.setInDoubtChange(nil, for: id) }
+    let (change, isAlone) = (inDoubtChange.settlement.change, store.sharing == nil)
+    // If the task's record looked the same before the change, it can't show whether the change was
+    // stored.
     guard change.wasStored(accordingTo: record, excludesOtherQueues: isAlone),
-      !change.wasStored(accordingTo: doubt.settlement.record, excludesOtherQueues: isAlone)
+      !change.wasStored(accordingTo: inDoubtChange.settlement.record, excludesOtherQueues: isAlone)
     else { return false }
-    await reportAfterEarlierChanges(doubt.settlement)
+    await reportAfterEarlierChanges(inDoubtChange.settlement)
     await findLostConsequences()
-    return doubt.command == command
+    return inDoubtChange.command == command
   }
 
-  /// Records that the store reported a failure for a command's change, but may have stored it.
-  func recordDoubt(about settlement: Settlement, of command: TaskCommand) {
-    let doubt = PendingCommand.Doubt(command: command, settlement: settlement)
-    dispatch.machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
+  /// Records a command's change for which the store reported a failure, but which it may have
+  /// stored.
+  func recordInDoubtChange(_ settlement: Settlement, for command: TaskCommand) {
+    let inDoubtChange = PendingCommand.InDoubtChange(command: command, settlement: settlement)
+    dispatch.machine.withLock { $0.setInDoubtChange(inDoubtChange, for: settlement.record.id) }
   }
 }
 
-/// The error of a command that would have to wait for another call, which waits for the store.
+/// The error for a cancelled caller that would have to wait for another call.
 private struct BlockedByOtherCall: Error, CustomStringConvertible {
   var description: String {
-    "the store is unavailable, and another call for the same task is waiting for the store"
+    "the store is unavailable, and another call for the same task waits for the store; run the "
+      + "queue again when the store is available"
   }
 }
 
 /// Updates tasks that are not being performed.
 extension Results {
-  /// Updates a task, and replaces its payload by a payload of the type `Payload`.
+  /// Updates a task, after a check that it is performed with payloads of the type `Payload`.
   func update<Payload: TaskPayload>(
     _ id: TaskID,
     _ given: TaskUpdate,
@@ -490,12 +497,13 @@ extension Results {
       guard !names.contains(record.name) else { return }
       throw TaskQueueError(
         .invalidArgument,
-        "the task \(id) is a '\(record.name)', but the payload is for a '\(Payload.taskName)'; "
-          + "pass a payload of the task's type"
+        "the task \(id) has the name '\(record.name)', but the payload is for tasks with the name "
+          + "'\(Payload.taskName)'; pass a payload of the task's type"
       )
     }
   }
 
+  /// Updates a task that has not ended, after it has passed a check.
   func update(
     _ id: TaskID,
     _ given: TaskUpdate,
@@ -515,9 +523,9 @@ extension Results {
       try update.check(against: record)
       if record.state == .running {
         guard !hasWaited else { throw Self.isRunningError(id) }
-        // The attempt may have ended, and its end may be about to be stored.
+        // The attempt may have ended, and its result may be about to be stored.
         hasWaited = true
-        try await observers.changes.wait(until: .endIsReported, of: id)
+        try await observers.changes.wait(until: .attemptResultIsReported, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }
@@ -529,8 +537,8 @@ extension Results {
   private static func isRunningError(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .isRunning,
-      "the task \(id) is being performed; update it when it waits again, or pause it and update it "
-        + "when its handler has ended"
+      "the task \(id) is being performed; update the task when it waits again, or pause it, and "
+        + "update it when its handler has ended"
     )
   }
 }
@@ -547,7 +555,7 @@ extension TaskUpdate {
   }
 }
 
-/// Completes waits of tasks.
+/// Completes tasks' waits, with a value or an error.
 extension Results {
   func complete(_ token: TaskToken, with value: some Encodable & Sendable) async throws -> Bool {
     let outcome: [UInt8]
@@ -564,13 +572,13 @@ extension Results {
     return try await complete(token, try MemoryCoding.encode(failure))
   }
 
-  /// Stores the outcome of a wait, if it has none yet.
+  /// Stores the outcome of the wait to which a token belongs, unless the wait is already completed.
   func complete(_ token: TaskToken, _ outcome: [UInt8]) async throws -> Bool {
     guard outcome.count <= TaskQueueError.maxValueSize else {
       throw TaskQueueError(
         .invalidArgument,
-        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; the "
-          + "maximum is \(TaskQueueError.maxValueSize)"
+        "the value for the completion of the task \(token.taskID) has \(outcome.count) bytes; give "
+          + "at most \(TaskQueueError.maxValueSize)"
       )
     }
     let id = token.taskID
@@ -579,7 +587,7 @@ extension Results {
     let name = MemoryName.outcome(token)
     let answer = try await storage.send([.complete(id, named: name, value: outcome)])
     if !answer.outcomes[0].isDone {
-      // The completion may be stale only because the first try has stored it.
+      // If the call was repeated, the completion may be stale because the first try stored it.
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
@@ -590,27 +598,26 @@ extension Results {
   }
 }
 
-/// Resuming and rescheduling.
+/// Resumes and reschedules tasks.
 extension Results {
-  /// Resumes a paused task.
   func resume(_ id: TaskID) async throws -> Bool {
     var withdrawn: PendingCommand?
     do {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
       if let withdrawn {
-        dispatch.machine.withLock { $0.restoreRequest(withdrawn) }
-        // A run may have started.
+        dispatch.machine.withLock { $0.restoreCommand(withdrawn) }
+        // A run may have started in the meantime.
         dispatch.signals.finisher.signal()
       }
       throw error
     }
   }
 
-  /// Resumes a task.
+  /// Resumes a task, or withdraws the pending command to pause it.
   ///
-  /// If this withdraws a pending request to pause the task, and the store may already have paused
-  /// the task, this sets `request` to the withdrawn request.
+  /// If the store may have paused the task already, `request` is set to the withdrawn command,
+  /// which the caller restores after an error.
   private func resume(
     _ id: TaskID,
     withdrawing request: inout PendingCommand?
@@ -622,7 +629,7 @@ extension Results {
       case .afterAnother:
         try await waitForPendingCommand(of: id)
         continue
-      case .notAsked: break
+      case .notRequested: break
       }
       guard let record = try await storage.record(of: id), record.state == .paused else {
         return request != nil
@@ -631,13 +638,11 @@ extension Results {
     }
   }
 
-  /// Sets the date of a task.
   func reschedule(_ id: TaskID, to date: Date) async throws -> Bool {
     try TaskQueueError.check(storable: date, "the date to reschedule a task to")
     return try await carryOut(.reschedule(to: date.storable), for: id)
   }
 
-  /// Sets the date of the tasks that match a filter.
   func reschedule(matching filter: TaskFilter, to date: Date) async throws -> Int {
     try TaskQueueError.check(storable: date, "the date to reschedule tasks to")
     let filter = filter.narrowed(to: TaskState.unfinished)

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Decides which tasks may start: it handles conditions, pauses in memory, and pauses in the store.
+/// Keeps tasks from starting while they are paused or a condition does not hold.
 final class StartGate: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -14,7 +14,7 @@ final class StartGate: QueuePart {
   }
 }
 
-/// Pauses in memory.
+/// Pauses this queue only, until it is resumed or freed.
 extension StartGate {
   func pause() async {
     await releasePausedTasks { $0.setPaused(true) }
@@ -48,7 +48,7 @@ extension StartGate {
     dispatch.signals.idleWatch.notifyOfStep()
   }
 
-  /// Waits for the attempts that still start although the queue is paused, or until cancelled.
+  /// Waits until no more attempts can start in spite of the pause, or until cancelled.
   func waitForLastAttempts() async {
     while !Task.isCancelled, dispatch.machine.withLock({ $0.admitsAttempts }) {
       // Cancellation ends the loop.
@@ -59,7 +59,7 @@ extension StartGate {
   }
 }
 
-/// Pauses in the store.
+/// Pauses all queues on the store, until they are resumed.
 extension StartGate {
   func pause(_ durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.isWhole = true }
@@ -93,12 +93,13 @@ extension StartGate {
     if let change { await releaseTasks(pausedBy: change) }
   }
 
-  /// Does what `readStoredPause()` does, but stops the run if the store fails.
+  /// Reads the stored pause, and applies it to this queue; if the store fails, stops the run.
   func followStoredPause() async {
     do {
       try await readStoredPause()
     } catch is CancellationError where Task.isCancelled {
-      // Another call is using the stored pause. The next run reads it.
+      // This run was cancelled while another call was using the stored pause. The next run reads
+      // it.
     } catch {
       dispatch.fail(error, to: "read the stored pause")
     }
@@ -120,31 +121,30 @@ extension StartGate {
     await releaseTasks(pausedBy: pauseChange)
   }
 
-  /// Performs the body, which reads the stored pause, after all earlier callers have finished.
+  /// Calls the body, which reads the stored pause, while no other caller reads or changes it.
   ///
   /// - Throws: What the body throws; `CancellationError` if the caller is cancelled while it waits
   ///   for earlier callers and the store is unavailable.
   private func withPauseLock<Result>(
     _ body: () async throws -> Result
   ) async throws -> Result {
-    try await dispatch.signals.pauseTurns.lock([StoredPause.valueName])
-    defer { dispatch.signals.pauseTurns.unlock([StoredPause.valueName]) }
+    try await dispatch.signals.pauseLock.lock([StoredPause.valueName])
+    defer { dispatch.signals.pauseLock.unlock([StoredPause.valueName]) }
     let result = try await body()
     dispatch.signals.hasReadPause.store(true, ordering: .releasing)
     return result
   }
 
-  /// Releases the claimed tasks that a new pause keeps from starting.
+  /// Releases the claimed tasks that can't start because of a new pause.
   ///
-  /// Because this may take long, the caller calls it after it has let other callers use the stored
-  /// pause again.
+  /// This may take long, so it is not called by the body of `withPauseLock(_:)`.
   private func releaseTasks(pausedBy change: PauseChange) async {
     if change.isPaused { await releasePausedTasks() }
     guard !change.pausedNames.isEmpty else { return }
     await results.releaseUnstarted { change.pausedNames.contains($0.name) }
   }
 
-  /// The difference that a stored pause makes to this queue when it is read.
+  /// What a stored pause newly pauses in this queue.
   private struct PauseChange {
     /// Whether the queue is newly paused.
     var isPaused: Bool
@@ -152,7 +152,7 @@ extension StartGate {
     var pausedNames: Set<String>
   }
 
-  /// Applies the stored pause to this queue.
+  /// Applies the stored pause to this queue, and returns what is newly paused.
   private func apply(_ pause: StoredPause) -> PauseChange {
     let (paused, resumed) = handlers.setStoredPauses(pause.names)
     let isNew = dispatch.machine.withLock { machine in
@@ -175,7 +175,7 @@ struct StoredPause: Sendable, Equatable {
 
   /// Whether the whole queue is paused.
   var isWhole = false
-  /// The names whose tasks are paused.
+  /// The names of the tasks that are paused.
   var names: Set<String> = []
 
   init() {}
@@ -192,9 +192,9 @@ struct StoredPause: Sendable, Equatable {
     } catch {
       throw TaskQueueError(
         .storeFailed,
-        "this version of the package can't read the stored pause, the value "
-          + "'\(Self.valueName)'. Nothing has changed: a paused queue stays paused, and a running queue "
-          + "keeps running. Use the version that stored the pause",
+        "this version of the package can't decode the value '\(Self.valueName)', which holds the "
+          + "stored pause; nothing has changed: a paused queue stays paused, and a running queue "
+          + "keeps running; use the version that stored the pause",
         underlying: error
       )
     }
@@ -233,7 +233,12 @@ extension StartGate {
 
   /// Sets whether a condition holds, as a caller or a monitor reports it.
   ///
-  /// - Returns: `false` if another monitor has replaced the one that reports; otherwise `true`.
+  /// - Parameters:
+  ///   - condition: The condition.
+  ///   - holds: Whether it holds.
+  ///   - registration: The monitor that reports this; `nil` for a caller.
+  /// - Returns: `false` if another monitor has replaced this one, so that its report was ignored;
+  ///   otherwise `true`.
   @discardableResult
   func setCondition(
     _ condition: TaskCondition,
@@ -251,8 +256,8 @@ extension StartGate {
       dispatch.signals.workers.signalAll()
       return true
     }
-    // Even if the condition is not new, release its tasks: an earlier caller that reported the same
-    // may still be waiting for the claim in flight.
+    // Release the tasks even if the condition did not hold before: an earlier call may not have
+    // released all of them yet, because it is waiting for the claim in flight.
     await results.releaseUnstarted { $0.conditions.contains(condition) }
     guard isNew, registration?.interruptsTasks == true else { return true }
     for worker in dispatch.machine.withLock({ $0.interruptAttempts(requiring: condition) }) {
@@ -262,9 +267,10 @@ extension StartGate {
   }
 }
 
-/// Follows the monitors that report whether conditions hold.
+/// Receives the reports of monitors.
 extension StartGate {
-  /// Follows the registered monitors until cancelled.
+  /// Receives the reports of all registered monitors, also of those registered later, until
+  /// cancelled.
   func followMonitors() async {
     await withDiscardingTaskGroup { group in
       var last = 0
@@ -291,17 +297,16 @@ extension StartGate {
 
   private func markReported(_ registration: ConditionState.Registration) {
     upkeep.state.withLock { $0.conditions.markReported(registration) }
-    dispatch.signals.conditionsTold.resumeAll(with: .success(()))
+    dispatch.signals.conditionsReported.resumeAll(with: .success(()))
   }
 
-  /// Waits until each monitor has reported its condition, the run is stopping, or this is
-  /// cancelled.
+  /// Waits until each monitor has reported once, the run is stopping, or the caller is cancelled.
   func waitForMonitors() async {
     while upkeep.state.withLock({ $0.conditions.awaitsMonitors }),
       !dispatch.machine.withLock({ $0.isStopping }), !Task.isCancelled
     {
-      // Cancellation ends the loop, and the workers too.
-      try? await dispatch.signals.conditionsTold.wait {
+      // Cancellation ends the loop.
+      try? await dispatch.signals.conditionsReported.wait {
         let awaits = upkeep.state.withLock { $0.conditions.awaitsMonitors }
         return awaits && !dispatch.machine.withLock { $0.isStopping } ? nil : .success(())
       }

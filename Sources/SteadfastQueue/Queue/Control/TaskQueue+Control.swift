@@ -6,13 +6,12 @@ extension TaskQueue {
   ///
   /// A waiting task is cancelled when the call returns. If the task is being performed, the call
   /// cancels the handler's Swift task and does not wait for the handler. If the handler then
-  /// throws, the task is cancelled; if it returns nevertheless, the task has succeeded. The outcome
-  /// of a cancelled task is ``TaskOutcome/cancelled``. If another process performs the task on a
-  /// shared store, the call does nothing.
+  /// throws, the task is cancelled. If the handler returns nevertheless, the task has succeeded.
+  /// The outcome of a cancelled task is ``TaskOutcome/cancelled``. If another process performs the
+  /// task on a shared store, the call does nothing.
   ///
-  /// - Returns: `true` if the task is cancelled, or will be if its handler throws; `false` if it
-  ///   does not exist or has ended, another process performs it, or it is about to be removed
-  ///   anyway.
+  /// - Returns: `true` if the task is cancelled, or will be if its handler throws; `false` if the
+  ///   task does not exist, has ended, is performed by another process, or is about to be removed.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for the task waits for an unavailable store.
   @discardableResult
@@ -20,14 +19,14 @@ extension TaskQueue {
     try await core.opened.results.carryOut(.cancel, for: id)
   }
 
-  /// Cancels the tasks that match a filter, as ``cancel(_:)`` does, and returns how many.
+  /// Cancels the tasks that match a filter, as ``cancel(_:)`` does, and returns their number.
   ///
-  /// The call changes a few hundred tasks at a time, while the queue continues its other work.
-  /// With a few exceptions at most, it skips tasks that are enqueued after it has started.
+  /// The call changes a few hundred tasks at a time, while the queue continues its other work. It
+  /// skips almost all tasks that are enqueued after the call has started.
   ///
-  /// In a ``TaskQueueGroup``, a filter with a ``TaskFilter/queue`` of `nil` matches the tasks of
-  /// all queues, including those that another queue of the group performs. This also applies to the
-  /// other calls with a filter.
+  /// In a ``TaskQueueGroup``, a filter whose ``TaskFilter/queue`` is `nil` matches the tasks of all
+  /// queues, including tasks that another queue of the group performs. This is true of each method
+  /// with a filter.
   ///
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for these tasks waits for an unavailable store. Some tasks may have been cancelled by
@@ -40,11 +39,11 @@ extension TaskQueue {
     )
   }
 
-  /// Cancels all tasks that have not ended, and returns how many.
+  /// Cancels all tasks that have not ended, and returns their number.
   ///
-  /// The call skips tasks that are enqueued after it has started, as ``cancel(matching:)`` does.
+  /// Like ``cancel(matching:)``, the call skips tasks that are enqueued after it has started.
   ///
-  /// - Throws: as ``cancel(matching:)``.
+  /// - Throws: the same errors as ``cancel(matching:)``.
   @discardableResult
   public nonisolated func cancelAll() async throws -> Int {
     try await cancel(matching: .unfinished)
@@ -53,11 +52,12 @@ extension TaskQueue {
   /// Pauses a task until it is resumed or retried.
   ///
   /// If the task is being performed, the call cancels the handler's Swift task, and the task is
-  /// paused if the handler then throws. That does not count as a retry. The event
+  /// paused if the handler then throws. That attempt does not count as a retry. The event
   /// ``TaskEvent/paused(_:)`` is posted when the task is paused.
   ///
-  /// - Returns: whether the task existed, had not ended, was neither paused nor about to be
-  ///   cancelled, and is not performed by another process.
+  /// - Returns: `true` if the task is paused, or will be if its handler throws; `false` if the task
+  ///   does not exist, has ended, was already paused, is about to be cancelled or removed, or is
+  ///   performed by another process.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
   ///   call for the task waits for an unavailable store.
   @discardableResult
@@ -65,7 +65,7 @@ extension TaskQueue {
     try await core.opened.results.carryOut(.pause, for: id)
   }
 
-  /// Resumes a paused task: it waits again, with the same date and the same number of retries.
+  /// Makes a paused task wait again, with the same date and the same number of retries.
   ///
   /// - Returns: whether the task was paused.
   /// - Throws: what the store throws; `CancellationError` if the call is cancelled while another
@@ -75,14 +75,14 @@ extension TaskQueue {
     try await core.opened.results.resume(id)
   }
 
-  /// Makes a task wait again as if it were new, in any state, and available now.
+  /// Makes a task available now, as if it were new, whatever its state.
   ///
-  /// Use it to retry a dead letter, or to start a paused task over. An expiry date that has
-  /// passed is dropped; a later one stays. If the task is being performed, the call cancels the
-  /// handler's Swift task, and the task starts over if the handler then throws.
+  /// Use it to retry a dead letter, or to start a paused task over. An expiry date that has passed
+  /// is removed. If the task is being performed, the call cancels the handler's Swift task, and the
+  /// task starts over if the handler then throws.
   ///
-  /// The task keeps its memory, so a dead letter continues with the step that failed. A task that
-  /// has succeeded has no memory.
+  /// The task keeps its memory, which includes the values that its steps have stored. So a dead
+  /// letter continues with the step that failed. A task that has succeeded has no memory.
   ///
   /// - Parameters:
   ///   - id: the task.
@@ -99,11 +99,12 @@ extension TaskQueue {
     try await core.opened.results.carryOut(.restart(forgets: forgetting), for: id)
   }
 
-  /// Retries the tasks that match a filter, as ``retry(_:forgetting:)`` does, and returns how many.
+  /// Retries the tasks that match a filter, as ``retry(_:forgetting:)`` does, and returns their
+  /// number.
   ///
   /// `retry(matching: .deadLetters)` retries all dead letters. The call skips a task if another
-  /// task now has its unique key. Such a task still matches the filter afterwards, and the error of
-  /// ``retry(_:forgetting:)`` names the task that has its key.
+  /// task now has its unique key. To learn which one, call ``retry(_:forgetting:)`` for the skipped
+  /// task: the error names the other task.
   ///
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been retried by then.
   @discardableResult
@@ -120,8 +121,8 @@ extension TaskQueue {
   /// of its priority. A date that has passed counts as now.
   ///
   /// A paused or parked task stays paused or parked, with the new date. If the task is being
-  /// performed, the call does nothing. If the task will have expired by the new date, it is
-  /// abandoned on that date.
+  /// performed, the call does nothing. If the new date is not before the task's expiry date, the
+  /// task is abandoned at the new date.
   ///
   /// - Returns: whether the task existed, had not ended, and was not being performed.
   /// - Throws: a ``TaskQueueError`` for a date that is not finite; the same errors as
@@ -131,10 +132,11 @@ extension TaskQueue {
     try await core.opened.results.reschedule(id, to: date)
   }
 
-  /// Reschedules the tasks that match a filter, as ``reschedule(_:to:)`` does, and returns how many
-  /// were rescheduled.
+  /// Reschedules the tasks that match a filter, as ``reschedule(_:to:)`` does, and returns their
+  /// number.
   ///
-  /// - Throws: as ``reschedule(_:to:)``; some tasks may have been rescheduled by then.
+  /// - Throws: the same errors as ``reschedule(_:to:)``; some tasks may have been rescheduled by
+  ///   then.
   @discardableResult
   public nonisolated func reschedule(
     matching filter: TaskFilter,
@@ -143,10 +145,10 @@ extension TaskQueue {
     try await core.opened.results.reschedule(matching: filter, to: date)
   }
 
-  /// Makes a task available now, without the rest of its delay.
+  /// Makes a task available now instead of at its date.
   ///
-  /// Otherwise, the call does the same as ``reschedule(_:to:)``. If the task is already available,
-  /// the call does nothing.
+  /// The call does what ``reschedule(_:to:)`` does with the current date, but does nothing if the
+  /// task is already available.
   ///
   /// - Returns: whether the task existed, had not ended, was not being performed, and was not yet
   ///   available.
@@ -156,13 +158,13 @@ extension TaskQueue {
     try await core.opened.results.carryOut(.reschedule(to: nil), for: id)
   }
 
-  /// Makes the tasks that match a filter available now, and returns how many were not available
-  /// before.
+  /// Makes the tasks that match a filter available now, and returns the number of those that were
+  /// not available before.
   ///
-  /// For example, when the network is back, `performNow(matching: .retrying)` makes the tasks
-  /// available that wait for a retry, or for the end of a snooze. They keep their number of
-  /// retries. This filter does not match tasks whose date was chosen. A filter without
-  /// ``TaskFilter/isPostponed`` would make those available now, too.
+  /// For example, when the network is available again, call `performNow(matching: .retrying)`. That
+  /// filter matches tasks that wait for a retry, or for the end of a snooze, and the tasks keep
+  /// their number of retries. It does not match tasks that wait for the date with which they were
+  /// enqueued. A filter without ``TaskFilter/isPostponed`` also matches those.
   ///
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may be available by then.
   @discardableResult
@@ -186,7 +188,7 @@ extension TaskQueue {
     try await core.opened.results.carryOut(.remove, for: id)
   }
 
-  /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns how many.
+  /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns their number.
   ///
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been removed by then.
   @discardableResult
@@ -197,35 +199,34 @@ extension TaskQueue {
 
 /// Updates enqueued tasks.
 extension TaskQueue {
-  /// Replaces the payload of a task that is not being performed, and changes the other properties
-  /// that are given.
+  /// Replaces the payload of a task that is not being performed, and changes the given properties.
   ///
   /// ```swift
   /// let corrected = PostComment(text: "corrected")
   /// try await queue.update(task.id, with: corrected, priority: .high)
   /// ```
   ///
-  /// The task may wait for its first attempt or for a retry, be paused, or be parked. The call
-  /// leaves properties that are not given unchanged, and also the task's date, its number of
-  /// retries, its failures and its unique key. A task that is parked because its payload can't be
-  /// decoded is tried with the new payload when it is retried, or when the queue next runs.
+  /// The task may wait for its first attempt or for a retry, or may be paused or parked. A property
+  /// that is not given stays unchanged, and so do the task's date, its number of retries, its
+  /// failures and its unique key. A task that is parked because its payload can't be decoded is
+  /// attempted with the new payload when it is retried, or when the queue next runs.
   ///
-  /// A task with a new priority is ordered among the tasks of that priority by its available date,
-  /// behind those with the same date. With the same priority, it keeps its position. To change the
-  /// date, see ``reschedule(_:to:)``.
+  /// If the priority changes, the task is ordered among the tasks with the new priority by its
+  /// available date, behind tasks with the same date. Otherwise, the task keeps its position. To
+  /// change the date, call ``reschedule(_:to:)``.
   ///
   /// - Parameters:
   ///   - id: the task.
-  ///   - payload: the new payload. It has the type with which the task was enqueued, or a type that
-  ///     has the task's name among its former names.
+  ///   - payload: the new payload. Its type must have the task's name, as its current name or as
+  ///     one of its former names.
   ///   - priority: its rank among the available tasks.
   ///   - maxRetries: the maximum number of retries; the retries that it has already had count.
   ///   - usesBackoff: whether a retry waits for the queue's backoff.
   ///   - timeLimit: the maximum duration of an attempt.
   ///   - expiryDate: the date from which no attempt starts.
   ///   - tags: its new labels, which replace the existing ones; an empty set removes them.
-  /// - Returns: whether the task existed, had not ended, and had not expired and lost its unique
-  ///   key to a later task.
+  /// - Returns: `true` if the task was updated; `false` if it does not exist, has ended, or has
+  ///   expired while a later task has its unique key.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
   ///   being performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type or
   ///   an invalid argument; what the store throws; `CancellationError` if the call is cancelled
@@ -264,8 +265,10 @@ extension TaskQueue {
   ///   - timeLimit: the maximum duration of an attempt.
   ///   - expiryDate: the date from which no attempt starts.
   ///   - tags: its new labels, which replace the existing ones; an empty set removes them.
-  /// - Returns: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
-  /// - Throws: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
+  /// - Returns: the same as
+  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
+  /// - Throws: the same errors as
+  ///   ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
   @discardableResult
   public nonisolated func update(
     _ id: TaskID,

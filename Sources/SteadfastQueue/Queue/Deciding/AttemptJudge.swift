@@ -3,21 +3,25 @@ import SystemFoundation
 
 /// Decides what happens to a task when its attempt ends.
 struct AttemptJudge: Sendable {
-  /// The maximum length of a reason, in bytes of UTF-8.
+  /// The maximum length of the reason of a failure, in bytes of UTF-8.
   static let longestReason = 4096
 
-  /// The date of a decision.
+  /// When a decision is made, and during which pass.
   struct Moment {
     var now: Date
-    /// In a pass, the cutoff, after which retries and snoozes must end, so that the pass ends.
+    /// The cutoff of the pass, which performs only tasks that are available by then.
+    ///
+    /// A retry during the pass gets a later date, so that the pass ends. The cutoff is `nil` if the
+    /// queue runs until it is stopped.
     var cutoff: Date?
 
-    /// Returns the date after a delay; in a pass, a date after the cutoff.
+    /// Returns the date after a delay, or the first date after the cutoff if that is later.
     func date(after delay: Duration) -> Date {
-      notBeforeCutoff(now.storableDate(after: delay))
+      afterCutoff(now.storableDate(after: delay))
     }
 
-    func notBeforeCutoff(_ date: Date) -> Date {
+    /// Returns the given date, or the first date after the cutoff if that is later.
+    func afterCutoff(_ date: Date) -> Date {
       guard let cutoff, date <= cutoff else { return date }
       return cutoff.nextStorable.storable
     }
@@ -45,25 +49,25 @@ struct AttemptJudge: Sendable {
 
   // MARK: Verdicts
 
-  /// Returns why no attempt may begin: too many interruptions, or the task has expired.
-  func failureInsteadOfAttempt(_ record: TaskRecord, now: Date) -> TaskFailure? {
+  /// Returns the failure of a task that was interrupted too often or has expired; otherwise `nil`.
+  func failurePreventingAttempt(of record: TaskRecord, now: Date) -> TaskFailure? {
     let count = record.interruptionCount
     if !maxInterruptions.allows(retryCount: count) {
       let times = count == 1 ? "once" : "\(count) times in a row"
       return TaskFailure(
-        reason: "its process ended \(times) while it was performed",
+        reason: "the process ended \(times) while it performed the task",
         date: now
       )
     }
     guard record.hasExpired(by: now) || record.isDisplaced else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
-    return TaskFailure(reason: storable("it expired before it was done\(last)"), date: now)
+    return TaskFailure(reason: storable("the task expired before it was done\(last)"), date: now)
   }
 
   /// Decides what happens to a task after an attempt.
   ///
-  /// It calls the user's code: for the texts of errors, for retry decisions, and for a custom
-  /// backoff.
+  /// This may call code of the application: the configuration's `errorText` and `backoff`, and the
+  /// error's `retryDecision`.
   func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
@@ -83,7 +87,8 @@ struct AttemptJudge: Sendable {
     }
   }
 
-  /// Decides what happens to a task whose attempt has chosen its own ending.
+  /// Decides what happens to a task whose attempt was ended by the handler's request to suspend,
+  /// park or release the task.
   func verdict(
     on record: TaskRecord,
     after ending: AttemptMemory.Ending,
@@ -95,10 +100,10 @@ struct AttemptJudge: Sendable {
     case .suspended(let date, let names, let origin):
       // Wake the task when it expires, so that it is abandoned then.
       let end = min(date, record.expiryDate ?? .distantFuture).storable
-      // If the clock was set back by less than a second, the pass keeps its cutoff. A date before
-      // the cutoff would make the pass perform the task repeatedly until that date.
+      // If the clock was set back by less than a second, the pass keeps its cutoff, which is then
+      // later than now. A date up to the cutoff would make the pass repeat the task at once.
       return .suspend(
-        until: moment.notBeforeCutoff(end),
+        until: moment.afterCutoff(end),
         awaiting: names,
         countedFrom: origin
       )
@@ -108,7 +113,9 @@ struct AttemptJudge: Sendable {
     }
   }
 
-  /// Returns the task with its retries reset, as they are after an attempt that made progress.
+  /// Returns the record of a task whose attempt made progress.
+  ///
+  /// The configuration decides whether its number of retries starts at zero again.
   func recordWithRenewedRetries(_ record: TaskRecord) -> TaskRecord {
     guard progressRenewsRetries, record.retryCount > 0 else { return record }
     var record = record
@@ -116,7 +123,7 @@ struct AttemptJudge: Sendable {
     return record
   }
 
-  /// Decides whether a task that has failed is retried, and when.
+  /// Decides whether a task whose handler threw an error is retried, and when.
   private func verdictOnFailure(
     of record: TaskRecord,
     because error: any Error,
@@ -146,7 +153,7 @@ struct AttemptJudge: Sendable {
     )
   }
 
-  /// Returns the verdict on a task with no retries left that its handler wants to restart.
+  /// Returns the verdict that starts a task over although its retries are used up.
   func verdictForRestart(
     of record: TaskRecord,
     after failure: TaskFailure,
@@ -183,10 +190,10 @@ struct AttemptJudge: Sendable {
     TaskFailure(reason: text(of: error), date: moment.now)
   }
 
-  /// The text of an error, in the form that is stored.
+  /// Returns the text of an error as it is stored.
   func text(of error: any Error) -> String { storable(errorText(error)) }
 
-  /// Returns the text in the form that is stored: without NULs, and cut to the longest reason.
+  /// Returns a string without NULs, and shortened to ``longestReason``.
   private func storable(_ text: String) -> String {
     var text = text.withoutNUL
     guard text.utf8.count > Self.longestReason else { return text }
@@ -198,7 +205,7 @@ struct AttemptJudge: Sendable {
 
   // MARK: Settlements
 
-  /// Returns the settlement with the change that a verdict makes.
+  /// Returns the settlement of a claimed task, with the change that carries out a verdict.
   func settlement(
     _ verdict: Verdict,
     of task: ClaimedTask,
@@ -245,17 +252,16 @@ struct AttemptJudge: Sendable {
     )
   }
 
-  /// Returns whether a task that has succeeded is retained.
-  ///
-  /// It also is if its unique key continues to deduplicate new tasks for a while.
+  /// Returns whether a task that has succeeded is retained, by the configuration or because its
+  /// unique key still prevents duplicates.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
     retainsSucceeded || record.isDeduplicating(on: now)
   }
 
   /// Returns the change that carries out a command.
   ///
-  /// Removing a task that has not ended cancels it without retaining it. Only the removal of a task
-  /// that has already ended is not reported.
+  /// Removing a task that has not ended cancels it without retaining it. Observers are notified of
+  /// that, but not of the removal of a task that has already ended.
   func change(
     carryingOut command: TaskCommand,
     of record: TaskRecord,
@@ -292,11 +298,11 @@ enum AttemptEnd: Sendable {
 /// What happens to a task after its attempt has ended.
 enum Verdict: Sendable, Equatable {
   case succeed
-  /// If the backoff has chosen the date, the handler's hook may choose another one.
+  /// If `isByBackoff`, the handler may still choose another date.
   case retry(at: Date, retryCount: Int, failure: TaskFailure, isByBackoff: Bool)
   case snooze(until: Date, countedFrom: Date)
   case suspend(until: Date, awaiting: [String], countedFrom: Date?)
-  /// Its retries are used up. The task is abandoned, unless its handler restarts it.
+  /// The task has no retries left, and is abandoned unless its handler restarts it.
   case exhausted(TaskFailure)
   case abandon(TaskFailure)
   case release

@@ -16,11 +16,11 @@ final class Generators: Sendable {
     self.randomness = randomness
   }
 
-  /// Makes a generator for one verdict, so that no lock is held while the user's backoff uses it.
+  /// Makes a generator that a custom backoff can use without holding a lock.
   func makeGenerator() -> SplitMix64 { SplitMix64(seed: jitter.withLock { $0.next() }) }
 
   /// Makes a token that can't be guessed, unless the randomness is seeded.
-  func makeToken(of id: TaskID) -> TaskToken {
+  func makeToken(for id: TaskID) -> TaskToken {
     switch randomness {
     case .system:
       var system = SystemRandomNumberGenerator()
@@ -33,17 +33,18 @@ final class Generators: Sendable {
 
   func nextID(at date: Date) -> TaskID { ids.withLock { $0.next(at: date) } }
 
-  /// Returns an upper bound of the IDs generated here, and of all IDs generated before a date.
+  /// Returns an ID that is no less than any ID that this object has generated, and than any ID
+  /// that another generator makes before a date.
   func latestID(before date: Date) -> TaskID { ids.withLock { $0.latest(before: date) } }
 }
 
 /// Generates identifiers that sort in the order of their generation.
 ///
-/// They do so even within a millisecond, and if the clock was set back.
+/// The order holds even within a millisecond, and after the clock was set back.
 ///
 /// The layout is RFC 9562's version 7 with its "fixed bit-length dedicated counter" (section 6.2,
-/// method 1): 48 bits of milliseconds, 12 bits of counter, and 62 random bits. When the counter is
-/// full, it borrows the next millisecond.
+/// method 1): 48 bits of milliseconds, 12 bits of counter, and 62 random bits. When the counter
+/// overflows, the milliseconds advance before the clock does.
 struct TaskIDGenerator: Sendable {
   private var random: SplitMix64
   private var milliseconds: UInt64 = 0
@@ -68,10 +69,8 @@ struct TaskIDGenerator: Sendable {
     return TaskID(high: high, low: low)
   }
 
-  /// Returns an upper bound of the IDs generated here, and of all IDs generated before a date.
-  ///
-  /// It is the greater of two IDs: the greatest that this generator may have generated, and the
-  /// greatest that any generator can generate before the date.
+  /// Returns the greater of two IDs: the greatest that this generator may have generated so far,
+  /// and the greatest that any generator can generate before a date.
   func latest(before date: Date) -> TaskID {
     max(TaskID(high: Self.high(milliseconds, counter), low: .max), Self.latest(before: date))
   }

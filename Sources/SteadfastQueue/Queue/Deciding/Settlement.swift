@@ -8,15 +8,15 @@ final class Settlement: Sendable {
   let record: TaskRecord
   /// The handler's return value.
   let value: (any Sendable)?
-  /// How long the attempt took; `nil` if none was made.
+  /// How long the task waited, and how long its attempt took; `nil` if there was no attempt.
   let timing: TaskTiming?
   /// The handler that could not decode the payload, if the task is parked for that reason.
   let handler: AnyHandler?
-  /// Whether an attempt was begun; if not, the task was only claimed.
+  /// Whether an attempt had begun; `false` if the task was only claimed.
   let wasBegun: Bool
   /// Whether the attempt used the task's memory.
   let usedMemory: Bool
-  /// Whether the store failed, but may have stored the change all the same.
+  /// Whether the store reported a failure for the change, but may have stored it.
   let isInDoubt: Bool
 
   init(
@@ -39,6 +39,7 @@ final class Settlement: Sendable {
     self.isInDoubt = isInDoubt
   }
 
+  /// The same settlement with ``isInDoubt`` set.
   var inDoubt: Settlement {
     Settlement(
       change: change,
@@ -64,22 +65,23 @@ final class Settlement: Sendable {
     }
   }
 
-  /// Whether other reports about the task may arrive at the same time.
+  /// Whether another change to the task may be reported at the same time.
   ///
-  /// They may if the task stays in the store, where more can happen to it. They also may if the
-  /// task's memory can contain a token, because a completion with that token may arrive first.
-  var mayMeetOthers: Bool {
+  /// This is possible if the task stays in the store. It is also possible if the task's memory can
+  /// contain a token: a caller may complete the task's wait with the token just before the task
+  /// ends.
+  var mayRaceWithOtherReports: Bool {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
       .suspend, .complete:
       true
-    case .succeed, .abandon, .cancel: isKeptEnd || usedMemory || record.memorySize > 0
+    case .succeed, .abandon, .cancel: retainsEndedTask || usedMemory || record.memorySize > 0
     case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: false
     }
   }
 
-  /// Whether the task has ended and is retained.
-  var isKeptEnd: Bool {
+  /// Whether the change ends the task and leaves it in the store.
+  var retainsEndedTask: Bool {
     switch change {
     case .succeed(_, _, let retains), .abandon(_, _, let retains), .cancel(_, _, let retains):
       retains
@@ -115,15 +117,15 @@ final class Settlement: Sendable {
 
 /// The settlements that are not stored yet.
 ///
-/// They are stored as one batch. So no settlement may set a value: if the store refused the value,
-/// it would not store the settlements of other attempts either.
+/// Several settlements are stored as one batch. So no settlement may set a value: a store that
+/// refuses the value refuses the whole batch, with the settlements of other attempts.
 struct PendingResults: Sendable {
   private let capacity: Int
   /// The settlements that were added since the last ``takeWaiting()``.
   private var waiting: [Settlement] = []
   /// The settlements that are being stored.
   private var settling: [Settlement] = []
-  /// Whether a worker waits for capacity.
+  /// Whether a worker waits for capacity, or until everything is stored.
   private var isHeldBack = false
 
   init(capacity: Int) { self.capacity = capacity }
@@ -134,13 +136,13 @@ struct PendingResults: Sendable {
   /// Whether a caller is storing settlements.
   var isStoring: Bool { !settling.isEmpty }
 
-  /// All settlements that are not stored yet; first those that are being stored.
+  /// All settlements that are not stored yet, starting with those that are being stored.
   var all: [Settlement] { settling + waiting }
 
-  /// Returns whether the storing of the task's settlement has not started.
+  /// Returns whether the task has a settlement that is not even being stored yet.
   func isWaiting(_ id: TaskID) -> Bool { waiting.contains { $0.record.id == id } }
 
-  /// Returns whether a settlement of the task is not stored yet.
+  /// Returns whether the task has a settlement that is not stored yet.
   func contains(_ id: TaskID) -> Bool {
     isWaiting(id) || settling.contains { $0.record.id == id }
   }
@@ -148,7 +150,7 @@ struct PendingResults: Sendable {
   /// Returns whether there is capacity for another settlement.
   ///
   /// If not, this records that the calling worker waits for capacity.
-  mutating func hasCapacity() -> Bool {
+  mutating func requestCapacity() -> Bool {
     guard waiting.count >= capacity else { return true }
     isHeldBack = true
     return false
@@ -157,14 +159,14 @@ struct PendingResults: Sendable {
   /// Returns whether there is nothing left to store.
   ///
   /// If not, this records that the calling worker waits until everything is stored.
-  mutating func isSettled() -> Bool {
+  mutating func noteWaitingUnlessEmpty() -> Bool {
     if !isEmpty { isHeldBack = true }
     return isEmpty
   }
 
   /// Adds a settlement.
   ///
-  /// - Returns: Whether to wake the finisher.
+  /// - Returns: Whether the caller must wake the finisher, the Swift task that stores settlements.
   mutating func add(_ settlement: Settlement) -> Bool {
     waiting.append(settlement)
     return settling.isEmpty
@@ -181,9 +183,9 @@ struct PendingResults: Sendable {
     return settling
   }
 
-  /// Ends the storing of settlements, which are now stored or back in the outbox.
+  /// Records that the store has answered: each settlement is stored, or was put back.
   ///
-  /// - Returns: The settlements that are stored, and whether a worker waited for capacity.
+  /// - Returns: The settlements that are stored, and whether a worker was waiting for that.
   mutating func finishStoring() -> (settlements: [Settlement], wakesWorkers: Bool) {
     defer {
       settling = []
@@ -192,9 +194,9 @@ struct PendingResults: Sendable {
     return (settling, isHeldBack)
   }
 
-  /// Puts settlements that could not be stored back into the outbox.
+  /// Makes settlements wait again, because they could not be stored.
   mutating func putBack(_ settlements: [Settlement]) {
-    // The other settlements that are being stored may be those of another caller.
+    // Leave the other settlements that are being stored: another caller may be storing them.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
     waiting = settlements.map(\.inDoubt) + waiting

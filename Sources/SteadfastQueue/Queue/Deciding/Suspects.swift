@@ -1,32 +1,34 @@
 import Synchronization
 
-/// Decides about tasks that were under way when their process ended, and may have caused that.
+/// Decides whether to attempt tasks that were being performed when their process ended.
 ///
-/// The cause may also be another task, or the program itself, for example after a bad deployment.
-/// So a task that was interrupted twice is a *suspect*, and a queue performs one suspect at a time:
-/// suspects can't interrupt each other. A process abandons a task only after it has performed
-/// another one, or has survived for a while without it.
+/// Such a task may have crashed the process, but so may another task or the program itself. A task
+/// that was interrupted twice is a *suspect*. A process performs only one suspect at a time: if
+/// that suspect crashes the process, it interrupts no other suspect. A process abandons a task that
+/// was interrupted too often only after it has performed another task, or has run for a while. So a
+/// bad deployment, which crashes every process, does not make the queue abandon all tasks.
 ///
 /// The queues of a group share this object, because they are in one process.
 final class Suspects: Sendable {
   enum Ruling: Equatable {
-    /// Perform it; ``Suspects/ended(_:)`` follows.
+    /// Attempt the task, and then call ``Suspects/endAttempt(of:)``.
     case attempt
-    /// Try again after the delay.
+    /// Ask again after the delay.
     case postpone(Duration)
-    /// It was interrupted too often: ``AttemptJudge`` abandons it.
+    /// Abandon the task, because it was interrupted too often.
     case abandon
   }
 
   private struct State {
-    /// The suspect that is being performed, and its start.
+    /// The suspect that is being performed, and when its attempt began.
     var current: (id: TaskID, since: Duration)?
     /// When the process first claimed a task that was interrupted too often.
-    var probationBegin: Duration?
+    var probationStart: Duration?
   }
 
+  /// The number of interruptions that makes a task a suspect.
   static let interruptionCount = 2
-  /// How long a process that has performed nothing must survive before it abandons a task.
+  /// How long a process that has performed nothing must run before it abandons a task.
   static let probation = Duration.seconds(10)
   private static let delays = Duration.milliseconds(100)...Duration.seconds(60)
 
@@ -36,26 +38,27 @@ final class Suspects: Sendable {
   ///
   /// - Parameters:
   ///   - record: The task.
-  ///   - isTooOften: Whether it was interrupted more often than the configuration allows.
-  ///   - isProven: Whether the process has performed other tasks, or may end soon.
+  ///   - exceedsLimit: Whether it was interrupted more often than the configuration allows.
+  ///   - abandonsAtOnce: Whether a task that exceeds the limit is abandoned without a delay,
+  ///     because the process has performed other tasks, or may end soon.
   ///   - now: The time on the queue's stopwatch.
-  /// - Returns: The decision.
+  /// - Returns: What to do with the task.
   func ruling(
     on record: TaskRecord,
-    isTooOften: Bool,
-    isProven: Bool,
+    exceedsLimit: Bool,
+    abandonsAtOnce: Bool,
     at now: Duration
   ) -> Ruling {
     state.withLock { state in
-      if isTooOften {
-        let begin = state.probationBegin ?? now
-        state.probationBegin = begin
+      if exceedsLimit {
+        let begin = state.probationStart ?? now
+        state.probationStart = begin
         let left = begin + Self.probation - now
-        return isProven || left <= .zero ? .abandon : .postpone(left)
+        return abandonsAtOnce || left <= .zero ? .abandon : .postpone(left)
       }
       guard record.interruptionCount >= Self.interruptionCount else { return .attempt }
       if let current = state.current {
-        // The longer the current suspect takes, the longer this one waits for its next try.
+        // The longer the current suspect takes, the longer this task is postponed.
         let delay = max(now - current.since, Self.delays.lowerBound)
         return .postpone(min(delay, Self.delays.upperBound))
       }
@@ -64,8 +67,8 @@ final class Suspects: Sendable {
     }
   }
 
-  /// Ends the attempt of a task that was interrupted.
-  func ended(_ id: TaskID) {
+  /// Records that the attempt of a task has ended.
+  func endAttempt(of id: TaskID) {
     state.withLock { if $0.current?.id == id { $0.current = nil } }
   }
 }

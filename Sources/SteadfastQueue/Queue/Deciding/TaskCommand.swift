@@ -1,6 +1,6 @@
 import SystemFoundation
 
-/// A command for a task, which may arrive while the task is being performed.
+/// A caller's command for a task, which may arrive while the task is being performed.
 enum TaskCommand: Sendable, Equatable {
   case cancel, pause, remove
   /// Perform the task as if it were new, with or without its memory.
@@ -9,7 +9,7 @@ enum TaskCommand: Sendable, Equatable {
   ///
   /// The command is refused for a task that is being performed.
   case reschedule(to: Date?)
-  /// Release the task, for example because its pause was withdrawn.
+  /// Make the task wait again, for example because the request to pause it was withdrawn.
   case release
 }
 
@@ -23,14 +23,14 @@ extension TaskCommand {
     }
   }
 
-  /// Returns `true` if the command makes a task available now, and the task is already available.
+  /// Returns whether the command makes a task available now, and the task is already available.
   ///
-  /// Such a task keeps its position in line.
+  /// Carrying out the command would move such a task behind the other available tasks.
   func isMet(by record: TaskRecord, now: Date) -> Bool {
     self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }
 
-  /// Whether the command cuts an attempt short.
+  /// Whether the command cancels an attempt that is in progress.
   var cutsShort: Bool {
     switch self {
     case .cancel, .pause, .restart, .remove, .release: true
@@ -38,11 +38,11 @@ extension TaskCommand {
     }
   }
 
-  /// Returns whether an earlier command makes this one pointless.
-  func isPointless(after asked: TaskCommand) -> Bool {
-    switch (self, asked) {
+  /// Returns whether this command has no effect after an earlier one.
+  func isPointless(after earlier: TaskCommand) -> Bool {
+    switch (self, earlier) {
     case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
-    case (.reschedule, _): asked.cutsShort
+    case (.reschedule, _): earlier.cutsShort
     case (.cancel, _), (.pause, _), (.restart, _), (.remove, _), (.release, _): false
     }
   }
@@ -50,15 +50,15 @@ extension TaskCommand {
 
 /// A command for a task that is carried out when the queue no longer leases the task.
 struct PendingCommand: Sendable {
-  /// A change that may be stored although the store reported a failure.
-  struct Doubt: Sendable {
-    /// The command for which the change was made.
+  /// A change for which the store reported a failure, but which it may have stored.
+  struct InDoubtChange: Sendable {
+    /// The command that the change carries out.
     let command: TaskCommand
     let settlement: Settlement
   }
 
   let id: TaskID
   let command: TaskCommand
-  /// A change for this request, or for a request that this one replaced, that may be stored.
-  var doubt: Doubt?
+  /// The change for this command, or for a command that this one replaced, that may be stored.
+  var inDoubtChange: InDoubtChange?
 }

@@ -1,21 +1,21 @@
 import Synchronization
 import SystemFoundation
 
-/// The state of a queue's upkeep, which decides what is due and when.
+/// What a queue needs to know to decide which of its periodic work is due.
 struct UpkeepState: Sendable {
   /// Decides when to remove ended tasks.
   var pruning: PruningSchedule
   /// Detects that the clock was set back.
   var dates = ClockStepDetector()
-  /// Decides when to look for tasks without a handler.
-  var notice = MissingHandlerWarning()
+  /// Decides when to warn about tasks without a handler.
+  var warning = MissingHandlerWarning()
   /// Stores which conditions hold.
   var conditions = ConditionState()
   /// When the occurrences of schedules were last checked.
   var schedulesDate: Date?
   /// The budget of the current run, if it has one.
   var budget: RunBudget?
-  /// Whether a call that failed may have stored its change.
+  /// Whether a call to the store failed, and its change may be stored nevertheless.
   var isInDoubt = false
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
@@ -28,15 +28,16 @@ struct ClockStepDetector: Sendable {
 
   private var latest: Date?
 
-  /// Whether no date was checked yet.
+  /// Whether no date has been checked yet.
   var isUnused: Bool { latest == nil }
 
-  /// Returns whether dates in the store may lie in the future.
+  /// Returns whether the clock may have been set back, so that dates in the store are in the
+  /// future.
   ///
-  /// They may if `now` is before the date of the last call, or before `read`, which the queue has
-  /// read since. They also may on the first call, because the clock of the previous process is
-  /// unknown.
-  mutating func wentBack(to now: Date, from read: Date = .distantPast) -> Bool {
+  /// `read` is the latest date that the queue has read from the clock since the last call. The
+  /// first call returns `true`, because the clock may have been set back before this process
+  /// started.
+  mutating func detectStepBack(to now: Date, lastRead read: Date = .distantPast) -> Bool {
     guard let last = latest else {
       latest = now
       return true
@@ -50,17 +51,15 @@ struct ClockStepDetector: Sendable {
     return true
   }
 
-  /// Makes the next call count as the first one.
-  ///
-  /// This is for when the reaction to the last call failed, or the store has dates in the future
-  /// again.
-  mutating func forget() { latest = nil }
+  /// Makes the next check return `true`, as the first one does, because the dates in the store
+  /// could not be corrected.
+  mutating func reset() { latest = nil }
 }
 
 /// The latest date that a queue has read from its clock, with a precision of a second.
 ///
-/// A date that is later by less than a second is not stored, so that callers on all cores rarely
-/// write.
+/// A date that is later by less than a second is ignored, so that threads rarely write to this
+/// object at the same time.
 final class LatestDate: Sendable {
   private static let resolution = 1.0
 
@@ -75,7 +74,7 @@ final class LatestDate: Sendable {
     latest.store(seconds, ordering: .relaxed)
   }
 
-  /// Forgets later dates, because the clock was set back to this one.
+  /// Replaces the latest date by an earlier one, because the clock was set back.
   func reset(to date: Date) {
     latest.store(date.timeIntervalSinceReferenceDate, ordering: .relaxed)
   }
@@ -83,7 +82,8 @@ final class LatestDate: Sendable {
 
 /// Decides when retained tasks are pruned.
 ///
-/// They are pruned when a run begins, and each time at least 256 more have ended.
+/// They are pruned when a run begins, and each time that 256 more tasks have ended and are
+/// retained.
 struct PruningSchedule: Sendable {
   private static let interval = 256
 
@@ -98,12 +98,12 @@ struct PruningSchedule: Sendable {
     ].filter { $0.1.maxCount != nil || $0.1.maxAge != nil }
   }
 
-  /// Returns what to prune when a run begins.
+  /// Returns the changes that prune retained tasks when a run begins.
   ///
-  /// This includes tasks that an earlier configuration retained, and this one does not.
-  func changes(now: Date) -> [TaskChange] { changes(retentions, now: now) }
+  /// They also prune tasks that an earlier configuration retained, and this one does not.
+  func prunings(now: Date) -> [TaskChange] { prunings(retentions, now: now) }
 
-  private func changes(
+  private func prunings(
     _ retentions: [(state: TaskState, retention: Retention)],
     now: Date
   ) -> [TaskChange] {
@@ -117,43 +117,44 @@ struct PruningSchedule: Sendable {
     }
   }
 
-  /// Returns what to prune after these tasks have ended.
-  mutating func changes(
+  /// Counts tasks that have ended, and returns the changes that prune retained tasks if it is time.
+  mutating func prunings(
     after settlements: some Collection<Settlement>,
     now: @autoclosure () -> Date
   ) -> [TaskChange] {
-    endedCount += settlements.count { $0.isKeptEnd }
+    endedCount += settlements.count { $0.retainsEndedTask }
     guard endedCount >= Self.interval else { return [] }
     endedCount = 0
-    // Tasks that have succeeded may be retained for their unique keys alone.
-    return changes(retentions.filter { $0.retention.retains || $0.state == .succeeded }, now: now())
+    // A succeeded task may be retained only because its unique key still prevents duplicates.
+    return prunings(
+      retentions.filter { $0.retention.retains || $0.state == .succeeded },
+      now: now()
+    )
   }
 }
 
-/// The conditions that hold as far as a queue knows, and the monitors that report them.
+/// Which conditions hold, as far as a queue knows, and the monitors that report them.
 struct ConditionState: Sendable {
-  /// A monitor that reports a condition during each run.
+  /// A monitor, which reports during each run whether a condition holds.
   struct Registration: Sendable {
     let number: Int
     let condition: TaskCondition
     let monitor: any ConditionMonitor
-    /// Whether attempts are cut short when the condition no longer holds.
+    /// Whether attempts that require the condition are cancelled when it no longer holds.
     let interruptsTasks: Bool
   }
 
   private(set) var holding: Set<TaskCondition> = []
-  /// The conditions that were set or reported once, and those that have a monitor.
+  /// The conditions that have been set or have a monitor.
   private(set) var known: Set<TaskCondition> = []
-  /// The conditions that were reported as unknown.
+  /// The unknown conditions of which the application has been warned.
   private(set) var reported: Set<TaskCondition> = []
   private var registrations: [TaskCondition: Registration] = [:]
   private var lastNumber = 0
   /// The numbers of the monitors that have not reported yet in this run.
   private var awaited: Set<Int> = []
 
-  /// Sets whether a condition holds.
-  ///
-  /// - Returns: Whether that is a change.
+  /// Sets whether a condition holds, and returns whether this is new.
   mutating func set(_ condition: TaskCondition, holds: Bool) -> Bool {
     known.insert(condition)
     return holds
@@ -169,7 +170,7 @@ struct ConditionState: Sendable {
   ) {
     lastNumber += 1
     known.insert(condition)
-    // A run that starts waits for the new monitor instead of the one that it replaces.
+    // If a run waits for the first report of the replaced monitor, let it wait for the new one.
     if let old = registrations[condition], awaited.remove(old.number) != nil {
       awaited.insert(lastNumber)
     }
@@ -181,7 +182,7 @@ struct ConditionState: Sendable {
     )
   }
 
-  /// Returns the monitors that were registered after the one with this number, in order.
+  /// Returns the monitors that were registered after the monitor with the given number, in order.
   func registrations(after number: Int) -> [Registration] {
     registrations.values.filter { $0.number > number }.sorted { $0.number < $1.number }
   }
@@ -207,31 +208,30 @@ struct ConditionState: Sendable {
     conditions.subtracting(known)
   }
 
-  /// Returns whether one of the conditions is unknown, and has not been reported.
+  /// Returns whether a condition is unknown, and the application has not been warned of that.
   func hasUnreported(in conditions: Set<TaskCondition>) -> Bool {
     !unknown(in: conditions).isSubset(of: reported)
   }
 
-  /// Returns, in order, the conditions that have not been reported before, and marks them as
-  /// reported.
+  /// Marks unknown conditions as reported, and returns, in order, those that were not before.
   mutating func takeUnreported(of conditions: Set<TaskCondition>) -> [TaskCondition] {
     conditions.sorted().filter { reported.insert($0).inserted }
   }
 }
 
-/// Decides when to look for tasks without a handler, and which names to report.
+/// Decides when to search the store for tasks that can't start, and of which names to warn.
 ///
-/// A look costs two calls to the store: one for names, one for conditions. It is due when the first
-/// run begins, and after a task without a handler, or with an unknown condition, was added, resumed
-/// or restarted. A queue whose tasks all have handlers and known conditions never looks again.
+/// A task can't start if its name has no handler, or if one of its conditions is unknown. A check
+/// costs two calls to the store: one for names, one for conditions. It is due when the first run
+/// begins, and after a task that can't start was added, resumed or restarted.
 struct MissingHandlerWarning: Sendable {
-  /// The names that were reported.
-  private(set) var saidNames: Set<String> = []
+  /// The names of which the application has been warned.
+  private(set) var reportedNames: Set<String> = []
   private var hasRun = false
-  /// Whether a look is due.
+  /// Whether a check is due.
   private var isDue = false
 
-  /// Returns whether this is the first call; after that, no look is due.
+  /// Returns whether this is the first run; if so, records that the check for it is made.
   mutating func takeFirstRun() -> Bool {
     guard !hasRun else { return false }
     hasRun = true
@@ -239,26 +239,22 @@ struct MissingHandlerWarning: Sendable {
     return true
   }
 
-  /// Makes a look due for a waiting task of this name, which has no handler.
-  mutating func makeLookDue(forName name: String) {
-    if !saidNames.contains(name) { makeLookDue() }
+  /// Makes a check due, because a task waits whose name has no handler.
+  mutating func makeCheckDue(forName name: String) {
+    if !reportedNames.contains(name) { makeCheckDue() }
   }
 
-  /// Makes a look due, because a task waits for something that was not reported.
-  mutating func makeLookDue() { isDue = true }
+  /// Makes a check due, because a task waits for something of which no warning was given.
+  mutating func makeCheckDue() { isDue = true }
 
-  /// Returns whether to look now, after a worker found nothing to do.
-  ///
-  /// The look then counts as made.
-  mutating func takeDueLook() -> Bool {
+  /// Returns whether a check is due; if so, records that it is made.
+  mutating func takeDueCheck() -> Bool {
     defer { isDue = false }
     return isDue
   }
 
-  /// Marks names of tasks that wait for handlers as reported.
-  ///
-  /// - Returns: The names that have not been reported before.
+  /// Marks names without a handler as reported, and returns those that were not before.
   mutating func takeUnreportedNames(of names: [String]) -> [String] {
-    names.filter { saidNames.insert($0).inserted }
+    names.filter { reportedNames.insert($0).inserted }
   }
 }

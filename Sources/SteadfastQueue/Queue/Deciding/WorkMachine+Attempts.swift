@@ -1,86 +1,93 @@
 /// A number that identifies one attempt of a queue in this process.
 typealias AttemptNumber = UInt64
 
-/// The attempt of a worker.
+/// An attempt that a worker makes, or that has ended and whose result is not stored yet.
 struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
+  /// The command that arrived for the task before or during the attempt.
   var command: TaskCommand?
   /// Whether the handler has ended, or was not called because of a command.
   var isOver = false
-  /// Whether its Swift task was cancelled for the command.
+  /// Whether the handler's Swift task was cancelled because of the command.
   var isCutShort = false
 
   var id: TaskID { lease.id }
 }
 
-/// Requests for tasks that are leased.
+/// Commands for leased tasks.
 ///
-/// ``requests`` contains only tasks that this queue leases but does not perform: tasks that have
-/// not started, that are being released, or whose end is being stored. The code that ends the lease
-/// of such a task carries out the task's request. Until then, later requests for the task wait.
-/// If the store fails to carry out the request, the request stays, and its task is added to
-/// ``failedCommands``.
+/// A command for a task that is being performed is added to the ``Attempt``. A command for another
+/// leased task is added to ``pendingCommands``: that task has not started, is being released, or
+/// has ended an attempt whose result is being stored. When the lease ends, the code that ends the
+/// lease carries out the command. If the store then fails, the command becomes pending again, and
+/// the task is added to ``failedCommands``.
 extension WorkMachine {
-  /// What happens to a request.
-  enum RequestAnswer: Equatable {
-    /// The request cuts this attempt of this worker short.
+  /// What happens to a command that a caller requests.
+  enum RequestOutcome: Equatable {
+    /// The command cancels this attempt of this worker.
     case interrupt(worker: Int, AttemptNumber)
-    /// The queue keeps the request, and carries it out instead of the next attempt, or when the
-    /// task is released or its end is stored. The request replaces an earlier one that could not be
-    /// carried out.
+    /// The queue keeps the command, and carries it out instead of the next attempt, when the task
+    /// is released, or when the result of its attempt is stored.
+    ///
+    /// The command replaces an earlier one that could not be carried out.
     case kept
-    /// The request fails: the task is being performed, or an earlier request makes this one
-    /// pointless.
+    /// The command has no effect on a task that is being performed, or after an earlier command.
     case refused
-    /// The request can't wait: the task was prefetched, and it may take long until a worker is
-    /// idle.
-    case claimedAhead
-    /// The request must wait: an earlier request for the task is being carried out.
+    /// The task was prefetched, and it may take long until a worker is idle. So the caller releases
+    /// the task, and requests the command again.
+    case prefetched
+    /// The caller must wait while an earlier command for the task is being carried out.
     case afterAnother
-    /// The caller carries out its request instead of this earlier one, because no run does. It then
-    /// calls ``endCommand(for:)``.
+    /// The caller carries out its command instead of this earlier one, because there is no run that
+    /// would do so, and then calls ``endCommand(for:)``.
     case insteadOf(TaskCommand)
     /// The queue does not lease the task.
-    case notHeld
+    case notLeased
   }
 
-  /// Decides how a request for a task is carried out.
+  /// Decides how a command for a task is carried out.
   ///
-  /// If `wasPending`, the request was pending until now, and its caller is carrying it out.
+  /// If `wasPending`, the command was pending until now, and the caller is carrying it out.
   mutating func request(
     _ command: TaskCommand,
     of id: TaskID,
     wasPending: Bool = false
-  ) -> RequestAnswer {
+  ) -> RequestOutcome {
     if !wasPending, isCarryingOut(id) { return .afterAnother }
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard command.cutsShort else { return .refused }
-      // A request that failed and was restored during the attempt counts as an earlier one, too.
-      let earlier = [attempt.command, requests[id]?.command].compactMap(\.self)
+      // A command that failed, and was restored during the attempt, also counts as an earlier one.
+      let earlier = [attempt.command, pendingCommands[id]?.command].compactMap(\.self)
       if earlier.contains(where: command.isPointless(after:)) { return .refused }
-      requests[id] = nil
+      pendingCommands[id] = nil
       attempts[worker]?.command = command
       return .interrupt(worker: worker, attempt.number)
     }
     let isReady = ready.contains { $0.record.id == id }
-    if isReady && isAhead { return .claimedAhead }
+    if isReady && hasExcessTasks { return .prefetched }
     let isHeld = isReady || isUnsettled(id) || isBeingReleased(id)
-    guard isHeld || hasFailedCommand(for: id) else { return .notHeld }
-    if let asked = requests[id]?.command, command.isPointless(after: asked) { return .refused }
-    // There may be no further run.
-    if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
+    guard isHeld || hasFailedCommand(for: id) else { return .notLeased }
+    if let earlier = pendingCommands[id]?.command, command.isPointless(after: earlier) {
+      return .refused
+    }
+    // There is no run now, and there may be none later.
+    if !isHeld, mode == nil, let earlier = takeCommand(for: id) {
       return .insteadOf(earlier.command)
     }
-    requests[id] = PendingCommand(id: id, command: command, doubt: requests[id]?.doubt)
+    pendingCommands[id] = PendingCommand(
+      id: id,
+      command: command,
+      inDoubtChange: pendingCommands[id]?.inDoubtChange
+    )
     return .kept
   }
 
-  /// Marks all attempts whose tasks require a condition as to be interrupted.
+  /// Adds a command to all attempts whose tasks require a condition, so that they are released.
   ///
-  /// - Returns: The workers of these attempts.
+  /// - Returns: The workers that make these attempts.
   mutating func interruptAttempts(requiring condition: TaskCondition) -> [Int] {
     attempts.indices.filter { worker in
       guard let attempt = attempts[worker],
@@ -92,30 +99,31 @@ extension WorkMachine {
     }
   }
 
-  /// The result of withdrawing the request to pause a task.
+  /// The result of withdrawing the command to pause a task.
   enum Withdrawal {
     /// The task will not be paused.
     case done
-    /// The request is withdrawn, but the store, which failed, may have paused the task already.
+    /// The command is withdrawn, but the store may have paused the task, although it reported a
+    /// failure.
     case inDoubt(PendingCommand)
-    /// The caller must wait: an earlier request for the task is being carried out.
+    /// The caller must wait while an earlier command for the task is being carried out.
     case afterAnother
-    /// There is no such request.
-    case notAsked
+    /// There is no command to pause the task.
+    case notRequested
   }
 
-  /// Withdraws the request to pause a task.
+  /// Withdraws the command to pause a task.
   mutating func withdrawPause(of id: TaskID) -> Withdrawal {
     if isCarryingOut(id) { return .afterAnother }
-    if let asked = requests[id], asked.command == .pause {
-      requests[id] = nil
-      return asked.doubt == nil ? .done : .inDoubt(asked)
+    if let earlier = pendingCommands[id], earlier.command == .pause {
+      pendingCommands[id] = nil
+      return earlier.inDoubtChange == nil ? .done : .inDoubt(earlier)
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.command == .pause
     {
       if attempts[worker]?.isOver == true {
-        requests[id] = PendingCommand(id: id, command: .release)
+        pendingCommands[id] = PendingCommand(id: id, command: .release)
       } else {
         // The attempt may have been cut short already, and must end.
         attempts[worker]?.command = .release
@@ -123,79 +131,80 @@ extension WorkMachine {
       return .done
     }
     guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
-      return .notAsked
+      return .notRequested
     }
-    requests[id] = PendingCommand(id: id, command: .release)
+    pendingCommands[id] = PendingCommand(id: id, command: .release)
     return .done
   }
 
-  /// Restores a request that could not be carried out, unless a later request replaces it.
+  /// Makes a command that could not be carried out pending again, unless a later one replaces it.
   ///
-  /// If it is in doubt whether the store has carried out the request, the doubt remains.
-  mutating func restoreRequest(_ command: TaskCommand, for id: TaskID) {
-    let doubt = doubt(about: id)
-    if let later = requests[id]?.command, !later.isPointless(after: command) {
-      requests[id]?.doubt = doubt
+  /// The pending command keeps the change that the store may have made.
+  mutating func restoreCommand(_ command: TaskCommand, for id: TaskID) {
+    let inDoubtChange = inDoubtChange(for: id)
+    if let later = pendingCommands[id]?.command, !later.isPointless(after: command) {
+      pendingCommands[id]?.inDoubtChange = inDoubtChange
       return
     }
-    requests[id] = PendingCommand(id: id, command: command, doubt: doubt)
+    pendingCommands[id] = PendingCommand(id: id, command: command, inDoubtChange: inDoubtChange)
     failedCommands.append(id)
   }
 
-  /// Restores a withdrawn request, because the request for which it was withdrawn has failed.
+  /// Makes a withdrawn command pending again, unless there is a later one for the task.
   ///
-  /// If a later request for the task exists, that one stays instead. If it is in doubt whether the
-  /// store has carried out the withdrawn request, the doubt remains.
-  mutating func restoreRequest(_ request: PendingCommand) {
-    guard requests[request.id] == nil else {
-      if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
+  /// The pending command keeps the change that the store may have made.
+  mutating func restoreCommand(_ request: PendingCommand) {
+    guard pendingCommands[request.id] == nil else {
+      if pendingCommands[request.id]?.inDoubtChange == nil {
+        pendingCommands[request.id]?.inDoubtChange = request.inDoubtChange
+      }
       return
     }
-    requests[request.id] = request
+    pendingCommands[request.id] = request
     failedCommands.append(request.id)
   }
 
   private func hasFailedCommand(for id: TaskID) -> Bool {
-    requests[id] != nil && failedCommands.contains(id)
+    pendingCommands[id] != nil && failedCommands.contains(id)
   }
 
-  /// Ends the attempt of a worker, whose handler has ended.
+  /// Ends the attempt of a worker.
   ///
-  /// From now on the attempt reports nothing more. A later request for its task is carried out when
-  /// the end of the attempt is stored.
+  /// From now on, the attempt reports nothing. A later command for its task is carried out when the
+  /// result of the attempt is stored.
   ///
   /// - Parameters:
   ///   - worker: the worker.
   ///   - duration: how long the handler took, if it was called.
   /// - Returns: The command for the task, if one arrived during the attempt.
   mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> TaskCommand? {
-    if let duration { ahead.addDuration(duration) }
+    if let duration { prefetch.addDuration(duration) }
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.command
   }
 
-  /// Returns whether the attempt of a worker is to be cut short.
+  /// Returns whether the handler that a worker calls must be cancelled.
   func mustInterrupt(_ worker: Int) -> Bool {
     guard let attempt = attempts[worker], !attempt.isOver else { return false }
     return cutsShort || attempt.command != nil
   }
 
-  /// Records that the Swift task of a worker was cancelled.
+  /// Records that the handler that a worker calls was cancelled.
   mutating func markInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
 
-  /// Returns whether an attempt goes on although it is to be cut short.
+  /// Returns whether a worker makes an attempt that has neither ended nor been cancelled yet.
   func isWaitingForInterruption(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker], attempt.number == number else { return false }
     return !attempt.isOver && !attempt.isCutShort
   }
 
-  /// Returns whether a worker performs this attempt, and no command is to cut the attempt short.
+  /// Returns whether a worker makes this attempt, and no command cancels it.
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver && attempt.command == nil
   }
 
-  /// Returns whether a worker's handler performs this attempt.
+  /// Returns whether the handler of this attempt, which the worker calls, has not ended yet.
   func isHandlerRunning(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver
@@ -204,15 +213,15 @@ extension WorkMachine {
   /// The number of busy workers.
   var performing: Int { attempts.count - idle }
 
-  /// Returns whether a task has an attempt whose end is not stored and reported yet.
+  /// Returns whether a task has an attempt whose result is not stored and reported yet.
   func isUnsettled(_ id: TaskID) -> Bool {
     attempts.contains { $0?.id == id } || outbox.contains(id)
   }
 
-  /// The leases of all claimed tasks whose end is not stored yet.
+  /// The leases of all claimed tasks, until the results of their attempts are stored.
   ///
-  /// Each task has only one lease here, even if the task was claimed again before the end of its
-  /// previous attempt was reported.
+  /// There is only one lease for each task, even if the task was claimed again before the result of
+  /// its previous attempt was reported.
   var leases: [Lease] {
     let all =
       attempts.compactMap { $0?.lease } + ready.map(\.lease)
@@ -221,15 +230,14 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Drops the lease of a task that another queue has claimed since.
+  /// Removes the lease of a task that another queue has claimed since.
   ///
-  /// If this queue performs the task, the store refuses the end of that attempt as stale.
-  ///
-  /// - Returns: The worker whose attempt is to be cut short, if there is one.
+  /// - Returns: The worker whose attempt at the task must be cancelled; `nil` if there is none. The
+  ///   store will refuse the result of that attempt as stale.
   mutating func dropLease(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
       concurrencyLimits.removeLeased(named: task.record.name)
-      requests[task.record.id] = nil
+      pendingCommands[task.record.id] = nil
     }
     ready.removeAll { $0.lease == lease }
     guard let worker = attempts.firstIndex(where: { $0?.lease == lease }),
@@ -244,11 +252,11 @@ extension Settlement {
   fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
 }
 
-/// Ending leases: settlements to store, and claimed tasks that have not started.
+/// Ends leases, by storing settlements and by releasing claimed tasks that have not started.
 extension WorkMachine {
   /// Makes a worker idle, and adds the settlement of its attempt to the outbox, to be stored.
   ///
-  /// - Returns: Whether to wake the finisher.
+  /// - Returns: Whether the caller must wake the finisher, the Swift task that stores settlements.
   mutating func freeWorker(
     _ worker: Int,
     with settlement: Settlement,
@@ -265,17 +273,17 @@ extension WorkMachine {
   ///   caller is still storing some. That caller then stores the rest.
   mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.takeWaiting() : nil }
 
-  /// Ends the storing of settlements, which are now stored or back in the outbox.
+  /// Records that the store has answered: each settlement is stored, or is back in the outbox.
   ///
-  /// - Returns: Whether a worker waited for capacity, and the requests that arrived for the tasks
+  /// - Returns: Whether a worker was waiting for that, and the commands that arrived for the tasks
   ///   while their settlements were being stored.
-  mutating func finishStoring() -> (wakesWorkers: Bool, requests: [PendingCommand]) {
+  mutating func finishStoring() -> (wakesWorkers: Bool, commands: [PendingCommand]) {
     let (settlements, wakesWorkers) = outbox.finishStoring()
-    // A retry may be due at once. In a pass, it is not due before the next pass, and
-    // `reportStored(_:)` reports other new work.
-    if mode == .untilStopped { claims.markLookOutdated() }
-    guard !requests.isEmpty else { return (wakesWorkers, []) }
-    return (wakesWorkers, settlements.compactMap { takeRequest(of: $0.record.id) })
+    // A retry may be due at once, but not in a pass, which leaves its retries to the next pass.
+    // `reportStored(_:)` reports other tasks that have become available.
+    if mode == .untilStopped { claims.markResultOutdated() }
+    guard !pendingCommands.isEmpty else { return (wakesWorkers, []) }
+    return (wakesWorkers, settlements.compactMap { takeCommand(for: $0.record.id) })
   }
 
   /// Puts settlements that could not be stored back into the outbox.
@@ -283,17 +291,18 @@ extension WorkMachine {
     outbox.putBack(settlements)
   }
 
-  // MARK: Claimed tasks that were not begun
+  // MARK: Claimed tasks that have not started
 
-  /// Removes and returns the next task.
+  /// Removes and returns the claimed task that starts next.
   mutating func takeReady() -> ClaimedTask? {
-    // Take a single task without changing the array, which the caller that claimed it still holds.
+    // Popping the only element would copy the array, which the caller of the claim still
+    // references.
     guard ready.count == 1 else { return ready.popLast() }
     defer { ready = [] }
     return ready[0]
   }
 
-  /// Removes and returns the claimed tasks that a pause keeps from starting.
+  /// Removes and returns the claimed tasks that can't start because the queue is paused.
   mutating func takeUnstartedDuringPause() -> [ClaimedTask] {
     guard isPaused, !guaranteesProgress, !ready.isEmpty else { return [] }
     guaranteesProgress = true
@@ -306,112 +315,112 @@ extension WorkMachine {
       && (claims.isInFlight || !ready.isEmpty)
   }
 
-  /// Removes and returns the claimed tasks that match `isMeant` and have not started.
+  /// Removes and returns the claimed tasks that have not started and satisfy a predicate.
   ///
   /// The caller releases the tasks, and then calls ``finishRelease(of:)``. Until that call, the
-  /// tasks count as leased by the queue, so that requests for them are not lost.
+  /// tasks count as leased by the queue, so that commands for them are not lost.
   mutating func takeUnstarted(
-    where isMeant: (TaskRecord) -> Bool = { _ in true }
+    where isIncluded: (TaskRecord) -> Bool = { _ in true }
   ) -> [ClaimedTask] {
-    let taken = ready.filter { isMeant($0.record) }
-    ready.removeAll { isMeant($0.record) }
+    let taken = ready.filter { isIncluded($0.record) }
+    ready.removeAll { isIncluded($0.record) }
     for task in taken {
       concurrencyLimits.removeLeased(named: task.record.name)
-      returning.insert(task.lease)
+      beingReleased.insert(task.lease)
     }
     return taken.reversed()
   }
 
-  /// Whether the claimed tasks that have not started outnumber the idle workers.
-  var isAhead: Bool { ready.count > idle }
+  /// Whether more claimed tasks wait to start than there are idle workers.
+  var hasExcessTasks: Bool { ready.count > idle }
 
-  /// Removes and returns the tasks that were prefetched together with an interrupted task.
+  /// Removes and returns the tasks for which no worker is idle, if an interrupted task was claimed
+  /// with them.
   mutating func takeExcessPrefetched() -> [ClaimedTask] {
-    guard isAhead && ahead.isCareful else { return [] }
+    guard hasExcessTasks && prefetch.isCareful else { return [] }
     // The next task is the last element.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
     return takeUnstarted { tooMany.contains($0.id) }
   }
 
-  /// Removes and returns the prefetched tasks of this claim that no worker has started in time.
+  /// Removes and returns the prefetched tasks of a claim that no worker has started in time.
   ///
-  /// Attempts take longer than expected, so the queue then prefetches fewer tasks.
+  /// This also makes the queue prefetch fewer tasks, because attempts take longer than expected.
   mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
-    guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
-    ahead.noteLongWait()
+    guard claims.count == number, !claims.isInFlight, hasExcessTasks else { return [] }
+    prefetch.noteLongWait()
     return takeUnstarted()
   }
 
-  /// Ends the release of tasks that had not started.
+  /// Records that tasks are released, or that their releases wait in the outbox because the store
+  /// has failed.
   ///
-  /// The tasks are released now, or wait in the outbox because the store has failed.
-  ///
-  /// - Returns: The requests that arrived for released tasks during the release.
+  /// - Returns: The commands that arrived for the released tasks during the release.
   mutating func finishRelease(of tasks: [ClaimedTask]) -> [PendingCommand] {
-    for task in tasks { returning.remove(task.lease) }
-    claims.markLookOutdated()
-    guard !requests.isEmpty else { return [] }
-    return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeRequest(of: $0.record.id) }
+    for task in tasks { beingReleased.remove(task.lease) }
+    claims.markResultOutdated()
+    guard !pendingCommands.isEmpty else { return [] }
+    return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeCommand(for: $0.record.id) }
   }
 
   /// Returns whether a task is being released.
-  func isBeingReleased(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
+  func isBeingReleased(_ id: TaskID) -> Bool { beingReleased.contains { $0.id == id } }
 
   /// Whether the finisher can wait for a store that is temporarily unavailable.
   var finisherCanWait: Bool { mode != nil && !wasCancelled && !cutsShort }
 
-  // MARK: Requests
+  // MARK: Commands
 
-  /// Returns whether the request for a task stays when a run ends.
+  /// Returns whether the command for a task stays pending when a run ends.
   ///
-  /// At the end of a run, only tasks in the outbox, and tasks that a pause is releasing, are still
-  /// leased.
-  func requestOutlastsRun(for id: TaskID) -> Bool {
+  /// It does if the task is still leased, because its settlement is in the outbox or a pause is
+  /// releasing it, or if the command could not be carried out.
+  func commandOutlastsRun(for id: TaskID) -> Bool {
     outbox.isWaiting(id) || isBeingReleased(id) || failedCommands.contains(id)
   }
 
-  /// Removes and returns the requests that could not be carried out, so that the caller retries
-  /// them, and then calls ``endCommand(for:)`` for each.
+  /// Removes and returns the commands that could not be carried out; none if the store has failed.
   ///
-  /// - Returns: The requests; none if the store has failed.
+  /// The caller retries the commands, and calls ``endCommand(for:)`` for each.
   mutating func takeFailedCommands() -> [PendingCommand] {
     guard failure == nil, !failedCommands.isEmpty else { return [] }
     let ids = failedCommands
     failedCommands = []
-    return ids.compactMap { takeRequest(of: $0) }
+    return ids.compactMap { takeCommand(for: $0) }
   }
 
-  /// Removes and returns the request for a task that the queue no longer leases.
+  /// Removes and returns the command for a task that the queue no longer leases.
   ///
-  /// The caller carries out the request, and then calls ``endCommand(for:)``.
-  mutating func takeRequest(of id: TaskID) -> PendingCommand? {
-    guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
+  /// The caller carries out the command, and then calls ``endCommand(for:)``.
+  mutating func takeCommand(for id: TaskID) -> PendingCommand? {
+    guard !pendingCommands.isEmpty, let request = pendingCommands.removeValue(forKey: id) else {
+      return nil
+    }
     commandsUnderWay.append(request)
     return request
   }
 
-  /// Records that the request for a task is no longer being carried out: it is done or restored.
+  /// Records that the command for a task has been carried out, or is pending again.
   mutating func endCommand(for id: TaskID) {
     if let index = commandsUnderWay.firstIndex(where: { $0.id == id }) {
       commandsUnderWay.remove(at: index)
     }
-    claims.markLookOutdated()
+    claims.markResultOutdated()
   }
 
-  /// Returns whether a task has a request that is not done yet.
-  func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isCarryingOut(id) }
+  /// Returns whether a command for a task is pending or being carried out.
+  func hasCommand(for id: TaskID) -> Bool { pendingCommands[id] != nil || isCarryingOut(id) }
 
-  /// Returns whether a request for a task is being carried out.
+  /// Returns whether a command for a task is being carried out.
   func isCarryingOut(_ id: TaskID) -> Bool { commandsUnderWay.contains { $0.id == id } }
 
-  /// Returns the doubt whether the store has already made the change for a request that is being
-  /// carried out; `nil` if there is no doubt.
-  func doubt(about id: TaskID) -> PendingCommand.Doubt? {
-    commandsUnderWay.first { $0.id == id }?.doubt
+  /// Returns the change that the store may have made for the command that is being carried out.
+  func inDoubtChange(for id: TaskID) -> PendingCommand.InDoubtChange? {
+    commandsUnderWay.first { $0.id == id }?.inDoubtChange
   }
 
-  mutating func setDoubt(_ doubt: PendingCommand.Doubt?, about id: TaskID) {
+  mutating func setInDoubtChange(_ inDoubtChange: PendingCommand.InDoubtChange?, for id: TaskID) {
     guard let index = commandsUnderWay.firstIndex(where: { $0.id == id }) else { return }
-    commandsUnderWay[index].doubt = doubt
+    commandsUnderWay[index].inDoubtChange = inDoubtChange
   }
 }

@@ -1,16 +1,16 @@
 import SystemFoundation
 
-/// Decides what a running queue does next: a value without a clock, a lock or suspension.
+/// Decides what a running queue does next, without a clock, a lock or suspension.
 ///
-/// Workers ask the machine for steps. At most one claim is in flight. A claim asks for as many
-/// tasks as there are idle workers: for several while the store is slow, and for a single one while
-/// the store is fast. If the store supports it, a claim prefetches some more (``Prefetch``). The
-/// end of an attempt waits in the outbox until the store has stored it.
+/// Workers ask the machine for steps. At most one call that claims tasks from the store is in
+/// flight. A claim asks for as many tasks as there are idle workers: for several if the store is
+/// slow, and for one if the store is fast. If the store supports it, a claim also prefetches tasks
+/// (``Prefetch``). The result of an attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   private(set) var mode: Mode?
   /// Whether the queue is paused, by a caller or by its store.
   private(set) var isPaused = false
-  /// Whether a stored pause applies to every queue on the store.
+  /// Whether the queue is paused by a pause that its store contains.
   private(set) var isPausedByStore = false
   private var isPausedByCaller = false
   private(set) var isShutDown = false
@@ -20,44 +20,45 @@ struct WorkMachine: Sendable {
   private(set) var wasCancelled = false
 
   private var lastCutoff = Date.distantPast
-  /// Whether the run is about to end, and nothing more begins.
+  /// Whether the run is about to end, and no attempt starts.
   private(set) var isStopping = false
-  /// Whether claimed tasks were released for a pause, and no attempt has begun since.
+  /// Whether the next claimed tasks start even if the queue is paused.
   ///
-  /// If so, the next claim asks only for as many tasks as there are idle workers, and these tasks
-  /// start even during another pause. So a queue that is often paused still makes progress.
+  /// This is set when claimed tasks are released for a pause, until an attempt begins. So a queue
+  /// that is paused again and again still makes progress. The next claim asks only for as many
+  /// tasks as there are idle workers.
   var guaranteesProgress = false
-  var ready: [ClaimedTask] = []  // the next one last
-  /// When the claim of `ready` expires unless it is extended, by the queue's stopwatch; `nil` for
-  /// never.
+  /// The claimed tasks that have not started, in reverse order: the last one starts first.
+  var ready: [ClaimedTask] = []
+  /// When the leases of the ready tasks expire, by the queue's stopwatch; `nil` for never.
   private var readyUntil: Duration?
-  /// A lower bound of the time of the last extension of the leases, by the queue's stopwatch.
+  /// The queue's stopwatch time at, or shortly before, the last extension of the leases.
   var leasesExtended = Duration.zero
-  /// The leases of claimed tasks that were not begun, and are being released.
-  var returning: Set<Lease> = []
+  /// The leases of claimed tasks that have not started, and are being released.
+  var beingReleased: Set<Lease> = []
   var outbox: PendingResults
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
-  var ahead = Prefetch(batch: 0)
-  /// The requests that are being carried out.
-  ///
-  /// The queue no longer leases their tasks.
+  var prefetch = Prefetch(batch: 0)
+  /// The commands that are being carried out, for tasks that the queue no longer leases.
   var commandsUnderWay: [PendingCommand] = []
-  /// Whether the last claim of a pass found nothing, and nothing has changed since.
+  /// Whether the last claim of a pass found nothing, and no task has become available since.
   private var isExhausted = false
+  /// The names whose parked tasks the next claim makes available.
   var toUnpark = ParkedNames()
+  /// The number of idle workers.
   private(set) var idle: Int
-  /// The attempt of each worker, if it performs one.
+  /// The attempt that each worker makes; `nil` for an idle worker.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
-  /// The conditions that the attempts under way require; an attempt without any has no entry.
+  /// The conditions that the current attempts require; an attempt without conditions has no entry.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
-  /// The requests for tasks that the queue leases, but no worker performs.
-  var requests: [TaskID: PendingCommand] = [:]
-  /// The tasks whose requests could not be carried out, and are to be retried.
+  /// The commands for tasks that the queue leases, but no worker performs.
+  var pendingCommands: [TaskID: PendingCommand] = [:]
+  /// The tasks whose commands could not be carried out, and must be retried.
   var failedCommands: [TaskID] = []
-  /// Whether attempts under way are to be cut short, because the run's budget, or the limit of a
-  /// shutdown, is up.
+  /// Whether all attempts must be cancelled, because the time for the run or for a graceful
+  /// shutdown is up.
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
@@ -86,10 +87,16 @@ struct WorkMachine: Sendable {
     }
   }
 
-  /// Begins a run, after ``checkCanBegin()``, while handlers are registered for these names.
+  /// Begins a run.
+  ///
+  /// - Parameters:
+  ///   - mode: When the run ends.
+  ///   - names: The names that have a handler.
+  ///   - claimBatch: The maximum number of tasks per claim; 0 to claim no task before a worker is
+  ///     idle.
   mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
-    ahead = Prefetch(batch: claimBatch)
+    prefetch = Prefetch(batch: claimBatch)
     failure = nil
     isStopping = false
     wasCancelled = false
@@ -101,28 +108,28 @@ struct WorkMachine: Sendable {
 
   /// Ends the run, when all its workers have ended.
   mutating func end() {
-    // A pass that ends because of a pause has nothing left to perform.
+    // While the queue is paused, no claim is needed to know that it is idle.
     if isPaused { claims.skip() }
     mode = nil
-    // Only the run's time was up, not the queue's.
+    // The next run has its own time limit, but a shutdown stays.
     if !isShutDown { cutsShort = false }
-    requests = requests.filter { id, _ in requestOutlastsRun(for: id) }
+    pendingCommands = pendingCommands.filter { id, _ in commandOutlastsRun(for: id) }
   }
 
   /// Returns the cutoff of a pass that begins now.
   ///
-  /// The cutoff is later than that of the last pass even if the clock stands still, so that
-  /// immediate retries are performed. If the clock was set back by more than a second, the cutoff
-  /// is `now`.
+  /// The pass performs the tasks that are available at the cutoff. The cutoff is later than that of
+  /// the last pass even if the clock stands still: the retries that the last pass left are due
+  /// after its cutoff. If the clock was set back by more than a second, the cutoff is `now`.
   mutating func nextCutoff(now: Date) -> Date {
     let cutoff = now < lastCutoff - 1 ? now : max(now, lastCutoff.nextStorable)
     lastCutoff = cutoff
     return cutoff
   }
 
-  /// Moves the cutoff of a pass back when the clock was set back by more than a second.
+  /// Sets the cutoff of a pass to `now` if the clock was set back by more than a second.
   ///
-  /// The pass then doesn't perform tasks that were available only by the clock's wrong date.
+  /// So the pass doesn't perform tasks that are available only by the clock's earlier, wrong date.
   mutating func moveCutoffBack(to now: Date) {
     guard case .pass(let cutoff) = mode, now < cutoff - 1 else { return }
     mode = .pass(cutoff: now)
@@ -139,13 +146,13 @@ struct WorkMachine: Sendable {
     isStopping = true
   }
 
-  /// Cuts attempts short, because the time to shut down gracefully is up.
+  /// Shuts down, and requires all attempts to be cancelled, because their time to end is up.
   mutating func cutShort() {
     shutDown()
     cutsShort = true
   }
 
-  /// Cuts attempts short and ends the run, because the time of the run is up.
+  /// Stops the run, and requires all attempts to be cancelled, because the time for the run is up.
   mutating func endPass() {
     isStopping = true
     cutsShort = true
@@ -156,19 +163,17 @@ struct WorkMachine: Sendable {
     self.isPaused = isPaused || isPausedByStore
   }
 
-  /// Sets whether a stored pause applies to every queue on the store.
-  ///
-  /// - Returns: Whether the stored pause began or ended with this call.
+  /// Sets whether the queue is paused by its store, and returns whether this is new.
   mutating func setPausedByStore(_ isPaused: Bool) -> Bool {
     defer { isPausedByStore = isPaused }
     self.isPaused = isPaused || isPausedByCaller
     return isPaused != isPausedByStore
   }
 
-  /// Stops all workers, because the store failed.
+  /// Stops the run because the store failed.
   ///
-  /// Settlements stay in the outbox for a later run. A claim stays in flight until it has returned,
-  /// because it may have leased tasks.
+  /// Settlements stay in the outbox for a later run. A claim counts as in flight until it has
+  /// returned, because it may lease tasks.
   mutating func fail(_ error: TaskQueueError) {
     isStopping = true
     failure = failure ?? error
@@ -178,14 +183,13 @@ struct WorkMachine: Sendable {
 
   /// Returns what a worker does next.
   ///
-  /// One signal may wake a worker for several reasons at once. So if a worker that was woken starts
-  /// a task that was claimed before, another worker has to look at the store.
-  ///
   /// - Parameters:
   ///   - worker: The number of the worker.
-  ///   - wasWoken: Whether a signal has woken it.
+  ///   - wasWoken: Whether a signal has woken the worker. If the worker then starts a task that was
+  ///     already claimed, it must wake another one: the signal may also have been for a new task in
+  ///     the store.
   ///   - time: Returns the time on the queue's stopwatch.
-  /// - Returns: The step.
+  /// - Returns: The next step.
   mutating func next(
     for worker: Int,
     wasWoken: Bool = false,
@@ -193,15 +197,15 @@ struct WorkMachine: Sendable {
   ) -> Step {
     if isStopping { return .stop }
     if isPaused, !guaranteesProgress || ready.isEmpty {
-      // The workers of a pass stop together, because tasks claimed after a resume are for all of
-      // them.
+      // The workers of a pass stop only when all are idle. If the queue is resumed before, all of
+      // them perform the tasks that are then claimed.
       guard mode != .untilStopped, performing == 0, !claims.isInFlight else { return .wait }
       isStopping = true
       return .stop
     }
-    guard outbox.hasCapacity() else { return .wait }
-    // The claim of the ready tasks has expired: the process was suspended, or the store was slow to
-    // answer.
+    guard outbox.requestCapacity() else { return .wait }
+    // The leases of the ready tasks have expired: the process was suspended, or the store took too
+    // long to answer.
     if let readyUntil, !ready.isEmpty, time() >= readyUntil {
       idle -= 1
       return .requeue(takeUnstarted())
@@ -213,24 +217,25 @@ struct WorkMachine: Sendable {
     }
     if isExhausted {
       // Storing the end of an attempt may make another task available.
-      guard performing == 0, outbox.isSettled() else { return .wait }
+      guard performing == 0, outbox.noteWaitingUnlessEmpty() else { return .wait }
       isStopping = true
       return .stop
     }
     claims.begin()
     defer { toUnpark = ParkedNames() }
-    let limit = guaranteesProgress ? idle : ahead.limit(idle: idle, workers: attempts.count)
+    let limit = guaranteesProgress ? idle : prefetch.limit(idle: idle, workers: attempts.count)
     return .claim(limit: limit, unparking: toUnpark)
   }
 
-  /// Starts the next attempt, or carries out the request for its task.
+  /// Makes a worker busy with a task: it makes an attempt, or carries out the command for the task.
   private mutating func begin(_ task: ClaimedTask, for worker: Int, wakesAnother: Bool) -> Step {
     idle -= 1
     if !isPaused || ready.isEmpty { guaranteesProgress = false }
     lastAttempt += 1
     if task.record.hasPrerequisites { recordConditions(of: task.record) }
-    let asked = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
-    let command = asked?.command
+    let pending =
+      pendingCommands.isEmpty ? nil : pendingCommands.removeValue(forKey: task.record.id)
+    let command = pending?.command
     attempts[worker] = Attempt(
       lease: task.lease,
       name: task.record.name,
@@ -248,23 +253,23 @@ struct WorkMachine: Sendable {
     if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
   }
 
-  /// Makes a worker idle that has released tasks whose claim had expired (``Step/requeue(_:)``).
+  /// Makes a worker idle after the step ``Step/requeue(_:)``.
   mutating func endReleaseByWorker() { idle += 1 }
 
   /// Accepts the result of a claim.
   ///
   /// - Parameters:
   ///   - claim: The claim.
-  ///   - now: The date now.
-  ///   - end: When the claim expires, by the queue's stopwatch; `nil` if it does not.
-  /// - Returns: Whether there is a next step at once.
+  ///   - now: The current date.
+  ///   - end: When the tasks' leases expire, by the queue's stopwatch; `nil` if they do not.
+  /// - Returns: Whether a worker has something to do now.
   mutating func receive(_ claim: Claim, now: Date, until end: Duration? = nil) -> Bool {
     // A store that returns no tasks has none, whatever date it returns.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
     readyUntil = end
-    ahead.checkForInterrupted(in: ready)
+    prefetch.checkForInterrupted(in: ready)
     if ready.count > 1 { ready.reverse() }
     concurrencyLimits.addLeased(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
@@ -282,7 +287,7 @@ struct WorkMachine: Sendable {
 
   /// Makes a worker idle after its attempt, whose settlement is stored or in the outbox.
   ///
-  /// - Returns: The request that arrived for the task while the settlement was being stored.
+  /// - Returns: The command that arrived for the task while the settlement was being stored.
   @discardableResult
   mutating func freeWorker(_ worker: Int, countsAsAttempt: Bool) -> PendingCommand? {
     guard let attempt = attempts[worker].take() else {
@@ -294,9 +299,9 @@ struct WorkMachine: Sendable {
     concurrencyLimits.removeLeased(named: attempt.name)
     // The number of leased tasks with this name may be below the name's limit again.
     workArrived()
-    // If the store failed, the settlement is in the outbox, and the request waits with it.
-    guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
-    return takeRequest(of: attempt.id)
+    // If the store failed, the settlement is in the outbox, and the command stays pending.
+    guard !pendingCommands.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
+    return takeCommand(for: attempt.id)
   }
 }
 
@@ -305,7 +310,7 @@ extension WorkMachine {
   enum Mode: Sendable, Equatable {
     /// Perform tasks until told to stop.
     case untilStopped
-    /// Perform tasks until none is left that was available at the cutoff.
+    /// Perform the tasks that are available at the cutoff, and then stop.
     case pass(cutoff: Date)
   }
 
@@ -323,16 +328,20 @@ extension WorkMachine {
   /// Names whose parked tasks may be performed now.
   struct ParkedNames: Sendable, Equatable {
     var names: Set<String> = []
-    /// Whether the tasks of names without a handler of their own may be performed, too.
+    /// Whether parked tasks may also be performed if their name has no handler of its own.
     var others = false
 
     var isEmpty: Bool { names.isEmpty && !others }
   }
 }
 
-/// Handlers that are registered, and the parked tasks that they make available.
+/// Makes parked tasks available when handlers are registered.
 extension WorkMachine {
-  /// Registers names that have a handler now: their tasks may be performed.
+  /// Records that names have a handler now, so that their tasks may be performed.
+  ///
+  /// - Parameters:
+  ///   - names: The names.
+  ///   - areLimited: Whether the handler limits how many tasks it performs at the same time.
   mutating func registerHandlers(for names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
     workArrived()
@@ -345,16 +354,17 @@ extension WorkMachine {
     }
   }
 
-  /// Registers a fallback handler, for all names without a handler of their own.
+  /// Records that a fallback handler performs the tasks whose name has no handler of its own.
   mutating func registerFallback() {
     toUnpark.others = true
     workArrived()
   }
 }
 
-/// Whether a queue has anything to do.
+/// Tells whether a queue is idle or has ended.
 extension WorkMachine {
-  /// In a pass, the date that decides what is available.
+  /// The date by which a task must be available to be performed by the current pass; `nil` if the
+  /// run is not a pass.
   var cutoff: Date? {
     guard case .pass(let cutoff) = mode else { return nil }
     return cutoff
@@ -366,7 +376,7 @@ extension WorkMachine {
   /// Whether the queue is destroyed, with its tasks.
   enum Destruction: Sendable {
     case none
-    /// The fate of its tasks is not known yet.
+    /// The queue is being destroyed. Whether its tasks will be removed is not known yet.
     case underWay
     case done
   }
@@ -384,9 +394,9 @@ extension WorkMachine {
   enum Idleness: Sendable {
     /// Something is performed, claimed or being stored.
     case busy
-    /// Nothing is under way. Only a claim can tell whether a task is available.
+    /// Nothing is in progress. Only a claim can tell whether a task is available.
     case unknown
-    /// Nothing is under way, and nothing may begin.
+    /// Nothing is in progress, and no task can start.
     case idle
     /// The queue was shut down or destroyed, and performs no more tasks.
     case ended(TaskQueueError)
@@ -394,19 +404,23 @@ extension WorkMachine {
     case failed(TaskQueueError)
   }
 
-  /// Returns whether the queue is idle.
+  /// Returns whether the queue is idle, as far as its claims show.
   ///
-  /// That the store has no available task must be known from a claim after `claim`. If that claim
-  /// belongs to a pass, the pass's cutoff must not be before `date`.
+  /// - Parameters:
+  ///   - claim: The number of a claim. Only a later claim shows that no task is available.
+  ///   - date: The date by which tasks must be available to count. A claim that looked only for
+  ///     tasks up to an earlier date shows nothing.
+  /// - Returns: Whether the queue is idle.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
-    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty,
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, beingReleased.isEmpty,
       commandsUnderWay.isEmpty,
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }
-    guard let look = claims.emptyLook, look.claim > claim, look.cutoff.map({ $0 >= date }) ?? true
+    guard let last = claims.emptyClaim, last.number > claim,
+      last.cutoff.map({ $0 >= date }) ?? true
     else { return .unknown }
     return .idle
   }
@@ -423,37 +437,38 @@ extension TaskQueueError {
   )
 }
 
-/// Counts the leased tasks of each name that has a limit on concurrent tasks.
+/// Counts the leased tasks for each name that has a limit on concurrent tasks.
 struct ConcurrencyLimits: Sendable {
+  /// The names that have a limit.
   private var names: Set<String> = []
-  /// The number of leased tasks of each name; a name without any has no entry.
+  /// The number of leased tasks with each name; a name without leased tasks has no entry.
   private var leasedCounts: [String: Int] = [:]
-  /// The last result of `room(in:version:)`.
+  /// The last result of `remainingCounts(within:version:)`.
   ///
-  /// It is cached because there may be many names, and little changes from one claim to the next.
-  private var lastRoom: [String: Int] = [:]
+  /// The result is cached because there may be many names, of which few change between claims.
+  private var lastRemaining: [String: Int] = [:]
   private var lastVersion: Int?
   /// The names whose count has changed since the last result.
   private var changedNames: Set<String> = []
 
-  /// Returns how many more tasks of each name may be claimed within its limit.
+  /// Returns how many more tasks with each name may be claimed without exceeding the name's limit.
   ///
-  /// If the limits differ from those of the last call, the version must differ, too.
-  mutating func room(in limits: [String: Int], version: Int) -> [String: Int] {
+  /// If the limits differ from those of the previous call, the version must also differ.
+  mutating func remainingCounts(within limits: [String: Int], version: Int) -> [String: Int] {
     guard !names.isEmpty else { return limits }
     if lastVersion != version {
       lastVersion = version
-      lastRoom = limits
+      lastRemaining = limits
       changedNames = Set(leasedCounts.keys)
     }
     for name in changedNames {
-      lastRoom[name] = limits[name, default: 0] - leasedCounts[name, default: 0]
+      lastRemaining[name] = limits[name, default: 0] - leasedCounts[name, default: 0]
     }
     changedNames.removeAll(keepingCapacity: true)
-    return lastRoom
+    return lastRemaining
   }
 
-  /// Starts to limit a name, which has `leasedCount` leased tasks already.
+  /// Starts counting the tasks with a name, of which `leasedCount` are already leased.
   mutating func add(_ name: String, leasedCount: Int) {
     names.insert(name)
     leasedCounts[name] = leasedCount > 0 ? leasedCount : nil
@@ -469,7 +484,7 @@ struct ConcurrencyLimits: Sendable {
     }
   }
 
-  /// Counts a task of this name that is no longer leased.
+  /// Records that a task with this name is no longer leased.
   mutating func removeLeased(named name: String) {
     guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
     leasedCounts[name] = count > 1 ? count - 1 : nil

@@ -28,7 +28,6 @@ struct TaskDraft {
   let name: String
   let payload: StoredPayload
   let uniqueKey: String?
-  /// The options from the call and from the payload.
   private(set) var options: TaskOptions
 
   init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?, _ options: TaskOptions) {
@@ -38,7 +37,8 @@ struct TaskDraft {
     self.options = options
   }
 
-  /// Makes a draft, for which `others`, then the payload, fill in the options that are not set.
+  /// Makes a draft with the given options; options that are not set come from `others`, and then
+  /// from the payload.
   init<Payload: TaskPayload>(
     _ payload: Payload,
     _ uniqueKey: String?,
@@ -56,7 +56,7 @@ struct TaskDraft {
     )
   }
 
-  /// Returns the draft with the queue's defaults for the options that are not set.
+  /// Returns a draft in which the queue's defaults replace options that are not set.
   consuming func filled(from defaults: TaskOptions) -> TaskDraft {
     options.fill(from: defaults)
     return self
@@ -65,12 +65,12 @@ struct TaskDraft {
   var policy: UniquePolicy { options.onDuplicate ?? .keep }
 }
 
-/// A task that a call has added, or the existing task with the same unique key.
+/// A task that was added, or the existing task with the same unique key.
 struct AdmittedTask {
   let handle: OutcomeHandle
   let isNew: Bool
 
-  /// The same task, for a call that found it and did not add it.
+  /// The same task, marked as not new.
   var asFound: AdmittedTask { AdmittedTask(handle: handle, isNew: false) }
 }
 
@@ -78,10 +78,10 @@ struct AdmittedTask {
 extension Enqueuer {
   /// Adds a new task.
   ///
-  /// It allocates no arrays, except those passed to the store and returned by it.
+  /// This does not call the method for several tasks, whose arrays cost time.
   func add(_ draft: consuming TaskDraft) async throws -> AdmittedTask {
     let draft = draft.filled(from: configuration.taskDefaults)
-    for _ in 0..<Self.maxIDDraws {
+    for _ in 0..<Self.maxIDAttempts {
       let now = self.now
       let id = generators.nextID(at: now)
       let record = try record(of: draft, id: id, now: now)
@@ -90,7 +90,7 @@ extension Enqueuer {
         return task
       }
     }
-    throw idCollision
+    throw idCollisionError
   }
 
   /// Adds new tasks.
@@ -129,16 +129,16 @@ extension Enqueuer {
 
   private func storable(_ payload: StoredPayload) throws -> StoredPayload {
     if RealWork.encodesPayloads { return try payload.withoutValue() }
-    // Most stores keep the payload's bytes. Encode them here, so that no record must be converted.
+    // A store that is not in memory keeps the payload as bytes, so encode it before it is sent.
     return store.appliesAtOnce ? payload : try payload.encoded()
   }
 
-  /// Adds new tasks, and makes them again with other IDs if one of their IDs is already in use.
+  /// Adds new tasks; if the store already has a task with one of their IDs, makes them again.
   func add(
     _ policy: UniquePolicy,
     _ make: (Date) throws -> [TaskRecord]
   ) async throws -> [AdmittedTask] {
-    for _ in 0..<Self.maxIDDraws {
+    for _ in 0..<Self.maxIDAttempts {
       let now = self.now
       let records = try make(now)
       if let tasks = try await insert(records, policy, now) {
@@ -146,31 +146,31 @@ extension Enqueuer {
         return tasks
       }
     }
-    throw idCollision
+    throw idCollisionError
   }
 
-  /// The maximum number of IDs tried for a task.
+  /// The maximum number of times that a task gets a new ID because its ID is in use.
   ///
-  /// IDs are random, so a collision means that another queue uses the same seed.
-  private static let maxIDDraws = 8
+  /// IDs are random, so an ID that is in use means that another queue uses the same seed.
+  private static let maxIDAttempts = 8
 
-  private var idCollision: TaskQueueError {
+  private var idCollisionError: TaskQueueError {
     TaskQueueError(
       .storeFailed,
-      "the store (\(store)) already has tasks with the IDs that the queue '\(name)' generates: "
-        + "two queues that share a store must not use the same seed for their randomness"
+      "the store (\(store)) already has tasks with the IDs that the queue '\(name)' generates, "
+        + "because another queue uses the same seed; give each queue its own seed for its randomness"
     )
   }
 
-  /// The average number of tasks that a caller adds before it yields its thread.
+  /// The average number of tasks after which a caller yields its thread.
   private static let tasksBeforeYielding: UInt64 = 32
 
   /// Returns whether the caller should now yield its thread to other Swift tasks.
   ///
-  /// A store in memory never suspends its callers. Without yielding, a few callers that add one
-  /// task after another would occupy all of Swift's threads, and no worker could perform the tasks.
+  /// A store in memory never suspends its callers. A few callers that add one task after another
+  /// would occupy all of Swift's threads if they did not yield, and no worker could perform a task.
   private func isTimeToYield(after records: some Collection<TaskRecord>) -> Bool {
-    // Decide by the random IDs: callers on several threads would contend for a counter.
+    // The IDs are random, so they decide. A counter would slow down callers on several threads.
     store.appliesAtOnce
       && records.contains { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) }
   }
@@ -183,7 +183,8 @@ extension Enqueuer {
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> AdmittedTask? {
-    // Make the handle before any worker can perform the task, so that no outcome is missed.
+    // The outcome is recorded only for a task with a handle. So make the handle before a worker can
+    // perform the task.
     var task = newTask(record)
     let isStored = try await store(CollectionOfOne(record), policy) { results in
       if case .replaced(let twin) = results[0] { await observers.reportMerge(into: twin) }
@@ -200,12 +201,13 @@ extension Enqueuer {
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [AdmittedTask]? {
-    // Of several new tasks with the same key, only one is stored, and is returned for all of them.
+    // If several new tasks have the same key, only one is stored, which is returned for all of
+    // them.
     let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
     var tasks = kept.map(newTask)
     let areStored = try await store(kept, policy) { results in
       for index in kept.indices {
-        // Only a replacement waits. The other outcomes need no asynchronous call.
+        // Reporting a replacement may wait. The other outcomes are reported synchronously.
         if case .replaced(let twin) = results[index] { await observers.reportMerge(into: twin) }
         if let twin = reportInsertion(of: kept[index], results[index], now) { tasks[index] = twin }
       }
@@ -223,10 +225,10 @@ extension Enqueuer {
     _ policy: UniquePolicy,
     report: ([ChangeOutcome]) async -> Void
   ) async throws -> Bool {
-    // Reserve the keys until the outcomes are reported.
+    // Until the outcomes are reported, no other caller may replace tasks with these keys.
     let keys = policy == .replace ? Set(records.compactMap(\.uniqueKey)) : []
-    if !keys.isEmpty { try await observers.keyTurns.lock(keys) }
-    defer { if !keys.isEmpty { observers.keyTurns.unlock(keys) } }
+    if !keys.isEmpty { try await observers.keyLocks.lock(keys) }
+    defer { if !keys.isEmpty { observers.keyLocks.unlock(keys) } }
     observers.prepareEnqueuedEvents(of: records)
     let results: [ChangeOutcome]
     do {
@@ -240,7 +242,7 @@ extension Enqueuer {
       }
     } catch {
       observers.withdrawEnqueuedEvents(of: records)
-      // During the call, a claim may have skipped the task that was about to be replaced.
+      // A claim skips a task that is being replaced, and must find the task now.
       dispatch.lookForWork()
       throw error
     }
@@ -255,10 +257,10 @@ extension Enqueuer {
     AdmittedTask(handle: observers.outcomes.handle(of: record.id), isNew: true)
   }
 
-  /// Stores tasks that replace those with their unique keys.
+  /// Stores tasks, each of which replaces a waiting task with the same unique key.
   ///
-  /// If a task with the key is being changed, this waits until that change is reported, and then
-  /// asks the store again.
+  /// If a task that would be replaced is being changed, this waits until the change is reported,
+  /// and then tries again.
   private func replace(
     with records: some Collection<TaskRecord>
   ) async throws -> [ChangeOutcome] {
@@ -266,7 +268,7 @@ extension Enqueuer {
     var results: [ChangeOutcome] = []
     for _ in 0..<QueueStore.maxConflictRetries {
       results = try await storage.persist(batch)
-      let twins = results.compactMap(\.keptTwin)
+      let twins = results.compactMap(\.duplicateID)
       if twins.isEmpty { return results }
       for twin in twins {
         try await observers.changes.wait(until: .allIsReported, of: twin)
@@ -275,7 +277,7 @@ extension Enqueuer {
     throw UnusableAnswer(results: results, to: batch.count)
   }
 
-  /// Reports what happened to a new task.
+  /// Reports whether a new task was added.
   ///
   /// - Returns: The existing task with the same unique key, if it is used instead of the new one.
   private func reportInsertion(
@@ -286,8 +288,8 @@ extension Enqueuer {
     switch result {
     case .duplicate(let twin), .replaced(let twin):
       observers.withdrawEnqueuedEvents(of: CollectionOfOne(record))
-      // The replaced task may have an earlier date now, which only the store knows. The next claim
-      // returns that date.
+      // The existing task, which now has the contents of the new one, may be available earlier than
+      // before. Only the store knows its date, so claim again.
       if case .replaced = result { dispatch.lookForWork() }
       return AdmittedTask(handle: observers.outcomes.handle(of: twin), isNew: false)
     case .stale, .superseded, .doneWithConsequences, .unmetDependency, .valueDiffers:
@@ -311,10 +313,11 @@ extension ChangeOutcome {
     }
   }
 
-  /// Whether a new task was added without affecting another task.
+  /// Whether the new task was added as it is.
   fileprivate var isPlainInsertion: Bool { if case .done = self { true } else { false } }
 
-  fileprivate var keptTwin: TaskID? {
+  /// The ID of the existing task that prevented the insertion, if there is one.
+  fileprivate var duplicateID: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }
   }
 }
@@ -323,8 +326,8 @@ extension ChangeOutcome {
 extension Enqueuer {
   /// Returns one task for each name and unique key, and all tasks without a unique key.
   ///
-  /// With the policy `replace`, the last task with a key replaces the others. With the other
-  /// policies, the first one stays.
+  /// With the policy `replace`, the last task with a key is returned. With the other policies, the
+  /// first one is.
   ///
   /// - Throws: An error if two tasks have the same key and the policy is `reject`.
   static func oneOfEachKey(
@@ -340,14 +343,14 @@ extension Enqueuer {
     if policy == .reject, kept.count < records.count {
       throw TaskQueueError(
         .duplicate,
-        "two of the new tasks have the same unique key; give each task its own key"
+        "several of the new tasks have the same unique key; give each task its own key"
       )
     }
     return kept
   }
 }
 
-/// A unique key, and the name to which it belongs.
+/// A unique key, and the name of the tasks among which it is unique.
 private struct NamedKey: Hashable {
   let name: ExactText
   let key: ExactText
@@ -359,9 +362,9 @@ private struct NamedKey: Hashable {
 }
 
 extension [AdmittedTask] {
-  /// Returns a task for each record, although only the records in `kept` were stored.
+  /// Returns a task for each record, where these are the tasks of the records in `kept`.
   ///
-  /// A record that was not stored gets the stored task with the same unique key.
+  /// The task for a record that is not in `kept` is the one with the same unique key.
   func expanded(to records: [TaskRecord], from kept: [TaskRecord]) -> [AdmittedTask] {
     var ofKey: [NamedKey: AdmittedTask] = [:]
     var ofID: [TaskID: AdmittedTask] = [:]
@@ -375,12 +378,11 @@ extension [AdmittedTask] {
   }
 }
 
-/// Handles new tasks that the store refused.
+/// Explains why the store has refused new tasks.
 extension Enqueuer {
-  /// Returns `true` if the store added the tasks, and `false` if it already has a task with one of
-  /// their IDs.
+  /// Returns whether the store added the tasks; `false` if one of their IDs is in use.
   ///
-  /// - Throws: The reason why the store refused the tasks.
+  /// - Throws: The reason for which the store refused the tasks, unless it is an ID that is in use.
   func checkInsertion(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome],
@@ -399,7 +401,7 @@ extension Enqueuer {
     return true
   }
 
-  /// Returns the error for the first task that was rejected, if there is one.
+  /// Returns the error for the first task whose unique key is in use, if duplicates are rejected.
   private func duplicateError(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome],
@@ -417,7 +419,8 @@ extension Enqueuer {
     return nil
   }
 
-  /// Returns the error for the first task that would wait forever for another one, if there is one.
+  /// Returns the error for the first task that would wait forever for a dependency; `nil` if there
+  /// is none.
   private func dependencyError(
     of records: some Collection<TaskRecord>,
     _ results: [ChangeOutcome]
@@ -454,7 +457,7 @@ extension QueueCore {
     return tasks.map { EnqueuedTask($0, in: self) }
   }
 
-  /// Adds a batch of tasks, and one that follows when all of them have ended.
+  /// Adds a batch of tasks, and a follower, which starts when all of them have ended.
   func enqueue<Payload: TaskPayload, Follower: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
     _ options: TaskOptions,
@@ -464,9 +467,9 @@ extension QueueCore {
     if let key = follower.storedUniqueKey {
       throw TaskQueueError(
         .invalidArgument,
-        "the batch's follower has the unique key '\(key)', but a "
-          + "follower can't have one: another task with the same key would be kept instead of the "
-          + "follower, and would not wait for the batch; remove the unique key"
+        "the follower of the batch has the unique key '\(key)', but a follower can't have one: an "
+          + "existing task with the same key would be kept instead of the follower, and would not "
+          + "wait for the batch; use a payload without a unique key"
       )
     }
     let members = payloads.map { TaskDraft($0, nil, options) }
@@ -496,8 +499,9 @@ extension QueueCore {
     guard !mayWait else {
       throw TaskQueueError(
         .invalidArgument,
-        "a task added to a batch can't have dependencies, an orderKey or a unique key: the task "
-          + "and the batch's follower could wait for each other forever; remove them"
+        "a task that is added to a batch must not have dependencies, an orderKey or a unique key, "
+          + "because the task and the follower of the batch could wait for each other forever; "
+          + "remove them"
       )
     }
     return try await enqueue { drafts in
@@ -515,8 +519,8 @@ extension QueueCore {
     guard let statement = try store.insertStatement(for: record, onDuplicate: policy) else {
       throw TaskQueueError(
         .invalidArgument,
-        "the store (\(store)) has no SQL statement that adds a task; only a SQLite store and a "
-          + "PostgreSQL store have one; call enqueue instead"
+        "the store (\(store)) has no SQL statement that adds a task; use a SQLite or PostgreSQL "
+          + "store, or call enqueue"
       )
     }
     return statement

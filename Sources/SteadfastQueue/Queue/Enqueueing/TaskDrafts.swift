@@ -2,7 +2,7 @@ import SystemFoundation
 
 /// New tasks that are added in one step, and may wait for each other.
 ///
-/// ``TaskQueue/enqueue(together:)`` passes it to a closure that adds the tasks.
+/// ``TaskQueue/enqueue(together:)`` passes a value of this type to a closure that adds the tasks.
 public struct TaskDrafts {
   private let enqueuer: Enqueuer
   private let now: Date
@@ -42,7 +42,8 @@ public struct TaskDrafts {
   ///   - payload: the JSON that is passed to the handler; by default `null`.
   ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
   ///     default none.
-  ///   - options: the options of the task, as for a task with a payload type.
+  ///   - options: the options of the task. Leave out ``TaskOptions/onDuplicate``, or set it to
+  ///     ``UniquePolicy/reject``.
   /// - Returns: the ID that the task will have.
   /// - Throws: a ``TaskQueueError`` if an option is invalid; an `EncodingError` for JSON that
   ///   can't be stored.
@@ -69,8 +70,9 @@ public struct TaskDrafts {
     guard draft.uniqueKey == nil || draft.options.onDuplicate ?? .reject == .reject else {
       throw TaskQueueError(
         .invalidArgument,
-        "onDuplicate is set for a task that is added together with others: if another task has "
-          + "its unique key, none of them is added; leave it out, or set it to .reject"
+        "a task that is added together with others has a unique key and another onDuplicate than "
+          + ".reject; leave onDuplicate out, or set it to .reject: if the key is in use, none of the "
+          + "tasks is added"
       )
     }
     let record = try enqueuer.record(

@@ -3,12 +3,11 @@ public import SystemFoundation
 extension TaskQueue {
   /// Adds a task.
   ///
-  /// The task is stored when the call returns. To add a task to its own queue, a handler calls the
-  /// same method of its ``TaskContext``, so it needs no reference to the queue.
+  /// The task is stored when the call returns. A handler needs no reference to its queue to add a
+  /// task: its ``TaskContext`` has the same method.
   ///
-  /// An argument that is left out comes from `options`, then from the payload's type
-  /// (``TaskPayload/options``), then from the queue's
-  /// ``TaskQueueConfiguration/taskDefaults``; see ``TaskOptions``.
+  /// An argument that is left out comes from `options`, or else from the payload
+  /// (``TaskPayload/options``), or else from the queue's ``TaskQueueConfiguration/taskDefaults``.
   ///
   /// - Parameters:
   ///   - payload: the payload that is passed to the handler.
@@ -16,19 +15,19 @@ extension TaskQueue {
   ///   - delay: the time from now until the task may be performed; use it instead of a date.
   ///   - maxRetries: the maximum number of retries if the task fails; by default 10, so 11
   ///     attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
-  ///     it waits.
+  ///   - usesBackoff: whether a retry waits for the delay of the queue's backoff; by default
+  ///     `true`.
   ///   - priority: its rank among the available tasks; by default ``Priority/normal``.
   ///   - uniqueKey: the task's unique key: tasks with the same key are performed one at a time; by
   ///     default the payload's own (``TaskPayload/uniqueKey``).
   ///   - policy: what to do if a task with the same key is already waiting or being performed; by
   ///     default ``UniquePolicy/keep``.
-  ///   - options: everything else: a time limit, an expiry date, tags.
+  ///   - options: other options, for example a time limit, an expiry date or tags.
   /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
   /// - Throws: a ``TaskQueueError`` if an argument is invalid or a duplicate is rejected; what the
   ///   payload's encoding throws; what the store throws; `CancellationError` if the call is
   ///   cancelled before it can replace a task, because another call for that task waits for an
-  ///   unavailable store. After an error, the task was not added, unless the error says that the
+  ///   unavailable store. After an error, the task is not added, unless the error says that the
   ///   outcome is unknown.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
@@ -53,9 +52,7 @@ extension TaskQueue {
     return try await core.enqueue(TaskDraft(payload, uniqueKey, chosen, options))
   }
 
-  /// Adds several tasks of one type in one step: all of them or, if it throws, none.
-  ///
-  /// Each task is added in the same way as by the call for a single payload.
+  /// Adds several tasks of one type in one step: all of them or, after an error, none.
   ///
   /// - Parameters:
   ///   - payloads: the payloads that are passed to the handlers, one for each task.
@@ -63,8 +60,8 @@ extension TaskQueue {
   ///   - uniqueKey: returns the unique key of a task. If it returns `nil`, and by default, the key
   ///     is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
-  /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
-  ///   the tasks have been added, or none.
+  /// - Throws: the same errors as the method for a single payload. After an error that says that
+  ///   the outcome is unknown, all of the tasks may have been added, or none.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
@@ -76,9 +73,9 @@ extension TaskQueue {
 
   /// Adds a task with a name and any JSON as its payload, without a payload type.
   ///
-  /// Otherwise, the call does the same as the one with a payload type. Register the task's handler
-  /// with ``register(name:maxConcurrentTasks:perform:)`` or ``registerFallback(perform:)``. A
-  /// handler that is registered for a payload type with this name performs the task, too.
+  /// Register the task's handler with ``register(name:maxConcurrentTasks:perform:)`` or
+  /// ``registerFallback(perform:)``. A handler that is registered for a payload type with this name
+  /// also performs the task.
   ///
   /// - Parameters:
   ///   - name: the name under which its handler is registered.
@@ -87,7 +84,7 @@ extension TaskQueue {
   ///     default none.
   ///   - options: the options of the task.
   /// - Returns: the new task, or an existing task with the same key (``UniquePolicy``).
-  /// - Throws: as for a task with a payload type.
+  /// - Throws: the same errors as the method with a payload type.
   @discardableResult
   public nonisolated func enqueue(
     name: String,
@@ -100,7 +97,7 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
-  /// Adds tasks that may wait for each other in one step: all of them or, if it throws, none.
+  /// Adds, in one step, tasks that may wait for each other: all of them or, after an error, none.
   ///
   /// ```swift
   /// try await queue.enqueue { tasks in
@@ -110,15 +107,15 @@ extension TaskQueue {
   /// }
   /// ```
   ///
-  /// If another task already has the unique key of one of them, none is added.
+  /// If a task in the store already has the unique key of one of them, none is added.
   ///
   /// - Parameter body: a closure that adds the tasks. It may be called more than once.
   /// - Returns: the tasks, in the order in which they were added.
   /// - Throws: what `body` throws; a ``TaskQueueError`` with the code
-  ///   ``TaskQueueError/Code/unmetDependency`` if one of them depends on a task that is not in the
-  ///   store or has ended without success, or with the code ``TaskQueueError/Code/duplicate`` if
-  ///   another task already has one of their unique keys; what the store throws. After an error
-  ///   that says that the outcome is unknown, all of the tasks have been added, or none.
+  ///   ``TaskQueueError/Code/unmetDependency`` if a new task depends on a task that is not in the
+  ///   store or has ended without success, or with the code ``TaskQueueError/Code/duplicate`` if a
+  ///   task already has the unique key of a new one; what the store throws. After an error that
+  ///   says that the outcome is unknown, all of the tasks may have been added, or none.
   @discardableResult
   public nonisolated func enqueue(
     together body: (inout TaskDrafts) throws -> Void
@@ -126,29 +123,29 @@ extension TaskQueue {
     try await core.enqueue(together: body)
   }
 
-  /// Adds a batch of tasks, and a follower that starts when all of them have ended, in one step.
+  /// Adds, in one step, a batch of tasks and a follower, which starts when all of them have ended.
   ///
   /// ```swift
   /// let notice = Notify(album: album)
   /// let batch = try await queue.enqueue(contentsOf: photos, then: notice)
   /// ```
   ///
-  /// The follower's ``TaskOptions/dependencyRule`` decides whether all tasks of the batch must
-  /// succeed, which is the default, or may end in any way. By default, the follower is cancelled as
-  /// soon as one of them ends without success; the others continue. If there are no payloads, the
+  /// By default, all tasks of the batch must succeed: as soon as one ends without success, the
+  /// follower is cancelled, while the other tasks of the batch continue. The follower's
+  /// ``TaskOptions/dependencyRule`` can allow them to end in any way. If there are no payloads, the
   /// follower is available at once.
   ///
-  /// The handler of a task in the batch can add more tasks to it
-  /// (``TaskContext/enqueueInBatch(_:options:)``). If another task already has the unique key of
-  /// one of the new tasks, none is added.
+  /// The handler of a task in the batch can add more tasks to the batch
+  /// (``TaskContext/enqueueInBatch(_:options:)``). If a task in the store already has the unique
+  /// key of one of the new tasks, none is added.
   ///
   /// - Parameters:
   ///   - payloads: the payloads of the tasks of the batch, one for each task.
   ///   - options: the options of the tasks of the batch.
   ///   - follower: the payload of the follower. It must have no unique key.
   ///   - followerOptions: the options of the follower.
-  /// - Returns: the tasks.
-  /// - Throws: as ``enqueue(together:)``.
+  /// - Returns: the tasks of the batch, and the follower.
+  /// - Throws: the same errors as ``enqueue(together:)``.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload, Follower: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
@@ -164,12 +161,12 @@ extension TaskQueue {
 public struct EnqueuedBatch: Sendable {
   /// The tasks of the batch, in the order of their payloads.
   public let tasks: [EnqueuedTask]
-  /// The task that waits for all of them.
+  /// The task that starts when all tasks of the batch have ended.
   public let follower: EnqueuedTask
 
   /// Returns how many tasks of the batch have ended, in this process or in another one.
   ///
-  /// ``TaskEvent/batchProgressed(followedBy:_:)`` reports it each time a task ends.
+  /// The event ``TaskEvent/batchProgressed(followedBy:_:)`` reports this each time a task ends.
   ///
   /// - Returns: the progress, which includes tasks that handlers have added; `nil` if the follower
   ///   is no longer in the store.
@@ -181,7 +178,7 @@ public struct EnqueuedBatch: Sendable {
   /// Cancels the follower, and the ``tasks`` that have not ended.
   ///
   /// Tasks that handlers have added to the batch (``TaskContext/enqueueInBatch(_:options:)``)
-  /// continue. To cancel those too, give all tasks of the batch a tag, and call
+  /// continue. To cancel those as well, give all tasks of the batch a tag, and call
   /// ``TaskQueue/cancel(matching:)``.
   ///
   /// - Throws: what the store throws; some tasks may have been cancelled by then.
@@ -192,19 +189,19 @@ public struct EnqueuedBatch: Sendable {
 }
 
 extension TaskQueue {
-  /// Returns a SQL statement that adds a task within a transaction of yours.
+  /// Returns a SQL statement that adds a task, for your own transaction.
   ///
   /// ```swift
   /// let statement = try queue.insertStatement(for: SendReceipt(order: number))
   /// try connection.execute(statement.text, statement.parameters)
   /// ```
-  /// The statement does what `enqueue` would do with the same arguments. Nothing is stored until
-  /// you execute it and commit. Then a queue that runs on the database, in this process or in
-  /// another one, finds the task by itself. If the store seals payloads, the payload is sealed in
-  /// the statement.
+  /// The statement does what `enqueue` would do with the same arguments. The task is stored when
+  /// you execute the statement and commit the transaction. Then a queue that runs on the database,
+  /// in this process or in another one, finds the task. If the store encrypts payloads, the
+  /// statement contains the encrypted payload.
   ///
-  /// This call never waits, so you can make it within a transaction. Open the queue before
-  /// (``open()``): that creates the database objects that the statement needs.
+  /// This call never waits, so you can make it within a transaction. Before, call ``open()``, which
+  /// creates the database objects that the statement needs.
   ///
   /// - Parameters:
   ///   - payload: the payload that is passed to the handler.
@@ -214,8 +211,8 @@ extension TaskQueue {
   ///     adding a task.
   ///   - options: the options of the task. Dates and delays count from this call.
   /// - Returns: the statement. Execute it only once, because it contains the task's ID.
-  /// - Throws: a ``TaskQueueError`` if an argument is invalid, or the store has no such
-  ///   statements; what the payload's encoding throws.
+  /// - Throws: a ``TaskQueueError`` if an argument is invalid, or if the store is not a SQL
+  ///   database; what the payload's encoding throws.
   public nonisolated func insertStatement<Payload: TaskPayload>(
     for payload: Payload,
     uniqueKey: String? = nil,
@@ -225,8 +222,8 @@ extension TaskQueue {
   }
 }
 
-// Calls that one may guess, but that have another form. The compiler would reject such a call
-// anyway. With these declarations, its error says what to write instead.
+// Calls that a programmer may guess, but that don't exist. With these declarations, the compiler's
+// error says what to write instead.
 
 extension TaskQueue {
   /// Unavailable: several payloads need a label.
@@ -307,7 +304,7 @@ extension TaskAbandoned {
   @available(
     *,
     unavailable,
-    message: "give the reason as a text, or throw an error whose retryDecision is .stop"
+    message: "give the reason as a string, or throw an error whose retryDecision is .stop"
   )
   public init(_ error: any Error) { self.init("\(error)") }
 }

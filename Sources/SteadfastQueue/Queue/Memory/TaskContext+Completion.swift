@@ -143,7 +143,7 @@ extension TaskContext {
     _ stored: String,
     within timeLimit: Duration?
   ) async throws -> OpenCompletion {
-    let token = queue.generators.makeToken(of: id)
+    let token = queue.generators.makeToken(for: id)
     let end = timeLimit.map { WaitEnd(after: $0, from: queue.now) }
     let open = OpenCompletion(secret: token.secretText, deadline: end)
     let bytes = try encoded(open, name)

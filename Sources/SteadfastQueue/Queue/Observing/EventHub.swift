@@ -2,22 +2,23 @@ import Synchronization
 
 /// Posts events to every observer.
 ///
-/// The call that enqueues a task, and a worker or another caller that finds the task in the store,
-/// run at the same time. Whichever first learns that the task is stored posts its `.enqueued` event
-/// (``postEnqueuedEvent(of:)``). ``InFlightChanges`` keeps the other events in order.
+/// The `.enqueued` event of a task must come before its other events. While the call that enqueues
+/// the task waits for the store, a worker or another caller may already find the task there. So the
+/// first of them posts the event (``postEnqueuedEvent(of:)``). ``InFlightChanges`` keeps the other
+/// events in order.
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }
 
   private struct Subscriptions {
     var list: [WeakSubscription] = []
-    /// Whether the hub has ended, and posts no more events.
+    /// Whether no more events are posted.
     var hasEnded = false
 
     var observers: [EventSubscription] { list.compactMap(\.value) }
   }
 
   private let subscriptions = Mutex(Subscriptions())
-  /// Tasks that are being enqueued, and whose `.enqueued` event is not posted yet.
+  /// The tasks that are being enqueued, and whose `.enqueued` event is not posted yet.
   private let announcements = Mutex<[TaskID: TaskRecord]>([:])
   private let hasObservers = Atomic(false)
   private let capacity: Int
@@ -39,7 +40,7 @@ final class EventHub: Sendable {
     return TaskEvents(subscription)
   }
 
-  /// Ends the event sequences of all observers, after the events that were posted.
+  /// Ends the event sequences of all observers; events that were posted before are still delivered.
   func end() {
     let observers = subscriptions.withLock { subscriptions in
       defer { subscriptions = Subscriptions(hasEnded: true) }
@@ -56,7 +57,7 @@ final class EventHub: Sendable {
 
   /// Posts an event to every observer.
   ///
-  /// While there is no observer, the call costs one atomic read.
+  /// While there is no observer, this makes no event, and costs one atomic read.
   func post(_ event: @autoclosure () -> TaskEvent) {
     guard isObserved else { return }
     let observers = subscriptions.withLock { $0.observers }
@@ -65,9 +66,10 @@ final class EventHub: Sendable {
     for observer in observers { observer.post(event) }
   }
 
-  /// Discards the `.enqueued` events that are not posted yet, unless there is a new observer.
+  /// If there is no observer, records that, and discards the `.enqueued` events that are not posted
+  /// yet.
   func endObservation() {
-    // Free the records, and what they reference, outside of the lock.
+    // Release the records outside of the lock, because that may run code of the application.
     let forgotten = announcements.withLock { announcements in
       let isUnobserved = subscriptions.withLock { subscriptions in
         guard subscriptions.list.allSatisfy({ $0.value == nil }) else { return false }
@@ -83,7 +85,8 @@ final class EventHub: Sendable {
 
   func prepareEnqueuedEvent(of record: TaskRecord) {
     guard isObserved else { return }
-    // Check again inside of the lock: once the last observer has left, nothing discards the record.
+    // Check again while holding the lock: a record that is added after the last observer has left
+    // is never discarded.
     announcements.withLock { if isObserved { $0[record.id] = record } }
   }
 
@@ -94,8 +97,8 @@ final class EventHub: Sendable {
 
   /// Posts the `.enqueued` event of a task, unless it was posted before.
   ///
-  /// If two callers post it at the same time, the second returns only after the first has added the
-  /// event to every observer's buffer.
+  /// When this returns, the event is in every observer's buffer, even if another caller posts it at
+  /// the same time.
   func postEnqueuedEvent(of id: TaskID) {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in
@@ -108,7 +111,7 @@ final class EventHub: Sendable {
   }
 }
 
-/// The event buffer of one observer, and the observer itself while it waits.
+/// The events for one observer, who may be waiting for the next one.
 final class EventSubscription: Sendable {
   private struct State {
     var buffer: EventBuffer
@@ -147,15 +150,13 @@ final class EventSubscription: Sendable {
         state.withLock { $0.hasEnded || !$0.buffer.isEmpty } ? .success(()) : nil
       }
     }
-    // The observer was woken and cancelled at the same time. Another reader gets the event.
+    // If this reader was woken for an event and cancelled at the same time, wake another reader.
     if state.withLock({ !$0.buffer.isEmpty }) { wake() }
     return nil
   }
 }
 
 /// The latest events for a slow observer, and the number of events that were dropped.
-///
-/// The buffer does not keep events in memory once they are dropped or delivered.
 struct EventBuffer: Sendable {
   private var events = FIFOQueue<TaskEvent>()
   private var missedCount = 0
@@ -182,32 +183,33 @@ struct EventBuffer: Sendable {
   }
 }
 
-/// An asynchronous sequence of a queue's events from now on, for one observer.
+/// An asynchronous sequence of a queue's events, for one observer.
 ///
-/// The sequence begins when ``TaskQueue/events`` is read, not when the loop begins. It ends when
-/// the observing task is cancelled. It also ends when the queue is freed, or has been shut down and
-/// its run has ended; the events until then come first.
+/// The sequence contains the events since ``TaskQueue/events`` was read, even if the loop begins
+/// later. It ends when the observing task is cancelled. It also ends after the last event of a
+/// queue that has been freed, or has been shut down and whose run has ended.
 ///
-/// Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer. Then the
-/// oldest events are dropped, and ``TaskEvent/missed(count:)`` says how many.
+/// Up to ``TaskQueueConfiguration/eventBufferSize`` events are kept for a slow observer. If there
+/// are more, the oldest events are dropped, and the event ``TaskEvent/missed(count:)`` has their
+/// number.
 ///
-/// The events of one task arrive in the order in which the changes that they report were stored. An
-/// attempt begins only after earlier changes have been reported. Events of different tasks may
-/// arrive in another order. If several processes share a store, a queue posts only events of its
-/// own changes.
+/// Changes to one task are reported in the order in which they were stored, and an attempt begins
+/// only after earlier changes to its task have been reported. Changes to different tasks may be
+/// reported in another order. If several processes share a store, a queue reports only its own
+/// changes.
 public struct TaskEvents: AsyncSequence, Sendable {
-  /// The elements of the sequence.
+  /// The type of the elements.
   public typealias Element = TaskEvent
-  /// The sequence never fails.
+  /// The type of errors, of which there are none.
   public typealias Failure = Never
 
   private let subscription: EventSubscription
 
   init(_ subscription: EventSubscription) { self.subscription = subscription }
 
-  /// Makes the iterator.
+  /// Makes an iterator.
   ///
-  /// All iterators of one sequence share its events: each event goes to one of them.
+  /// If a sequence has several iterators, each event goes to only one of them.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
 
   /// Delivers the events.

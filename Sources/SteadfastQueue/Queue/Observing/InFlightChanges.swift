@@ -1,28 +1,29 @@
 import Synchronization
 
-/// Tracks the tasks with a change that is being stored, or is stored and not reported yet.
+/// Tracks changes from when they are sent to the store until they are reported.
 ///
-/// A change counts as reported when observers and waiting callers have been notified of it. A
-/// caller may learn the state of a task from the store before an earlier change of that task has
-/// been reported. Such a caller waits here, so that the changes of one task are reported in the
-/// order in which they were stored. While no change is under way, this costs one atomic read for
-/// each attempt.
+/// A change is reported when observers and waiting callers have been notified of it. A caller that
+/// finds a task in the store may have to wait until earlier changes to the task are reported, so
+/// that changes to a task are reported in the order in which they were stored. While no change is
+/// tracked, that costs one atomic read for each attempt.
+///
+/// There are two kinds of changes: results of attempts, and changes that a caller requests.
 final class InFlightChanges: Sendable {
   private struct Entry {
     /// The kind of the requested change.
     ///
-    /// Only a completion may arrive during an attempt.
+    /// Only a completion can be requested during an attempt.
     enum Request { case none, completion, other }
 
-    /// The number of ends of attempts that are under way; more than one if a lease has expired.
-    var ends = 0
-    /// The requested change that is under way, if there is one.
+    /// The number of attempts whose results are tracked; more than one if a lease has expired.
+    var resultCount = 0
+    /// The requested change that is tracked, if there is one.
     var request = Request.none
   }
 
   private let entries = Mutex<[TaskID: Entry]>([:])
   /// Whether `entries` is not empty.
-  private let areAny = Atomic(false)
+  private let hasEntries = Atomic(false)
   private let reported = Waiters<Void>()
   private let availability: StoreAvailability
 
@@ -33,36 +34,37 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  /// The number of tasks with a change under way.
+  /// The number of tasks with a tracked change.
   var count: Int { entries.withLock { $0.count } }
 
   /// Whether any change is being stored, or is stored and not reported yet.
-  var areUnderWay: Bool { areAny.load(ordering: .acquiring) }
+  var areUnderWay: Bool { hasEntries.load(ordering: .acquiring) }
 
   /// Returns whether a change of a task is being stored, or is stored and not reported yet.
   func isUnderWay(_ id: TaskID) -> Bool { entries.withLock { $0[id] != nil } }
 
-  // MARK: Ends of attempts
+  // MARK: Results of attempts
 
-  /// Waits until no completion of these tasks is under way, then marks the ends of their attempts
-  /// as under way.
+  /// Starts tracking the results of attempts at these tasks.
   ///
-  /// An attempt may end because of a completion. If both were under way, it would be unknown
-  /// whether the end or the completion was stored first. A cancelled caller stops waiting once the
-  /// store is unavailable.
-  func beginAttemptEnds(of ids: [TaskID]) async {
+  /// This first waits until all completions of the tasks are reported. Otherwise, the order in
+  /// which a completion and a result were stored would be unknown. If the caller is cancelled and
+  /// the store is unavailable, this does not wait any longer.
+  func beginAttemptResults(of ids: [TaskID]) async {
     do {
-      try await begin(ids, when: { $0.request != .completion }) { $0.ends += 1 }
+      try await begin(ids, when: { $0.request != .completion }) { $0.resultCount += 1 }
     } catch {
-      change { entries in for id in ids { entries[id, default: Entry()].ends += 1 } }
+      change { entries in for id in ids { entries[id, default: Entry()].resultCount += 1 } }
     }
   }
 
-  func markAttemptEndsReported(of ids: [TaskID]) {
+  func markAttemptResultsReported(of ids: [TaskID]) {
     change { entries in
       for id in ids {
-        entries[id]?.ends -= 1
-        if entries[id]?.ends == 0, entries[id]?.request == Entry.Request.none { entries[id] = nil }
+        entries[id]?.resultCount -= 1
+        if entries[id]?.resultCount == 0, entries[id]?.request == Entry.Request.none {
+          entries[id] = nil
+        }
       }
     }
     reported.resumeAll(with: .success(()))
@@ -70,21 +72,26 @@ final class InFlightChanges: Sendable {
 
   // MARK: Requested changes
 
-  /// Waits until no other requested change of these tasks is under way, then starts a new one.
+  /// Starts tracking requested changes of these tasks.
   ///
-  /// If two changes were under way, it would be unknown which of them was stored first. A change
-  /// stays under way as long as the store is unavailable.
+  /// This first waits until other requested changes of the tasks are reported. Otherwise, the order
+  /// in which the changes were stored would be unknown. The wait lasts as long as the store is
+  /// unavailable.
   ///
-  /// - Throws: `CancellationError` if the caller is cancelled before, and the store is unavailable.
-  ///   Then ``markRequestedChangesReported(of:)`` must not be called.
+  /// - Throws: `CancellationError` if the caller is cancelled while it waits and the store is
+  ///   unavailable. Then the caller must not call ``markRequestedChangesReported(of:)``.
   func beginRequestedChanges(of ids: [TaskID]) async throws {
     try await begin(ids, when: { $0.request == .none }) { $0.request = .other }
   }
 
-  /// Starts a completion as ``beginRequestedChanges(of:)`` starts a change, but also waits until no
-  /// end of an attempt at the task is under way.
+  /// Starts tracking a completion that a caller requests.
+  ///
+  /// This first waits until other requested changes of the task, and the results of attempts at the
+  /// task, are reported.
+  ///
+  /// - Throws: The same errors as ``beginRequestedChanges(of:)``.
   func beginCompletion(of id: TaskID) async throws {
-    try await begin([id], when: { $0.request == .none && $0.ends == 0 }) {
+    try await begin([id], when: { $0.request == .none && $0.resultCount == 0 }) {
       $0.request = .completion
     }
   }
@@ -113,7 +120,7 @@ final class InFlightChanges: Sendable {
     change { entries in
       for id in ids {
         entries[id]?.request = .none
-        if entries[id]?.ends == 0 { entries[id] = nil }
+        if entries[id]?.resultCount == 0 { entries[id] = nil }
       }
     }
     reported.resumeAll(with: .success(()))
@@ -121,18 +128,17 @@ final class InFlightChanges: Sendable {
 
   // MARK: Waiting for earlier changes
 
-  /// The changes under way that a caller waits for.
+  /// The tracked changes for which a caller waits.
   enum Wait {
-    /// Wait until the end of the attempt before the caller's change is reported.
-    ///
-    /// The caller need not wait for later attempts: they start only once its change is reported.
-    case endIsReported
-    /// Wait until every change is reported.
+    /// Wait until the tracked results of attempts at the task are reported.
+    case attemptResultIsReported
+    /// Wait until every tracked change of the task is reported.
     case allIsReported
   }
 
-  /// Waits for changes of a task, even if cancelled: the caller's own change is stored, and must be
-  /// reported after those changes.
+  /// Waits until changes of a task are reported, even if the caller is cancelled.
+  ///
+  /// Use this if the caller's own change is stored, and must be reported after those changes.
   func waitUncancelled(until wait: Wait, of id: TaskID) async {
     guard areUnderWay else { return }
     while !isOver(wait, of: id) {
@@ -140,9 +146,11 @@ final class InFlightChanges: Sendable {
     }
   }
 
-  /// Waits for changes of a task, which may take as long as the store is unavailable.
+  /// Waits until changes of a task are reported.
   ///
-  /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
+  /// The wait lasts as long as the store is unavailable.
+  ///
+  /// - Throws: `CancellationError` if the caller is cancelled and the store is unavailable.
   func wait(until wait: Wait, of id: TaskID) async throws {
     guard areUnderWay else { return }
     try await reported.wait(until: { isOver(wait, of: id) }, orUnavailable: availability)
@@ -150,14 +158,14 @@ final class InFlightChanges: Sendable {
 
   private func isOver(_ wait: Wait, of id: TaskID) -> Bool {
     entries.withLock { entries in
-      entries[id].map { wait == .endIsReported && $0.ends == 0 } ?? true
+      entries[id].map { wait == .attemptResultIsReported && $0.resultCount == 0 } ?? true
     }
   }
 
   @discardableResult
   private func change<Result: Sendable>(_ body: (inout [TaskID: Entry]) -> Result) -> Result {
     entries.withLock { entries in
-      defer { areAny.store(!entries.isEmpty, ordering: .releasing) }
+      defer { hasEntries.store(!entries.isEmpty, ordering: .releasing) }
       return body(&entries)
     }
   }

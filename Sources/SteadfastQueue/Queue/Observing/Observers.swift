@@ -1,31 +1,31 @@
 import Synchronization
 
-/// Subscribers to task outcomes: observers of events, callers that wait for outcomes, and the
+/// Reports changes to observers of events, to callers that wait for outcomes, and to the
 /// statistics.
 ///
-/// They are notified of an outcome only after it is stored, and of the changes of each task in the
-/// order in which these were stored (``InFlightChanges``).
+/// A change is reported only after it is stored. Changes of one task are reported in the order in
+/// which they were stored (``InFlightChanges``).
 final class Observers: Sendable {
   let events: EventHub
   let outcomes = OutcomeRegistry()
   let changes: InFlightChanges
-  /// Lets only one caller at a time replace the task with a unique key.
-  let keyTurns: KeyedMutex
+  /// Locks unique keys, so that only one caller at a time replaces the task with a key.
+  let keyLocks: KeyedMutex
   let statistics: Mutex<QueueStatistics.Tally>
-  /// Whether the store's answer to a caller's change was lost, so that the end of a task may be
-  /// unreported.
+  /// Whether a task may have ended without a report, because the store's answer to a change was
+  /// lost.
   let mayHaveUnreportedOutcomes = Atomic(false)
 
   init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ availability: StoreAvailability) {
     changes = InFlightChanges(availability)
-    keyTurns = KeyedMutex(availability)
+    keyLocks = KeyedMutex(availability)
     events = EventHub(capacity: eventCapacity)
     self.statistics = Mutex(statistics)
   }
 
   // MARK: New tasks
 
-  /// Prepares the `.enqueued` events, before other callers can find the tasks in the store.
+  /// Prepares the `.enqueued` events of tasks, which must be done before the tasks are stored.
   func prepareEnqueuedEvents(of records: some Sequence<TaskRecord>) {
     if events.isObserved { for record in records { events.prepareEnqueuedEvent(of: record) } }
   }
@@ -35,7 +35,7 @@ final class Observers: Sendable {
     for record in records { events.withdrawEnqueuedEvent(of: record) }
   }
 
-  /// Reports that a new task has replaced the contents of an existing task, which keeps its ID.
+  /// Reports that an existing task has taken over the contents of a new one.
   func reportMerge(into id: TaskID) async {
     await changes.waitUncancelled(until: .allIsReported, of: id)
     events.postEnqueuedEvent(of: id)
@@ -58,21 +58,21 @@ final class Observers: Sendable {
 
   // MARK: Stored changes
 
-  /// Waits until every change of a task before its claim is reported.
+  /// Waits until every change of a task that was stored before its claim is reported.
   ///
-  /// A cancelled run stops waiting once the store is unavailable.
+  /// If the run is cancelled and the store is unavailable, this does not wait any longer.
   func waitForEarlierReports(ofClaimed record: TaskRecord) async {
-    // A call that replaces the task with a unique key learns the task's ID only from the store's
-    // answer. So wait for that call by the key.
-    if let key = record.uniqueKey { try? await keyTurns.waitForPresentHolder(of: key) }
+    // A call that replaces the task with this unique key learns the task's ID only from the store's
+    // answer. Until then, only the key shows that there is such a call.
+    if let key = record.uniqueKey { try? await keyLocks.waitForPresentHolder(of: key) }
     await waitForEarlierReports(of: record.id)
   }
 
-  /// Waits until every earlier change of a task is reported.
+  /// Waits until every change of a task that was stored before is reported.
   ///
-  /// A cancelled run stops waiting once the store is unavailable.
+  /// If the run is cancelled and the store is unavailable, this does not wait any longer.
   func waitForEarlierReports(of id: TaskID) async {
-    // Usually nothing is under way. Then avoid one more asynchronous call.
+    // Usually there is no such change. Then avoid an asynchronous call.
     if changes.areUnderWay { try? await changes.wait(until: .allIsReported, of: id) }
     events.postEnqueuedEvent(of: id)
   }
@@ -101,23 +101,25 @@ final class Observers: Sendable {
     }
   }
 
-  /// Reports that the end of another task cancelled this one.
+  /// Reports that a task was cancelled because a task that it depended on ended without success.
   func reportCancellation(of id: TaskID, becauseOf cause: TaskID) {
     events.postEnqueuedEvent(of: id)
     outcomes.resolve(id, .cancelled)
     events.post(.cancelledByDependency(id, because: cause))
   }
 
-  /// Reports that the restart of another task restarted this one.
+  /// Reports that a task was restarted because a task that it depends on was.
   func reportRestart(of id: TaskID) {
     events.postEnqueuedEvent(of: id)
     outcomes.reopen(id)
     events.post(.retried(id))
   }
 
-  /// Reports that a task whose attempt has failed was superseded.
+  /// Reports that a task whose attempt has failed was replaced by its successor, a task with the
+  /// same unique key.
   ///
-  /// - Returns: Whether a caller may wait for the outcome of the successor.
+  /// - Returns: Whether the outcome of the successor is still unknown. If not, the caller must look
+  ///   the outcome up in the store.
   func reportSuperseded(_ settlement: Settlement, by successor: TaskID) -> Bool {
     report(CollectionOfOne(settlement))
     events.post(.superseded(settlement.record, by: successor))

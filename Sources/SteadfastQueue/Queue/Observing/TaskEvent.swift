@@ -2,8 +2,8 @@ public import SystemFoundation
 
 /// Something that happened in a queue.
 ///
-/// An event about the end of a task is posted once the end is stored. More kinds of events may be
-/// added.
+/// An event that reports that a task has ended is posted after this is stored. Later versions may
+/// add more kinds of events.
 @nonexhaustive
 public enum TaskEvent: Sendable {
   /// A task was added.
@@ -12,75 +12,77 @@ public enum TaskEvent: Sendable {
   case started(TaskRecord)
   /// A handler reported its progress, from 0 to 1.
   case progressed(TaskRecord, fraction: Double)
-  /// An attempt failed, and the task is tried again at `retryDate`.
+  /// An attempt failed, and the task is retried at `retryDate`.
   case failed(TaskRecord, reason: String, retryDate: Date, timing: TaskTiming)
-  /// A handler snoozed its task until this date; that uses up no retry.
+  /// A handler snoozed its task until this date, which does not count as a retry.
   case snoozed(TaskRecord, until: Date)
-  /// An attempt suspended its task until this date, until a completion arrives, or both.
+  /// An attempt suspended its task until this date or until a completion arrives, whichever is
+  /// first.
   ///
-  /// The date is `nil` if only a completion or a request makes the task wait again.
+  /// The date is `nil` if the task waits only for a completion.
   case suspended(TaskRecord, until: Date?)
-  /// A completion was stored for a task, which waits again if it was suspended.
+  /// A completion was stored for a task, which is available again if it was suspended.
   ///
-  /// In a group, the queue on which the wait was completed posts it.
+  /// In a group, the event is posted by the queue on which the wait was completed.
   case completionArrived(TaskID)
   /// A handler returned.
   case succeeded(TaskRecord, timing: TaskTiming)
   /// A task was abandoned.
   ///
-  /// The timing is that of its last attempt. It is `nil` if the task was abandoned instead of an
-  /// attempt, because it had expired or had interrupted too many processes.
+  /// The timing is that of the task's last attempt. It is `nil` if the task was abandoned without
+  /// another attempt, because it had expired or had been interrupted too often.
   case abandoned(TaskRecord, reason: String, timing: TaskTiming?)
   /// A task was cancelled before it ended.
   case cancelled(TaskID)
-  /// A task was cancelled because another one, for whose success it waited, was abandoned or
-  /// cancelled.
+  /// A task was cancelled because a task for whose success it waited was abandoned or cancelled.
   case cancelledByDependency(TaskID, because: TaskID)
-  /// A task of a batch has ended, or is retried; the ID is that of the batch's follower.
+  /// A task of a batch has ended, or was retried after it had ended.
+  ///
+  /// The ID is that of the batch's follower, the task that starts when all others have ended.
   case batchProgressed(followedBy: TaskID, BatchProgress)
   /// A task was paused.
   case paused(TaskID)
   /// A paused task was resumed, and waits again.
   case resumed(TaskID)
-  /// A task is retried: it waits again as if it were new.
-  ///
-  /// For example, a task that was abandoned is tried again.
+  /// A caller retried a task, for example an abandoned one, which waits again as if it were new.
   case retried(TaskID)
-  /// A task was rescheduled: it may be performed from another date on.
+  /// A caller changed the earliest date at which a task may be performed.
   case rescheduled(TaskID, to: Date)
   /// The payload or the options of a task that had not ended were changed.
   case updated(TaskID)
-  /// A task was removed after its attempt failed or was snoozed: this successor replaces it.
+  /// A task was replaced by a task with the same unique key, its successor.
   ///
-  /// The successor was added during the attempt, with the same unique key.
+  /// This happens if the successor was enqueued during an attempt that failed or was snoozed.
   case superseded(TaskRecord, by: TaskID)
-  /// An attempt was cut short, and the task waits as before.
+  /// An attempt was cancelled, and the task waits again as before the attempt.
   ///
-  /// The queue's run was cancelled, or a request to pause the task was withdrawn.
+  /// The reason is that the queue's run was cancelled or stopped, that one of the task's conditions
+  /// no longer holds, or that a request to pause the task was withdrawn.
   case released(TaskRecord)
   /// The queue has a task that it can't perform.
   ///
-  /// No handler is registered for its name, its payload can't be decoded, or the queue does not
-  /// know whether one of its conditions holds. The task stays, and is performed once that changes.
+  /// No handler is registered for the task's name, the task's payload can't be decoded, or the
+  /// queue does not know whether one of the task's conditions holds. The task is performed when
+  /// that has changed.
   case unhandled(TaskRecord, reason: String)
-  /// Dates of a schedule have passed without an occurrence.
+  /// Dates of a schedule have passed without an occurrence, which is the task for a date.
   ///
-  /// `madeUpBy` is the next occurrence, if it makes up for all of them; `nil` if they are skipped.
+  /// `madeUpBy` is the occurrence that makes up for all of these dates; `nil` if they are skipped.
   /// Each date is reported once, by the process that found it missed.
   case occurrencesMissed(schedule: String, count: Int, madeUpBy: TaskID?)
   /// A schedule is parked: it has no next occurrence until the reason is removed.
   ///
-  /// The event is posted when the schedule is parked, and when a queue starts to run while it is
-  /// parked; on a shared store, also once an hour.
+  /// The event is posted when the schedule is parked. While the schedule is parked, the event is
+  /// posted again each time a queue starts to run, and on a shared store once an hour.
   case scheduleParked(String, reason: String)
   /// The store is temporarily unavailable, and a call to it is retried at about this date.
   ///
   /// The event is posted before each retry. The queue continues when the store answers.
   case storeUnavailable(reason: String, retryDate: Date)
-  /// A rate limit is used up, or was paused: waiting tasks to which it applies start at this date
-  /// at the earliest.
+  /// A rate limit is used up or paused, so the tasks to which it applies can't start before this
+  /// date.
   ///
-  /// It is posted when the queue looks for tasks, once for each date.
+  /// The event is posted when the queue looks for tasks, once for each date.
   case rateLimited(String, until: Date)
   /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)
@@ -90,7 +92,7 @@ extension TaskEvent {
   /// The ID of the event's task; `nil` for ``missed(count:)``, ``rateLimited(_:until:)``,
   /// ``storeUnavailable(reason:retryDate:)``, and events about a schedule.
   ///
-  /// For ``batchProgressed(followedBy:_:)``, it is the batch's follower.
+  /// For ``batchProgressed(followedBy:_:)``, the task is the batch's follower.
   public var taskID: TaskID? {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
@@ -109,9 +111,9 @@ extension TaskEvent {
 }
 
 extension TaskEvent: CustomStringConvertible {
-  /// What happened, to which task, and why it failed.
+  /// A description of what happened, to which task, and why.
   ///
-  /// It never shows the task's payload, unless the text of a handler's error does.
+  /// It does not contain the task's payload, unless the text of a handler's error does.
   public var description: String {
     switch self {
     case .enqueued(let task): "enqueued: \(task)"
@@ -150,17 +152,16 @@ extension TaskEvent: CustomStringConvertible {
 
 /// How long a task waited for an attempt, and how long the attempt took.
 public struct TaskTiming: Sendable, Hashable {
-  /// The time from the task's available date until the attempt began, by the clock's dates.
-  ///
-  /// During this time, all workers were busy, or the queue did not run.
+  /// The time from the task's available date until the attempt began, measured by the clock's
+  /// dates.
   public let waited: Duration
-  /// The time that the handler took, by the clock's instants.
+  /// The time that the handler took, measured by the clock's instants.
   public let ran: Duration
 
   static let zero = TaskTiming(waited: .zero, ran: .zero)
 }
 
 extension TaskTiming: CustomStringConvertible {
-  /// As in `waited 0.2 seconds, ran 1.5 seconds`.
+  /// Both times, such as `waited 0.2 seconds, ran 1.5 seconds`.
   public var description: String { "waited \(waited), ran \(ran)" }
 }

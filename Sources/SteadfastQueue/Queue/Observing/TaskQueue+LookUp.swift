@@ -8,7 +8,8 @@ extension TaskQueue {
     get async throws { try await count(matching: .unfinished) }
   }
 
-  /// Returns the number of tasks that match a filter, retained ones included.
+  /// Returns the number of tasks that match a filter, including tasks that have ended and are
+  /// retained.
   ///
   /// - Throws: any error of the store.
   public nonisolated func count(matching filter: TaskFilter) async throws -> Int {
@@ -22,7 +23,7 @@ extension TaskQueue {
     try await core.opened.store.contains(TaskFilter(ids: [id], states: TaskState.unfinished))
   }
 
-  /// Returns whether a task of this name exists and has not ended.
+  /// Returns whether a task with the given name exists and has not ended.
   ///
   /// - Throws: any error of the store.
   public nonisolated func contains(name: String) async throws -> Bool {
@@ -45,7 +46,7 @@ extension TaskQueue {
     try await core.opened.tasks(matching: filter, after: id, limit: limit)
   }
 
-  /// Returns a task that was enqueued before, perhaps in an earlier process.
+  /// Returns a task that was enqueued earlier, possibly by another process.
   ///
   /// Use it to wait for the task's outcome, or to cancel the task.
   ///
@@ -56,37 +57,36 @@ extension TaskQueue {
   }
 }
 
-/// Lists all tasks of a store, a page at a time.
+/// Lists the tasks of a store, one page at a time.
 extension Persistence {
-  /// The number of tasks that are listed, or changed, at a time.
-  ///
-  /// It is small enough that other users of the store notice no delay.
+  /// The number of tasks per page, small enough not to delay other users of the store.
   private var pageSize: Int { 500 }
 
-  /// Calls the body with the tasks that match a filter and exist now, a page at a time.
+  /// Calls the body with the tasks that match a filter and exist now, one page at a time.
   ///
-  /// Callers that keep adding tasks can't make the loop endless.
+  /// Most tasks that are added later are skipped, so the call ends even if tasks are added all the
+  /// time.
   ///
   /// - Parameters:
-  ///   - filter: which tasks are listed.
-  ///   - id: the first page begins after this ID.
-  ///   - own: an ID at least as great as that of most tasks in the store.
-  ///   - body: called with the tasks of a page, of which there is at least one.
-  /// - Throws: The errors of the store and of the body.
+  ///   - filter: Which tasks to list.
+  ///   - id: The ID after which the first page begins.
+  ///   - own: An ID that is no less than the IDs of most tasks in the store.
+  ///   - body: Called with the tasks of a page, of which there is at least one.
+  /// - Throws: What the store and the body throw.
   func forEachPage(
     of filter: TaskFilter,
     after id: TaskID?,
     tasksUpTo own: TaskID,
     _ body: ([TaskRecord]) async throws -> Void
   ) async throws {
-    // A filter with IDs or unique keys lists few tasks: new ones can't make the loop endless.
+    // Only a few tasks can match a filter with IDs or unique keys, even if tasks are added.
     let isClosed = filter.ids != nil || filter.uniqueKeys != nil
     let end = isClosed ? TaskID.last : try await lastID(inQueue: filter.queue, orUpTo: own)
     var last = id
     while true {
       let page = try await tasks(matching: filter, after: last, limit: pageSize)
       let records = page.filter { $0.id <= end }
-      // A store may return fewer than it was asked for, so only an empty page is the last one.
+      // A store may return fewer tasks than the limit, so only an empty page ends the list.
       guard let id = records.last?.id else { return }
       try await body(records)
       guard records.count == page.count else { return }
@@ -94,13 +94,14 @@ extension Persistence {
     }
   }
 
-  /// Returns an upper bound of the IDs in the store.
+  /// Returns an ID that is no less than those of the tasks in the store, but less than those of
+  /// most tasks that are enqueued from now on.
   ///
-  /// Most tasks that are enqueued from now on have a greater ID. Usually this takes one look-up in
-  /// the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
+  /// Usually, `own` is such an ID, which one look-up in the store confirms. If a task was enqueued
+  /// with a clock that was ahead, this needs a few dozen look-ups.
   private func lastID(inQueue queue: String?, orUpTo own: TaskID) async throws -> TaskID {
     guard var last = try await self.id(after: own, inQueue: queue) else { return own }
-    // Growing steps lead beyond all tasks. Then a binary search finds the last task.
+    // Search in growing steps for an ID after all tasks. Then find the last task by binary search.
     var end = UInt64.max
     var step: UInt64 = 1 << 16
     while end == .max, last.high < .max - step {
@@ -127,7 +128,7 @@ extension Persistence {
     return TaskID(high: end, low: .max)
   }
 
-  /// Returns the ID of the first task after another.
+  /// Returns the ID of the first task whose ID is greater than the given one.
   private func id(after id: TaskID, inQueue queue: String?) async throws -> TaskID? {
     try await tasks(matching: TaskFilter(queue: queue), after: id, limit: 1).first?.id
   }
@@ -138,10 +139,9 @@ extension TaskID {
   fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
 }
 
-/// The tasks of a queue, and its work since it was made.
+/// The number of tasks in a queue's store, and what the queue has done since it was made.
 ///
-/// The counts of the work belong to one ``TaskQueue``. They are not stored: they start at zero in
-/// each process.
+/// What the queue has done is not stored: each ``TaskQueue`` counts from zero.
 public struct QueueStatistics: Sendable, Hashable {
   /// The number of tasks in the store, by state; a state without tasks is not listed.
   public internal(set) var counts: [TaskState: Int] = [:]
@@ -157,11 +157,12 @@ public struct QueueStatistics: Sendable, Hashable {
   public internal(set) var abandoned = 0
   /// How many attempts ended in a snooze.
   public internal(set) var snoozed = 0
-  /// How often a rate limit was used up, or paused, when the queue looked for tasks.
+  /// How often a rate limit was used up or paused.
   ///
-  /// Each date at which tasks may start again counts once.
+  /// This is counted when the queue looks for tasks, and only once for each date at which tasks may
+  /// start again.
   public internal(set) var rateLimited = 0
-  /// How many calls of the store were retried, because their error was transient.
+  /// How many calls to the store were repeated after a transient error.
   public internal(set) var storeRetries = 0
   /// How long available tasks waited until an attempt began.
   public internal(set) var waitTime = Times()
@@ -170,16 +171,16 @@ public struct QueueStatistics: Sendable, Hashable {
   /// How many tasks have succeeded per second, on average since the queue was made.
   public internal(set) var throughput = 0.0
 
-  /// A summary of durations: how many, their sum, and the longest.
+  /// The number, the sum, the maximum and the mean of durations.
   public struct Times: Sendable, Hashable {
     /// The number of durations.
     public private(set) var count = 0
-    /// Their sum.
+    /// The sum of the durations.
     public private(set) var total = Duration.zero
     /// The longest duration.
     public private(set) var longest = Duration.zero
 
-    /// Their mean; zero if there was none.
+    /// The mean of the durations; zero if there are none.
     public var mean: Duration { count == 0 ? .zero : total / count }
 
     mutating func add(_ time: Duration) {
@@ -219,7 +220,7 @@ public struct QueueStatistics: Sendable, Hashable {
 }
 
 extension TaskQueue {
-  /// The tasks of the queue, and its work since it was made.
+  /// The number of tasks in the queue's store, and what the queue has done since it was made.
   ///
   /// - Throws: any error of the store.
   public nonisolated var statistics: QueueStatistics {
@@ -230,7 +231,7 @@ extension TaskQueue {
 }
 
 extension QueueStatistics: CustomStringConvertible {
-  /// The numbers in a line, as in `2 waiting, 1 running; 10 attempts: 8 succeeded, …`.
+  /// The numbers in one line, such as `2 waiting, 1 running; 10 attempts: 8 succeeded, …`.
   public var description: String {
     let states = TaskState.allCases.compactMap { state in
       counts[state].map { "\($0) \(state)" }
@@ -242,7 +243,7 @@ extension QueueStatistics: CustomStringConvertible {
 }
 
 extension QueueStatistics.Times: CustomStringConvertible {
-  /// The mean and the longest, to a thousandth of a second or of a millisecond.
+  /// The mean and the longest duration, in seconds or milliseconds.
   public var description: String {
     "\(Self.text(mean)) on average, \(Self.text(longest)) at most"
   }

@@ -42,7 +42,7 @@ extension Claimer {
     do {
       let (isFirst, wentBack, conditions, isInDoubt) = upkeep.state.withLock {
         let isFirst = $0.dates.isUnused
-        let wentBack = $0.dates.wentBack(to: date, from: dispatch.latestDate.value)
+        let wentBack = $0.dates.detectStepBack(to: date, lastRead: dispatch.latestDate.value)
         return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt)
       }
       if wentBack {
@@ -55,7 +55,7 @@ extension Claimer {
       let (now, room) = dispatch.machine.withLock { machine in
         (
           machine.cutoff ?? date,
-          machine.concurrencyLimits.room(in: handled.names, version: handled.version)
+          machine.concurrencyLimits.remainingCounts(within: handled.names, version: handled.version)
         )
       }
       let request = ClaimRequest(
@@ -88,7 +88,7 @@ extension Claimer {
       let step = dispatch.nextStep(of: worker) { machine in
         let goesOn = machine.receive(claim, now: now, until: end)
         tooMany = machine.takeExcessPrefetched()
-        isAhead = machine.isAhead
+        isAhead = machine.hasExcessTasks
         return goesOn
       }
       dispatch.signals.notifyOfClaimEnd()
@@ -154,7 +154,7 @@ extension Claimer {
       if !isFirst { try await schedules.restoreSchedules() }
     } catch {
       // The next claim counts as the first one again, and rebases the tasks.
-      upkeep.state.withLock { $0.dates.forget() }
+      upkeep.state.withLock { $0.dates.reset() }
       throw error
     }
   }

@@ -25,12 +25,12 @@ extension QueueCore {
     if record.id.isOccurrence {
       switch await occurrences.decideStart(of: record, at: begin) {
       case .perform(let occurrence): context.setOccurrence(occurrence)
-      case .leaveOut(let change):
+      case .skip(let change):
         return await settleWithoutAttempt(task, worker, change(task.lease))
       }
     }
     let ruling = record.interruptionCount > 0 ? ruling(on: record) : .attempt
-    defer { if record.interruptionCount > 0 { services.suspects.ended(record.id) } }
+    defer { if record.interruptionCount > 0 { services.suspects.endAttempt(of: record.id) } }
     if case .postpone(let delay) = ruling {
       let moment = moment
       let change = TaskChange.reschedule(
@@ -40,7 +40,7 @@ extension QueueCore {
       )
       return await settleWithoutAttempt(task, worker, change)
     }
-    if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
+    if let failure = judge.failurePreventingAttempt(of: record, now: begin) {
       let (command, isCutShort) = dispatch.endAttempt(of: worker)
       let verdict = command.map { Verdict.carryOut($0) } ?? .abandon(failure)
       await settle(task, verdict, nil, handler, context, worker, nil)
@@ -68,8 +68,8 @@ extension QueueCore {
     let isProven = dispatch.machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
     return services.suspects.ruling(
       on: record,
-      isTooOften: !judge.maxInterruptions.allows(retryCount: record.interruptionCount),
-      isProven: isProven,
+      exceedsLimit: !judge.maxInterruptions.allows(retryCount: record.interruptionCount),
+      abandonsAtOnce: isProven,
       at: time.stopwatch()
     )
   }
@@ -218,7 +218,7 @@ extension QueueCore {
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
     // A past date would put the task ahead of waiting tasks.
-    chosen = moment.notBeforeCutoff(max(chosen.storable, now))
+    chosen = moment.afterCutoff(max(chosen.storable, now))
     // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)

@@ -115,7 +115,7 @@ extension QueueCore {
     // Another queue may have changed the pause since this queue last read it.
     await gate.followStoredPause()
     do {
-      for change in upkeep.state.withLock({ $0.pruning.changes(now: now) }) {
+      for change in upkeep.state.withLock({ $0.pruning.prunings(now: now) }) {
         guard case .prune(let state, _, _, _, _) = change, !dispatch.isEnding,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }

@@ -99,9 +99,9 @@ extension Results {
   ) async -> Bool {
     var batch = settlements.map(\.change)
     batch += upkeep.prunings(after: settlements)
-    let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
-    if !shared.isEmpty { await observers.changes.beginAttemptEnds(of: shared) }
-    defer { if !shared.isEmpty { observers.changes.markAttemptEndsReported(of: shared) } }
+    let shared = settlements.filter(\.mayRaceWithOtherReports).map(\.record.id)
+    if !shared.isEmpty { await observers.changes.beginAttemptResults(of: shared) }
+    defer { if !shared.isEmpty { observers.changes.markAttemptResultsReported(of: shared) } }
     do {
       // Usually no occurrence ends. In that case, avoid one more asynchronous call.
       let ends = OccurrenceEnd.all(in: settlements)
@@ -361,7 +361,7 @@ extension Results {
       case .abandon, .cancel: observers.reportCancellation(of: id, becauseOf: cause)
       case .restart:
         observers.reportRestart(of: id)
-        upkeep.state.withLock { $0.notice.makeLookDue() }
+        upkeep.state.withLock { $0.warning.makeCheckDue() }
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break

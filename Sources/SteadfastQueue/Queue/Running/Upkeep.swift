@@ -33,7 +33,7 @@ extension Upkeep {
     try await reportUnknownConditions()
     guard handlers.room.others == 0 else { return }
     // Names that were reported before would fill the page and hide others.
-    let said = observers.events.isObserved ? [] : state.withLock { $0.notice.saidNames }
+    let said = observers.events.isObserved ? [] : state.withLock { $0.warning.reportedNames }
     let unhandled = try await store.tasks(
       matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
       after: nil,
@@ -43,7 +43,7 @@ extension Upkeep {
       for record in unhandled { postUnhandled(record) }
     } else if let say = configuration.unhandledNotice {
       let found = Set(unhandled.map(\.name)).sorted()
-      for name in state.withLock({ $0.notice.takeUnreportedNames(of: found) }) {
+      for name in state.withLock({ $0.warning.takeUnreportedNames(of: found) }) {
         say(
           "the queue '\(self.name)' has waiting tasks: \(handlers.reasonForNone(named: name))"
         )
@@ -93,7 +93,7 @@ extension Upkeep {
     if observers.events.isObserved { return try await reportUnhandledTasks() }
     // In later runs, a worker that finds nothing to do reports these tasks. If the look-up fails,
     // the run must not stop for the sake of a notice.
-    guard givesNotices, state.withLock({ $0.notice.takeFirstRun() }) else { return }
+    guard givesNotices, state.withLock({ $0.warning.takeFirstRun() }) else { return }
     reportUselessLimits()
     try? await reportUnhandledTasks()
   }
@@ -119,7 +119,7 @@ extension Upkeep {
   func reportUnhandledTasksIfDue() async {
     // Observers get an event for each task when it is added.
     guard givesNotices, !observers.events.isObserved else { return }
-    guard state.withLock({ $0.notice.takeDueLook() }) else { return }
+    guard state.withLock({ $0.warning.takeDueCheck() }) else { return }
     // If the store fails, the next claim fails, too.
     try? await reportUnhandledTasks()
   }
@@ -137,11 +137,11 @@ extension Upkeep {
   func scheduleNoticeIfUnhandled(_ record: TaskRecord) {
     guard givesNotices else { return }
     if !handlers.canPerform(record.name) {
-      state.withLock { $0.notice.makeLookDue(forName: record.name) }
+      state.withLock { $0.warning.makeCheckDue(forName: record.name) }
     }
     guard !record.conditions.isEmpty else { return }
     state.withLock {
-      if $0.conditions.hasUnreported(in: record.conditions) { $0.notice.makeLookDue() }
+      if $0.conditions.hasUnreported(in: record.conditions) { $0.warning.makeCheckDue() }
     }
   }
 
@@ -192,8 +192,8 @@ extension Upkeep {
   /// Returns what to prune now that these tasks have ended.
   func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
     // Usually no ended task is retained. Then skip the lock.
-    guard settlements.contains(where: \.isKeptEnd) else { return [] }
-    return state.withLock { $0.pruning.changes(after: settlements, now: now) }
+    guard settlements.contains(where: \.retainsEndedTask) else { return [] }
+    return state.withLock { $0.pruning.prunings(after: settlements, now: now) }
   }
 
   /// Returns how many tasks of each name may be claimed within the run's budget, if it has one.

@@ -1,6 +1,9 @@
 import SystemFoundation
 
 /// Advances schedules when their occurrences start and end.
+///
+/// An occurrence is the task for one date of a schedule. A schedule refers to its current
+/// occurrence, which waits or is being performed.
 final class Occurrences: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -10,46 +13,48 @@ final class Occurrences: QueuePart {
     self.upkeep = upkeep
   }
 
-  /// The maximum number of tries to change a schedule that other processes also change.
+  /// The maximum number of times that a schedule is read again because another process changed it.
   static let maxReads = 100
 }
 
-/// A step of a schedule: its changes, and what to report when they are stored.
+/// A step of a schedule, which sets the schedule and adds its next occurrence.
 struct ScheduleStep {
   let key: ScheduleKey
   /// The schedule after the step.
   let schedule: StoredSchedule
-  /// The changes, the first of which compares and sets the schedule.
+  /// The changes to store; the first one sets the schedule if its stored value is unchanged.
   var changes: [TaskChange]
   /// The next occurrence; `nil` if the schedule is parked.
   let next: TaskRecord?
-  /// The dates up to now that were missed or skipped.
+  /// The dates up to now that were missed or skipped, to be reported.
   var catchUp: CatchUp?
-  /// The value that holds the schedule, after the step.
+  /// The stored value of the schedule after the step.
   let bytes: [UInt8]
-  /// The schedule before the step, if there was one.
+  /// The schedule before the step; `nil` if it is new.
   var before: StoredSchedule?
-  /// The index in the batch of the change that ends the previous occurrence, if there is one.
+  /// The index of the change that ends the previous occurrence, in the batch that contains the
+  /// step.
   var endIndex: Int?
 }
 
-/// A change of a batch that ends an occurrence.
+/// A change in a batch that ends an occurrence.
 struct OccurrenceEnd {
   /// The index of the change in the batch.
   let index: Int
   let id: TaskID
-  /// The name of the queue to which the task belongs, if another queue ends it.
+  /// The name of the queue to which the occurrence belongs; `nil` for the queue that stores the
+  /// batch.
   let queue: String?
-  /// The creation time of the newest occurrence that ends in the batch, in milliseconds.
+  /// The creation time of the newest occurrence that the batch ends, in milliseconds.
   ///
-  /// The occurrences that the batch adds get IDs with a later time, even if no time passes.
-  /// Otherwise, a call that cancels all tasks in the order of their IDs would also cancel the
-  /// occurrences that it adds, and so on.
+  /// The occurrences that the batch adds get IDs with a later time, even if no time has passed.
+  /// Otherwise, a call that cancels all tasks in the order of their IDs would find the occurrences
+  /// that it has added, cancel them too, and never end.
   var latest: UInt64
-  /// Whether the occurrence was performed, or a caller has cancelled it; `false` if it was missed.
+  /// Whether the occurrence was performed or cancelled by a caller; `false` if it was missed.
   let wasHandled: Bool
 
-  /// Makes the end of an occurrence from a change; `nil` if the change does not end one.
+  /// Describes a change in a batch; `nil` if the change does not end an occurrence.
   init?(
     _ index: Int,
     _ change: TaskChange,
@@ -66,11 +71,11 @@ struct OccurrenceEnd {
     self.init(index, id, ofQueue: queue(), wasHandled: wasHandled)
   }
 
-  /// Returns the ends of occurrences among settlements.
+  /// Returns the settlements that end an occurrence.
   ///
-  /// The batch must change the tasks in the order of the settlements.
+  /// The changes in the batch must have the order of the settlements.
   static func all(in settlements: some Collection<Settlement>) -> [OccurrenceEnd] {
-    // Most batches have none.
+    // Most batches end no occurrence.
     guard settlements.contains(where: { $0.record.id.isOccurrence }) else { return [] }
     return settlements.enumerated().compactMap { index, settlement in
       OccurrenceEnd(index, settlement.change, wasHandled: settlement.wasBegun)
@@ -91,14 +96,14 @@ struct OccurrenceEnd {
     return end
   }
 
-  /// The key of the occurrence's schedule.
   var key: ScheduleKey { id.scheduleKey(ofQueue: queue) }
 }
 
-/// Makes the steps of schedules. Most steps advance a schedule to its next date.
+/// Makes steps of schedules, most of which advance a schedule to its next date.
 extension Occurrences {
-  /// Returns the step after the end of an occurrence; `nil` if the occurrence is not the current
-  /// one of its schedule.
+  /// Returns the step that follows the end of an occurrence.
+  ///
+  /// The result is `nil` if the occurrence is not the current one of its schedule.
   func step(
     after end: OccurrenceEnd,
     attempt: Int
@@ -122,10 +127,18 @@ extension Occurrences {
     return queue(named: name)?.occurrences
   }
 
-  /// Returns the step of a schedule to its next date.
+  /// Returns the step that advances a schedule to its next date.
   ///
-  /// `old` are the bytes of the schedule's value, and `wasHandled` says whether its occurrence was
-  /// performed, or cancelled by a caller.
+  /// - Parameters:
+  ///   - key: The key of the schedule.
+  ///   - old: The stored value of the schedule.
+  ///   - schedule: The schedule, decoded from `old`.
+  ///   - wasHandled: Whether the current occurrence was performed or cancelled by a caller.
+  ///   - attempt: A number that is added to the time in the ID of the new occurrence, so that each
+  ///     try uses another ID.
+  ///   - latest: A time in milliseconds; the ID of the new occurrence contains a later one.
+  /// - Returns: The step.
+  /// - Throws: What encoding the schedule throws.
   func stepToNextDate(
     of key: ScheduleKey,
     from old: [UInt8],
@@ -155,9 +168,18 @@ extension Occurrences {
   /// Returns the step that sets a schedule and adds an occurrence for its date, unless the schedule
   /// is parked.
   ///
-  /// `schedule` is the new schedule, still with the ID of the previous occurrence. The occurrence
-  /// may start on the schedule's date with its spread, unless there is an `availableDate`. If the
-  /// store has refused an ID, the next `attempt` makes another one.
+  /// - Parameters:
+  ///   - key: The key of the schedule.
+  ///   - old: The stored value of the schedule; `nil` if it is new.
+  ///   - schedule: The schedule to store, but with the ID of the previous occurrence.
+  ///   - now: The current date.
+  ///   - attempt: A number that is added to the time in the ID of the new occurrence, so that each
+  ///     try uses another ID.
+  ///   - latest: A time in milliseconds; the ID of the new occurrence contains a later one.
+  ///   - availableDate: When the occurrence may start; `nil` for the schedule's date plus its
+  ///     spread.
+  /// - Returns: The step.
+  /// - Throws: What encoding the schedule throws.
   func step(
     of key: ScheduleKey,
     from old: [UInt8]?,
@@ -171,7 +193,8 @@ extension Occurrences {
     var next: TaskRecord?
     if schedule.parkedReason == nil {
       do throws(TaskQueueError) {
-        // The clock may have stopped, or may have been ahead earlier.
+        // The new ID needs a later time than the previous one, even if the clock stands still or
+        // was set back.
         let previous = max(latest, schedule.id?.madeMilliseconds ?? 0)
         let made = max(now.milliseconds, previous + 1) + UInt64(attempt)
         next = try newOccurrence(of: schedule, key, availableDate, made: made, now: now)
@@ -212,10 +235,10 @@ extension Occurrences {
     )
   }
 
-  /// Returns a schedule, and the bytes of its value; `nil` if there is none.
+  /// Returns a schedule and its stored value; `nil` if there is none.
   ///
-  /// This also returns `nil` for a schedule that this process can't unseal or decode. Another
-  /// process that can do so will restore the schedule's occurrence.
+  /// The result is also `nil` if this process can't decrypt or decode the value. Observers are then
+  /// notified that the schedule is parked.
   /// - Throws: What the store throws.
   func storedSchedule(
     for key: ScheduleKey
@@ -229,7 +252,7 @@ extension Occurrences {
     }
   }
 
-  /// Returns the value that holds a schedule; `nil` if there is none.
+  /// Returns the stored value of a schedule; `nil` if there is none.
   ///
   /// - Throws: What the store throws.
   func scheduleValue(for key: ScheduleKey) async throws -> ScheduleValue? {
@@ -252,20 +275,21 @@ extension Date {
   fileprivate var milliseconds: UInt64 { UInt64(max(0, timeIntervalSince1970 * 1_000)) }
 }
 
-/// The value that holds a schedule.
+/// The stored value of a schedule.
 enum ScheduleValue {
   case schedule(StoredSchedule, [UInt8])
-  /// The value can't be unsealed or decoded. To replace it, compare it with these bytes.
+  /// This process can't decrypt or decode the value. To replace it, the store must compare it with
+  /// these bytes.
   case unreadable([UInt8], TaskQueueError)
 }
 
-/// Handles, before an attempt, the dates of a schedule that have passed.
+/// Decides before an attempt whether a later occurrence takes its place, because dates have passed.
 extension Occurrences {
   /// What to do with an occurrence that was claimed.
   enum OccurrenceStart {
     case perform(TaskOccurrence)
-    /// Makes no attempt. The function returns the change that settles the task.
-    case leaveOut((Lease) -> TaskChange)
+    /// Make no attempt. The closure returns the change that settles the task.
+    case skip((Lease) -> TaskChange)
   }
 
   /// Decides whether a claimed occurrence starts, or is replaced by a later one.
@@ -276,20 +300,21 @@ extension Occurrences {
       if let occurrence = try await startedOccurrence(of: record, now: now) {
         return .perform(occurrence)
       }
-      return .leaveOut { .cancel(.claimed($0), at: now, retains: false) }
+      return .skip { .cancel(.claimed($0), at: now, retains: false) }
     } catch {
       dispatch.fail(error, to: "read a schedule")
-      return .leaveOut { .release($0) }
+      return .skip { .release($0) }
     }
   }
 
-  /// Returns the information about an occurrence that starts, and adds the next occurrence if the
-  /// two may overlap.
+  /// Returns the information for the handler of an occurrence that starts.
   ///
-  /// An occurrence that is no longer the schedule's current one also starts: it was current when it
-  /// was claimed, or was retried after it had ended.
+  /// If the schedule allows occurrences to overlap, this also adds the next one. An occurrence that
+  /// is not the current one of its schedule also starts: it was current when it was claimed, or it
+  /// had ended, and a caller retried it.
   ///
-  /// - Returns: The information; `nil` if a later occurrence replaces this one.
+  /// - Returns: The information; `nil` if the occurrence does not start, because a later one
+  ///   replaces it.
   /// - Throws: What the store throws.
   private func startedOccurrence(
     of record: TaskRecord,
@@ -313,7 +338,7 @@ extension Occurrences {
     )
   }
 
-  /// Returns whether a later occurrence replaces a claimed one.
+  /// Returns whether a task is an occurrence that must not start, because a later one replaces it.
   ///
   /// - Throws: What the store throws.
   func isReplaced(_ record: TaskRecord, now: Date) async throws -> Bool {
@@ -334,11 +359,11 @@ extension Occurrences {
     return !schedule.mayBegin(now: now, rule)
   }
 
-  /// Returns whether an occurrence has not changed since it was added: it has not started, and no
-  /// caller has rescheduled it.
+  /// Returns whether an occurrence has neither started nor been rescheduled by a caller.
   ///
-  /// A rate limit with a key also postpones tasks. So if such a limit applies to the task, a later
-  /// date does not count as rescheduled by a caller.
+  /// `date` is the available date with which the occurrence was added. If a rate limit with a key
+  /// applies to the task, a later available date may come from that limit. So it does not count as
+  /// the result of rescheduling.
   func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
     guard !record.hasBegun, record.availableDate >= date else { return false }
     guard record.availableDate > date else { return true }
@@ -347,7 +372,7 @@ extension Occurrences {
 }
 
 extension TaskRecord {
-  /// Whether an attempt has started, as far as the record shows.
+  /// Whether the record shows that an attempt at the task has started.
   var hasBegun: Bool {
     retryCount > 0 || interruptionCount > 0 || isPostponed || memorySize > 0
       || state == .suspended
@@ -361,24 +386,24 @@ extension RateLimits {
   }
 }
 
-/// Adds the next occurrence of a schedule in the same batch that ends the current one.
+/// Adds the next occurrence of a schedule in the batch that ends the current one.
 extension Occurrences {
-  /// The store's answer to a batch.
+  /// The outcomes of the changes in a batch, and whether the batch was sent more than once.
   typealias StoreAnswer = (outcomes: [ChangeOutcome], wasResent: Bool)
 
-  /// Sends a batch that ends occurrences to the store.
+  /// Sends a batch that ends occurrences, with the steps of their schedules, to the store.
   ///
-  /// The change of a schedule compares the stored value, and the store refuses the whole batch if
-  /// that value differs. Then each occurrence gets its own batch, for which its schedule is read
-  /// again.
+  /// The store refuses a batch if another process has changed one of the schedules. Then this sends
+  /// a batch for each occurrence, after reading the schedule again.
   func send(
     _ batch: [TaskChange],
     ending ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer {
     guard let latest = ends.map(\.latest).max() else { return try await storage.send(batch) }
     let ends = ends.map { $0.replacing(latest: latest) }
-    // If the store may fail transiently, send a batch for each occurrence: a batch that is sent
-    // again must not depend on several schedules.
+    // If calls to the store are repeated after errors, send a batch for each occurrence. If the
+    // answer to a batch is lost, the value of its schedule shows whether it was stored, but only if
+    // there is one schedule.
     if batch.count > 1, storage.retryingStore == nil,
       let answer = try await sendTogether(batch, ending: ends)
     {
@@ -400,9 +425,9 @@ extension Occurrences {
     return (outcomes.compactMap(\.self), wasResent)
   }
 
-  /// Sends all changes as one batch.
+  /// Sends a batch that ends occurrences, with the steps of all their schedules.
   ///
-  /// - Returns: The answer; `nil` if the store refused the changes because a schedule has changed.
+  /// - Returns: The answer; `nil` if the store refused the batch because a schedule has changed.
   private func sendTogether(
     _ batch: [TaskChange],
     ending ends: [OccurrenceEnd]
@@ -424,11 +449,11 @@ extension Occurrences {
     return (Array(results.outcomes.prefix(batch.count)), results.wasResent)
   }
 
-  /// Sends changes together with the step of a schedule that follows an occurrence.
+  /// Sends changes to the store, together with the step that follows an occurrence.
   ///
-  /// This repeats reading the schedule and sending the changes until no other process changes the
-  /// schedule in between. The occurrence has ended, or it starts and may overlap with the next one.
-  /// If the occurrence is not the schedule's current one, only `changes` are sent.
+  /// The occurrence ends with these changes, or it starts and the next one may overlap with it. If
+  /// another process changes the schedule in between, this reads the schedule and sends the changes
+  /// again. If the occurrence is not the current one of its schedule, only `changes` are sent.
   func sendStep(
     after end: OccurrenceEnd,
     with changes: [TaskChange]
@@ -441,7 +466,7 @@ extension Occurrences {
       if step == nil, let sent = unanswered,
         try await store.value(named: end.key.valueName) == sent.bytes
       {
-        // The step was stored, although the answer was lost.
+        // The step of an earlier try was stored, although the answer was lost.
         prepareEnqueuedEvent(of: sent)
         report(sent)
         unanswered = nil
@@ -468,10 +493,11 @@ extension Occurrences {
     )
   }
 
-  /// Calls `send`, which sends a batch with steps of schedules, and reports the steps that it has
-  /// stored.
+  /// Calls a closure that sends a batch with steps of schedules, and reports the steps to
+  /// observers.
   ///
-  /// A step that was stored without the end of its occurrence is reverted, and not reported.
+  /// A step is reverted instead of reported if the store has refused the end of the previous
+  /// occurrence as stale, and that occurrence has not ended.
   ///
   /// - Returns: The answer; `nil` if the store refused the batch.
   func reportingSteps(
@@ -512,9 +538,8 @@ extension Occurrences {
     (owner(of: step.key) ?? self).observers.withdrawEnqueuedEvents(of: CollectionOfOne(next))
   }
 
-  /// Reports a step to the observers of the queue to which the schedule belongs.
-  ///
-  /// If that queue is not in this process, this reports the step to the observers of this queue.
+  /// Reports a step to the observers of the schedule's queue, or to those of this queue if the
+  /// schedule's queue is not in this process.
   private func report(_ step: ScheduleStep) {
     let owner = owner(of: step.key)
     (owner ?? self).postEvents(of: step)
@@ -558,24 +583,24 @@ extension ChangeOutcome {
   }
 }
 
-/// Reverts steps of schedules that were stored without the ends of their occurrences.
+/// Reverts steps that were stored although the previous occurrence has not ended.
 extension Occurrences {
-  /// Reverts a step of a schedule, unless its occurrence has ended nevertheless.
+  /// Reverts a step, unless the previous occurrence has ended.
   ///
-  /// The store skips a stale change, and stores the rest of the batch. If another process performs
-  /// the occurrence, a later one must not be added yet. When the other process stores the end, it
-  /// must find the unchanged schedule.
+  /// A batch ends an occurrence and adds the next one. If another process has claimed the
+  /// occurrence in the meantime, the store skips the end as stale, but stores the step. The next
+  /// occurrence must not start yet, and the other process must find the schedule unchanged when the
+  /// occurrence ends.
   ///
-  /// If this process dies before the step is reverted, the later occurrence stays. It starts on its
-  /// date even if the previous one is still being performed, and the end of that one adds nothing.
-  /// So the two may overlap once. No date is lost, and none is performed twice.
+  /// If this process dies before it has reverted the step, the next occurrence starts at its date,
+  /// even if the previous one is still being performed. So the two may overlap once. When the
+  /// previous one ends, no occurrence is added. So no date is lost or performed twice.
   ///
-  /// The store can't make the step depend on the end. It compares only values, and no value changes
-  /// when an occurrence is claimed. The later occurrence would depend on the end if both had the
-  /// same unique key, or if it waited for the earlier one. But a batch must not contain a new task
-  /// that another change of the batch affects in these ways (``Persistence``). And if the end were
-  /// stored first, a process that died then would leave a schedule without an occurrence, which is
-  /// worse.
+  /// Other ways don't work. A store makes a batch depend only on a value, and no value changes when
+  /// an occurrence is claimed. A batch must not contain a new task that waits for a task that
+  /// another change in the batch ends, or that has the unique key of such a task (``Persistence``).
+  /// And if the end were stored before the step, a process that died in between would leave a
+  /// schedule without an occurrence.
   ///
   /// - Returns: Whether the step was reverted. If not, the schedule has advanced.
   /// - Throws: What the store throws.
@@ -583,8 +608,8 @@ extension Occurrences {
     guard let before = step.before, let id = before.id, try await isUnfinished(id),
       try await revert(from: step, to: before)
     else { return false }
-    // If the occurrence has ended since the first check, its end has not added the next occurrence.
-    // Add that occurrence now.
+    // If the occurrence has ended since the first check, the step prevented the next occurrence
+    // from being added then. Add it now.
     if try await !isUnfinished(id) {
       let end = OccurrenceEnd(0, id, ofQueue: step.key.queue)
       _ = try await sendStep(after: end, with: [])
@@ -599,8 +624,8 @@ extension Occurrences {
 
   /// Restores a schedule as it was before a step, and removes the occurrence that the step added.
   ///
-  /// - Returns: `false` if the schedule has advanced, or that occurrence has started; otherwise
-  ///   `true`.
+  /// - Returns: `false` if the schedule has advanced further, or if the added occurrence has
+  ///   started; otherwise `true`.
   private func revert(
     from step: ScheduleStep,
     to before: StoredSchedule
@@ -608,10 +633,10 @@ extension Occurrences {
     let key = step.key
     var retries = 0
     for _ in 0..<Self.maxReads {
-      guard let (present, bytes) = try await storedSchedule(for: key),
-        present.id == step.schedule.id, present.date == step.schedule.date
+      guard let (current, bytes) = try await storedSchedule(for: key),
+        current.id == step.schedule.id, current.date == step.schedule.date
       else { return false }
-      let earlier = bytes == step.bytes ? before : present.restoringOccurrence(of: before)
+      let earlier = bytes == step.bytes ? before : current.restoringOccurrence(of: before)
       let earlierBytes = try earlier.bytes
       var changes = [TaskChange.setValue(named: key.valueName, from: bytes, to: earlierBytes)]
       if let next = step.next {
@@ -621,7 +646,7 @@ extension Occurrences {
         let outcomes = try await storage.send(changes).outcomes
         if outcomes.contains(.valueDiffers) { continue }
         guard outcomes.last == .stale else { return true }
-        // The later occurrence has started, so it stays the current one.
+        // The added occurrence has started, so it stays the current one.
         _ = try await storage.send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
         return false
       } catch {

@@ -1,7 +1,7 @@
 import Synchronization
 import SystemFoundation
 
-/// Stores the schedules that the application makes, and restores their occurrences.
+/// Stores schedules, and restores the occurrences that are missing: the tasks for their next dates.
 final class Schedules: QueuePart {
   let services: QueueServices
   let upkeep: Upkeep
@@ -92,9 +92,9 @@ extension Schedules {
 
 /// Reads schedules, and restores missing occurrences.
 extension Schedules {
-  /// Calls the body, which reads and changes a schedule, until it returns `true`.
+  /// Calls a closure that reads and changes a schedule, until it returns `true`.
   ///
-  /// The body returns `false` if another process has changed the schedule in between. It is also
+  /// The closure returns `false` if another process has changed the schedule in between. It is also
   /// called again after a transient error of the store.
   private func changeSchedule(
     named name: String,
@@ -104,7 +104,7 @@ extension Schedules {
     for attempt in 0..<QueueStore.maxConflictRetries {
       do {
         guard try await body(attempt) else { continue }
-        // An earlier try may have added tasks, and its answer was lost. So look for them.
+        // If the answer to an earlier try was lost, the try may have added tasks.
         if retries > 0 { dispatch.lookForWork() }
         return
       } catch {
@@ -118,9 +118,8 @@ extension Schedules {
     )
   }
 
-  /// Restores missing occurrences, and resumes parked schedules.
+  /// Restores missing occurrences, and resumes parked schedules, when a run starts.
   ///
-  /// The queue calls this when a run starts.
   /// - Throws: What the store throws.
   func restoreSchedules() async throws {
     let now = self.now
@@ -136,8 +135,10 @@ extension Schedules {
     }
   }
 
-  /// Calls `restoreSchedules()` if the last call was at least an hour ago: another process may have
-  /// parked a schedule that this process can resume.
+  /// Calls `restoreSchedules()` if the last call was at least an hour ago.
+  ///
+  /// In the meantime, another process may have parked a schedule that this process can resume.
+  ///
   /// - Throws: What the store throws.
   func restoreSchedulesEachHour() async throws {
     guard let last = upkeep.state.withLock({ $0.schedulesDate }),
@@ -154,7 +155,7 @@ extension Schedules {
     for part in try ScheduleIndex.parts(listedIn: root) {
       let value = try await store.value(named: ScheduleIndex.name(ofPart: part))
       for key in try ScheduleIndex.keys(listedIn: value, number: part) {
-        // It may have been removed since the index was read.
+        // The schedule may have been removed since the index was read.
         if let schedule = try await occurrences.storedSchedule(for: key) { found.append(schedule) }
       }
     }
@@ -162,7 +163,7 @@ extension Schedules {
   }
 }
 
-/// Maintains the index of the schedules in a store, and determines their spread.
+/// Maintains the index of the schedules in a store, and determines their delays.
 extension Schedules {
   private func indexChanges(adding key: ScheduleKey) async throws -> [TaskChange] {
     let root = try await store.value(named: ScheduleIndex.rootName)
@@ -202,9 +203,10 @@ extension Schedules {
     ]
   }
 
-  /// Returns the number of seconds between each date of a schedule and the start of its occurrence.
+  /// Returns the number of seconds from each date of a schedule until the occurrence may start.
   ///
-  /// The number is fixed by the schedule's name and by the ID of the installation, which is stored.
+  /// The number depends only on the schedule's name, the spread and the ID of the installation, so
+  /// it is the same each time.
   private func delay(of name: String, within spread: Duration) async throws -> Int {
     let seconds = UInt64(spread.components.seconds)
     guard seconds > 0 else { return 0 }
@@ -212,10 +214,10 @@ extension Schedules {
     return Int((installation + Array(name.utf8)).stableHash % (seconds + 1))
   }
 
-  /// Returns random bytes that identify this store, which the first call generates.
+  /// Returns random bytes that identify this store; the first call generates and stores them.
   private func installationID() async throws -> [UInt8] {
     let name = Self.installationName
-    if let present = try await store.value(named: name) { return present }
+    if let stored = try await store.value(named: name) { return stored }
     var generator = generators.makeGenerator()
     let drawn = Array(Hexadecimal.text(generator.next(), digits: 16).utf8)
     // Another process may have stored other bytes in the meantime. In that case, keep those.
@@ -226,11 +228,11 @@ extension Schedules {
   private static let installationName = "steadfast.installation"
 }
 
-/// Stores schedules that the application makes, and restores occurrences.
+/// Stores schedules, and restores occurrences.
 extension Schedules {
-  /// Stores a schedule, unless it is already stored.
+  /// Stores a schedule, unless the same schedule is already stored.
   ///
-  /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
+  /// - Returns: `true` if the schedule is stored; `false` if another process has changed it.
   private func storeSchedule(
     _ name: String,
     _ definition: StoredSchedule.Definition,
@@ -268,12 +270,12 @@ extension Schedules {
     return try await replace(schedule, old, by: changed, rule, now: now, attempt)
   }
 
-  /// Stores a schedule that has changed, and replaces its occurrence if the occurrence has not
-  /// started.
+  /// Stores a schedule that has changed, and replaces its occurrence unless that has started.
   ///
-  /// The new occurrence gets the date of the replaced one if the schedule's dates have not changed.
+  /// If the schedule's dates have not changed, the new occurrence gets the date of the replaced
+  /// one.
   ///
-  /// - Returns: `true` if it is stored; `false` if another process has changed the schedule.
+  /// - Returns: `true` if the schedule is stored; `false` if another process has changed it.
   private func replace(
     _ before: StoredSchedule,
     _ old: [UInt8],
@@ -309,11 +311,11 @@ extension Schedules {
     return try await store(step, cancelling: current.map { [$0] } ?? [])
   }
 
-  /// Returns whether a schedule has advanced because of a clock that was far ahead and has since
+  /// Returns whether a schedule has advanced too far, because the clock was far ahead and has since
   /// been corrected.
   ///
-  /// If the schedule has an occurrence that was rescheduled or has started, this returns `false`.
-  /// It also does if the store is used with several clocks: this process's clock may be behind.
+  /// This returns `false` if the current occurrence was rescheduled or has started. It also returns
+  /// `false` if the store is used with several clocks, because this process's clock may be behind.
   private func isAhead(
     _ schedule: StoredSchedule,
     _ current: TaskRecord?,
@@ -325,12 +327,12 @@ extension Schedules {
       && occurrences.isUntouched(current, since: schedule.availableDate)
   }
 
-  /// Restores the occurrence of a schedule if it is missing.
+  /// Restores the current occurrence of a schedule if it is missing.
   ///
-  /// This also resumes a parked schedule, and corrects a schedule that advanced because the clock
-  /// was ahead.
+  /// This also resumes a parked schedule, and corrects a schedule that has advanced too far because
+  /// the clock was ahead.
   ///
-  /// - Returns: `true` if it is done; `false` if another process has changed the schedule.
+  /// - Returns: `false` if another process has changed the schedule in between; otherwise `true`.
   private func restoreOccurrence(
     of schedule: StoredSchedule,
     _ old: [UInt8],
@@ -364,7 +366,7 @@ extension Schedules {
     )
   }
 
-  /// Returns the current occurrence, if it is in the store and has not ended.
+  /// Returns the current occurrence of a schedule, if it has not ended.
   private func currentOccurrence(
     of schedule: StoredSchedule
   ) async throws -> TaskRecord? {
@@ -374,7 +376,7 @@ extension Schedules {
     return record
   }
 
-  /// Returns the current occurrence, if it has not started.
+  /// Returns the current occurrence of a schedule, if it has neither started nor ended.
   private func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
     guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
       return []
@@ -403,8 +405,8 @@ extension Schedules {
       (try await send(step.changes, cancelling: records), false)
     }
     guard let answer else { return false }
-    // If the occurrence was claimed in between, it could not be cancelled. Then the caller repeats
-    // the change, and the occurrence continues.
+    // An occurrence that was claimed in between could not be cancelled. Then the caller tries
+    // again, finds that the occurrence has started, and leaves it unchanged.
     return !answer.outcomes.prefix(records.count).contains(.stale)
   }
 
@@ -415,7 +417,7 @@ extension Schedules {
     try await !send(changes, cancelling: records).contains(where: \.refusesStep)
   }
 
-  /// Sends changes, and with them cancellations of waiting occurrences, which are not retained.
+  /// Sends changes in one batch with the cancellations of waiting occurrences.
   private func send(
     _ changes: [TaskChange],
     cancelling records: [TaskRecord]
@@ -436,10 +438,12 @@ extension TaskRecord {
 
 /// Checks the arguments for a schedule.
 extension Schedules {
-  /// Makes the template of a schedule's tasks, with the queue's defaults for what is not set.
+  /// Makes the template of a schedule's tasks, with the queue's defaults for options that are not
+  /// set.
   ///
-  /// - Throws: An error that names an option that makes no sense. Dates and unique keys are refused
-  ///   in the call alone: a payload and the queue may set them for other tasks.
+  /// - Throws: An error that names an option that a schedule does not support. Dates and options
+  ///   for unique keys are refused only in `options`. If the payload or the queue sets them, they
+  ///   are ignored, because they may be meant for other tasks.
   private func template(
     _ draft: TaskDraft,
     calledWith options: TaskOptions
@@ -451,27 +455,31 @@ extension Schedules {
   }
 
   private static func check(schedule name: String) throws(TaskQueueError) {
-    guard name.isEmpty || name.utf8.count > 255 || name.utf8.contains(where: { $0 < 0x20 }) else {
-      return
+    guard 1...255 ~= name.utf8.count else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a schedule has \(name.utf8.count) bytes; give 1 to 255"
+      )
     }
-    throw TaskQueueError(
-      .invalidArgument,
-      "the name of a schedule has \(name.utf8.count) bytes, or contains a control character; use 1 "
-        + "to 255 bytes without control characters"
-    )
+    guard !name.utf8.contains(where: { $0 < 0x20 }) else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a schedule contains a control character; remove the character"
+      )
+    }
   }
 
-  /// Throws if a schedule is so large that it might not fit in a value after a later step.
+  /// Throws if a schedule is too large to be stored as a value, now or when it has grown.
   ///
-  /// A step adds the ID of an occurrence, a count of missed dates, or the reason why the schedule
-  /// is parked, and a seal adds its own bytes.
+  /// The limit leaves bytes for the ID of an occurrence, a count of missed dates, the reason for
+  /// which the schedule is parked, and encryption.
   private static func checkSize(of schedule: StoredSchedule) throws {
     let count = try schedule.bytes.count
     guard count > 64_500 else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "the schedule '\(schedule.name)' has \(count) bytes, with its payload in JSON; the maximum "
-        + "is 64,500"
+      "the schedule '\(schedule.name)' has \(count) bytes, with its payload in JSON; give at most "
+        + "64,500, for example with a payload that only refers to its data"
     )
   }
 
@@ -485,7 +493,7 @@ extension Schedules {
 }
 
 extension TaskOptions {
-  /// Throws if an option is set that a schedule does not support.
+  /// Throws an error that names the first option that is set but not supported for a schedule.
   fileprivate func checkForSchedule() throws(TaskQueueError) {
     let names = [
       availableDate == nil ? nil : "availableDate",
@@ -501,11 +509,11 @@ extension TaskOptions {
     throw TaskQueueError(
       .invalidArgument,
       "a schedule does not support the option '\(name)', because its tasks have the dates of its "
-        + "rule and no unique key; leave it out"
+        + "rule, no unique key and no dependencies; leave the option out"
     )
   }
 
-  /// The options that apply to the tasks of a schedule.
+  /// The options that a schedule supports.
   fileprivate var recurring: TaskOptions {
     TaskOptions(
       maxRetries: maxRetries,

@@ -28,7 +28,7 @@ struct Signals: ~Copyable, Sendable {
   /// Wakes the Swift task that follows the monitors of conditions.
   let monitors = AsyncSignal()
   /// A run that begins, and waits for the first values of the monitors.
-  let conditionsTold = Waiters<Void>()
+  let conditionsReported = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
   /// Tells whether the store is unavailable.
@@ -36,7 +36,7 @@ struct Signals: ~Copyable, Sendable {
   /// Then cancelled callers stop waiting for other calls.
   let availability: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
-  let pauseTurns: KeyedMutex
+  let pauseLock: KeyedMutex
   /// Whether the stored pause was read since the queue was made.
   let hasReadPause = Atomic(false)
   /// How long attempts may go on once the queue shuts down.
@@ -49,7 +49,7 @@ struct Signals: ~Copyable, Sendable {
   init(workers: Int, _ availability: StoreAvailability) {
     self.availability = availability
     interrupts = (0..<workers).map { _ in AsyncSignal() }
-    pauseTurns = KeyedMutex(availability)
+    pauseLock = KeyedMutex(availability)
     availability.notifyWhenUnavailable { [weak claimEnd, weak settlement] in
       claimEnd?.resumeAll(with: .success(()))
       settlement?.resumeAll(with: .success(()))
@@ -79,7 +79,7 @@ struct Signals: ~Copyable, Sendable {
   func notifyOfStop() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
-    conditionsTold.resumeAll(with: .success(()))
+    conditionsReported.resumeAll(with: .success(()))
   }
 }
 

@@ -67,7 +67,7 @@ import Testing
   private func makeMachine(workers: Int = 2) -> WorkMachine {
     var machine = WorkMachine(workers: workers)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
-    machine.ahead.addDuration(.zero)
+    machine.prefetch.addDuration(.zero)
     return machine
   }
 
@@ -75,12 +75,12 @@ import Testing
     var machine = makeMachine()
     #expect(machine.next().summary == "claim 64")
     _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
-    #expect(machine.isAhead)
+    #expect(machine.hasExcessTasks)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "perform 2")
-    #expect(machine.isAhead)
+    #expect(machine.hasExcessTasks)
     machine.freeWorker()
-    #expect(!machine.isAhead)
+    #expect(!machine.hasExcessTasks)
     #expect(machine.next().summary == "perform 3")
     machine.freeWorker()
     #expect(machine.next().summary == "claim 64")
@@ -91,7 +91,7 @@ import Testing
     _ = machine.next()
     _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0))
     _ = machine.next()
-    #expect(machine.request(.cancel, of: .numbered(3)) == .claimedAhead)
+    #expect(machine.request(.cancel, of: .numbered(3)) == .prefetched)
     let unstarted = machine.takeUnstarted { $0.id == .numbered(3) }
     #expect(unstarted.map(\.record.id) == [.numbered(3)])
     // The task is being released, which takes little time.

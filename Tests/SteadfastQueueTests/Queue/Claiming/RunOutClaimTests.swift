@@ -107,7 +107,7 @@ import Testing
   @Test func `a worker releases tasks with an expired lease, and claims again`() {
     var machine = WorkMachine(workers: 2)
     machine.begin(.untilStopped, names: [String](), claimBatch: 64)
-    machine.ahead.addDuration(.zero)
+    machine.prefetch.addDuration(.zero)
     #expect(machine.next(at: .seconds(1)).summary == "claim 64")
     _ = machine.receive(.numbered(1, 2, 3), now: .seconds(0), until: .seconds(61))
     #expect(machine.next(at: .seconds(60)).summary == "perform 1, wake another")

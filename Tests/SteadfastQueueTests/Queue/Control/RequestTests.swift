@@ -202,7 +202,7 @@ import Foundation
       #expect(try await isCancelledAgain == false)
       try await clock.sleep(for: .seconds(100))
       #expect(try await task.outcome() == .cancelled)
-      #expect(queue.core.dispatch.machine.withLock { $0.requests.isEmpty })
+      #expect(queue.core.dispatch.machine.withLock { $0.pendingCommands.isEmpty })
       #expect(try await queue.retry(matching: TaskFilter(states: [.cancelled])) == 1)
       try await clock.sleep(for: .seconds(100))
       store.letGo()

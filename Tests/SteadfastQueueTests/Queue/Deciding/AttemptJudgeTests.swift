@@ -154,8 +154,8 @@ private struct Decided: RetryAwareError {
     isAbandoned: Bool
   ) {
     let judge = AttemptJudge(TaskQueueConfiguration(maxInterruptions: 2))
-    let failure = judge.failureInsteadOfAttempt(
-      makeTask(interruptions: interruptions).record,
+    let failure = judge.failurePreventingAttempt(
+      of: makeTask(interruptions: interruptions).record,
       now: now
     )
     #expect((failure != nil) == isAbandoned)
@@ -176,10 +176,10 @@ private struct Decided: RetryAwareError {
 
   @Test func `an expired task is abandoned instead of attempted`() {
     let judge = AttemptJudge(TaskQueueConfiguration())
-    let early = judge.failureInsteadOfAttempt(makeTask(expiry: 1001).record, now: now)
+    let early = judge.failurePreventingAttempt(of: makeTask(expiry: 1001).record, now: now)
     #expect(early == nil)
-    let late = judge.failureInsteadOfAttempt(makeTask(expiry: 1000).record, now: now)
-    #expect(late?.reason == "it expired before it was done")
+    let late = judge.failurePreventingAttempt(of: makeTask(expiry: 1000).record, now: now)
+    #expect(late?.reason == "the task expired before it was done")
   }
 
   @Test func `a task is abandoned if its backoff would end after its expiry`() {

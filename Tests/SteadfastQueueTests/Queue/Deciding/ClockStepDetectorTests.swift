@@ -19,6 +19,6 @@ import Testing
     expected: [Bool]
   ) {
     var watch = ClockStepDetector()
-    #expect(dates.map { watch.wentBack(to: .seconds($0)) } == expected)
+    #expect(dates.map { watch.detectStepBack(to: .seconds($0)) } == expected)
   }
 }

@@ -26,13 +26,13 @@ import Testing
     var machine = WorkMachine.running()
     _ = machine.next()
     let early = machine.request(.pause, of: .numbered(2))
-    #expect(early == .notHeld)
+    #expect(early == .notLeased)
     _ = machine.receive(.numbered(1, 2), now: now)
     let answer = machine.request(.pause, of: .numbered(2))
     #expect(answer == .kept)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "pause 2")
-    #expect(machine.requests.isEmpty)
+    #expect(machine.pendingCommands.isEmpty)
     // No attempt is under way that could be cut short.
     #expect(!machine.mustInterrupt(1))
     let later = machine.request(.cancel, of: .numbered(2))
@@ -56,8 +56,8 @@ import Testing
     let next = machine.request(.cancel, of: .numbered(2))
     machine.endCommand(for: .numbered(2))
     let later = machine.request(.cancel, of: .numbered(2))
-    #expect((next, later) == (.afterAnother, .notHeld))
-    #expect(machine.requests.isEmpty)
+    #expect((next, later) == (.afterAnother, .notLeased))
+    #expect(machine.pendingCommands.isEmpty)
   }
 
   @Test func `a command remains pending if its task can't be released`() {
@@ -71,7 +71,7 @@ import Testing
     let returned = machine.finishRelease(of: unstarted)
     #expect(returned.isEmpty)
     #expect(machine.takeOutbox()?.count == 1)
-    let asked = machine.finishStoring().requests
+    let asked = machine.finishStoring().commands
     #expect(asked.map(\.command) == [.cancel])
   }
 
@@ -111,7 +111,7 @@ import Testing
     let cancel = machine.request(.cancel, of: .numbered(1))
     let tooLate = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect((later, cancel) == (.kept, .kept) && tooLate == .refused)
-    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .cancel])
+    #expect(machine.pendingCommands.mapValues(\.command) == [.numbered(1): .cancel])
   }
 
   @Test func `a command for a task whose attempt has ended waits until the result is stored`() {
@@ -123,9 +123,9 @@ import Testing
     #expect(machine.isUnsettled(.numbered(1)))
     _ = machine.takeOutbox()
     #expect(machine.isUnsettled(.numbered(1)))
-    let requests = machine.finishStoring().requests
+    let requests = machine.finishStoring().commands
     #expect(requests.map(\.id) == [.numbered(1)] && requests.map(\.command) == [.cancel])
-    #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
+    #expect(!machine.isUnsettled(.numbered(1)) && machine.pendingCommands.isEmpty)
   }
 
   @Test func `a caller waits until an attempt is cut short or ends`() {
@@ -200,14 +200,14 @@ import Testing
     #expect(answer == .kept)
     machine.returnToOutbox([.numbered(2)])
     #expect(machine.isUnsettled(.numbered(1)))
-    #expect(machine.finishStoring().requests.map(\.id) == [.numbered(1)])
+    #expect(machine.finishStoring().commands.map(\.id) == [.numbered(1)])
   }
 
   @Test func `a command that failed remains pending for the next run`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.request(.pause, of: .numbered(1))
-    #expect(machine.finishStoring().requests.count == 1)
-    machine.restoreRequest(.pause, for: .numbered(1))
+    #expect(machine.finishStoring().commands.count == 1)
+    machine.restoreCommand(.pause, for: .numbered(1))
     machine.endCommand(for: .numbered(1))
     machine.fail(TaskQueueError(.storeFailed, "x"))
     let early = machine.takeFailedCommands()
@@ -221,52 +221,52 @@ import Testing
     #expect(asked.map(\.id) == [.numbered(1)] && asked.map(\.command) == [.cancel])
     machine.endCommand(for: .numbered(1))
     let later = machine.request(.cancel, of: .numbered(1))
-    #expect(later == .notHeld)
-    #expect(machine.requests.isEmpty)
+    #expect(later == .notLeased)
+    #expect(machine.pendingCommands.isEmpty)
   }
 
   @Test func `between runs, a caller's command replaces a failed command`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.finishStoring()
-    machine.restoreRequest(.pause, for: .numbered(1))
+    machine.restoreCommand(.pause, for: .numbered(1))
     machine.end()
     let cancel = machine.request(.cancel, of: .numbered(1))
     let second = machine.request(.remove, of: .numbered(1))
     #expect((cancel, second) == (.insteadOf(.pause), .afterAnother))
     // The store has failed again.
-    machine.restoreRequest(.pause, for: .numbered(1))
+    machine.restoreCommand(.pause, for: .numbered(1))
     machine.endCommand(for: .numbered(1))
-    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .pause])
+    #expect(machine.pendingCommands.mapValues(\.command) == [.numbered(1): .pause])
     let removal = machine.request(.remove, of: .numbered(1))
     machine.endCommand(for: .numbered(1))
     let later = machine.request(.pause, of: .numbered(1))
-    #expect((removal, later) == (.insteadOf(.pause), .notHeld))
+    #expect((removal, later) == (.insteadOf(.pause), .notLeased))
   }
 
   @Test
   func `a command that cuts the attempt short replaces a command requeued during the attempt`() {
     var machine = makeMachinePerformingOneTask()
-    machine.restoreRequest(.restart(forgets: false), for: .numbered(1))
+    machine.restoreCommand(.restart(forgets: false), for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .interrupt(worker: 0, 1))
     _ = machine.endAttempt(of: 0)
     _ = machine.freeWorker(with: .numbered(1))
     _ = machine.takeOutbox()
-    #expect(machine.finishStoring().requests.isEmpty)
+    #expect(machine.finishStoring().commands.isEmpty)
   }
 
   @Test func `a weaker command doesn't replace a command requeued during an attempt`() {
     var machine = makeMachinePerformingOneTask()
-    machine.restoreRequest(.cancel, for: .numbered(1))
+    machine.restoreCommand(.cancel, for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused && !machine.mustInterrupt(0))
-    #expect(machine.requests.mapValues(\.command) == [.numbered(1): .cancel])
+    #expect(machine.pendingCommands.mapValues(\.command) == [.numbered(1): .cancel])
   }
 
   @Test func `a command that failed is carried out instead of the next attempt`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.finishStoring()
-    machine.restoreRequest(.cancel, for: .numbered(1))
+    machine.restoreCommand(.cancel, for: .numbered(1))
     _ = machine.next()
     _ = machine.receive(.numbered(1), now: now)
     #expect(machine.next().summary == "cancel 1")
@@ -277,7 +277,7 @@ import Testing
   @Test func `a pause that failed can be withdrawn`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.finishStoring()
-    machine.restoreRequest(.pause, for: .numbered(1))
+    machine.restoreCommand(.pause, for: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
     let rest = machine.takeFailedCommands()
     #expect(rest.isEmpty)

@@ -200,13 +200,25 @@ import Testing
     machine.registerHandlers(for: ["Note"], areLimited: true)
     _ = machine.next()
     let limits = ["Note": 2, "Other": Int.max]
-    #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 2, "Other": .max])
+    #expect(
+      machine.concurrencyLimits.remainingCounts(within: limits, version: 1) == [
+        "Note": 2, "Other": .max,
+      ]
+    )
     _ = machine.receive(.numbered(1, 2), now: now)
-    #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 0, "Other": .max])
+    #expect(
+      machine.concurrencyLimits.remainingCounts(within: limits, version: 1) == [
+        "Note": 0, "Other": .max,
+      ]
+    )
     _ = machine.next()
     machine.freeWorker()
-    #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 1])
+    #expect(
+      machine.concurrencyLimits.remainingCounts(within: ["Note": 2], version: 2) == ["Note": 1]
+    )
     _ = machine.takeUnstarted()
-    #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 2])
+    #expect(
+      machine.concurrencyLimits.remainingCounts(within: ["Note": 2], version: 2) == ["Note": 2]
+    )
   }
 }

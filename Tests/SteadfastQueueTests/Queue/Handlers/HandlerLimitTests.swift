@@ -88,7 +88,7 @@ import Foundation
     )
     try await clock.sleep(for: .seconds(150))
     try await queue.runAvailable()
-    #expect(try await task.outcome() == .abandoned(reason: "it expired before it was done"))
+    #expect(try await task.outcome() == .abandoned(reason: "the task expired before it was done"))
     #expect(log.entries.isEmpty)
   }
 

@@ -127,23 +127,23 @@ import Testing
   }
 
   @Test func `a task with an unreported name makes one lookup due`() {
-    var notice = MissingHandlerWarning()
-    func takeDueLookup() -> Bool { notice.takeDueLook() }
-    #expect(!takeDueLookup())
-    notice.makeLookDue(forName: "a")
-    #expect(takeDueLookup())
-    #expect(!takeDueLookup())
+    var warning = MissingHandlerWarning()
+    func takeDueCheck() -> Bool { warning.takeDueCheck() }
+    #expect(!takeDueCheck())
+    warning.makeCheckDue(forName: "a")
+    #expect(takeDueCheck())
+    #expect(!takeDueCheck())
     let said = [
-      notice.takeUnreportedNames(of: ["a", "b"]), notice.takeUnreportedNames(of: ["b", "c"]),
+      warning.takeUnreportedNames(of: ["a", "b"]), warning.takeUnreportedNames(of: ["b", "c"]),
     ]
     #expect(said == [["a", "b"], ["c"]])
-    notice.makeLookDue(forName: "a")
-    #expect(!takeDueLookup())
-    notice.makeLookDue(forName: "d")
-    notice.makeLookDue(forName: "a")
-    #expect(takeDueLookup())
-    notice.makeLookDue(forName: "e")
-    #expect(takeDueLookup())
+    warning.makeCheckDue(forName: "a")
+    #expect(!takeDueCheck())
+    warning.makeCheckDue(forName: "d")
+    warning.makeCheckDue(forName: "a")
+    #expect(takeDueCheck())
+    warning.makeCheckDue(forName: "e")
+    #expect(takeDueCheck())
   }
 
   @Test func `a name is reported even if an earlier lookup found nothing new`() async throws {

@@ -97,7 +97,9 @@ private struct Job: TaskPayload { var number: Int }
     }
     #expect(performed.entries.sorted() == Array(1..<count))
     #expect(left.map(\.state) == [.abandoned])
-    #expect(left.first?.lastError == "its process ended 6 times in a row while it was performed")
+    #expect(
+      left.first?.lastError == "the process ended 6 times in a row while it performed the task"
+    )
     #expect(starts == 7)
   }
 

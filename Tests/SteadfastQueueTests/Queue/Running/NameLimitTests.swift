@@ -79,7 +79,7 @@ import Testing
         leased[name, default: 0] -= 1
       default: break
       }
-      let room = limited.room(in: limits, version: version)
+      let room = limited.remainingCounts(within: limits, version: version)
       for name in names where counted.contains(name) {
         #expect(room[name, default: 0] == limits[name, default: 0] - leased[name, default: 0])
       }

@@ -257,7 +257,7 @@ import Testing
     #expect(try await queue.runAvailable() == 0)
     #expect(log.entries.isEmpty)
     let letter = try #require(try await queue.tasks(matching: .deadLetters).first)
-    #expect(letter.lastError == "its process ended 3 times in a row while it was performed")
+    #expect(letter.lastError == "the process ended 3 times in a row while it performed the task")
   }
 
   // MARK: Arguments

@@ -62,7 +62,7 @@ import Testing
     #expect(tally.withLock { !$0.wasTwice && $0.performing.isEmpty })
     #expect(try await queue.count == 0)
     #expect(queue.core.observers.outcomes.count == 0)
-    #expect(queue.core.dispatch.machine.withLock { $0.requests.isEmpty })
+    #expect(queue.core.dispatch.machine.withLock { $0.pendingCommands.isEmpty })
   }
 
   /// Adds tasks, cancels some of them, and returns all outcomes.

@@ -72,8 +72,8 @@ private final class OneThread: TaskExecutor {
   @Test func `reporting a result doesn't complete another change of the task`() async throws {
     let changes = InFlightChanges(StoreAvailability())
     try await changes.beginRequestedChanges(of: [.numbered(1)])
-    await changes.beginAttemptEnds(of: [.numbered(1)])
-    changes.markAttemptEndsReported(of: [.numbered(1)])
+    await changes.beginAttemptResults(of: [.numbered(1)])
+    changes.markAttemptResultsReported(of: [.numbered(1)])
     #expect(changes.count == 1)
     changes.markRequestedChangesReported(of: [.numbered(1)])
     #expect(changes.count == 0)
