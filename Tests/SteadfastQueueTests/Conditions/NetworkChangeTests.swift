@@ -126,7 +126,10 @@ struct NetworkChangeTests {
 
   // Blackhole, unreachable and prohibit, of both families.
   @Test(arguments: [6, 7, 8] as [UInt8], [InternetFamily.ipv4, InternetFamily.ipv6])
-  func `a default route that rejects packets is no connection`(type: UInt8, family: UInt8)
+  func `a default route that rejects packets doesn't count as a connection`(
+    type: UInt8,
+    family: UInt8
+  )
     async throws
   {
     try await NetworkNamespace.with { namespace in
@@ -139,7 +142,8 @@ struct NetworkChangeTests {
     }
   }
 
-  @Test func `a route of another table or destination, or over the loopback, is no connection`()
+  @Test
+  func `a route of another table or destination, or over the loopback, doesn't count`()
     async throws
   {
     try await NetworkNamespace.with { namespace in

@@ -24,7 +24,7 @@ private struct Counted: Comparable, Sendable {
 @Suite struct OrderedLineTests {
   /// - Parameter regularity: Elements with multiples of `regularity` as indices are out of order.
   @Test(arguments: [1, 2, 10, 100_000])
-  func `in a line of 100,000 elements, an insertion and a removal need few comparisons`(
+  func `in an ordered line of 100,000 elements, an insertion and a removal need few comparisons`(
     regularity: Int
   ) {
     let count = Counted.Count()
@@ -58,7 +58,7 @@ private struct Counted: Comparable, Sendable {
   }
 
   @Test(arguments: Habit.allCases, [1, 3, 5] as [UInt64])
-  func `a line that grows and shrinks equals a sorted array`(
+  func `an ordered line that grows and shrinks equals a sorted array`(
     habit: Habit,
     removals: UInt64
   ) {
@@ -96,7 +96,7 @@ private struct Counted: Comparable, Sendable {
     }
   }
 
-  @Test func `a line that has shrunk frees memory`() {
+  @Test func `an ordered line that has shrunk frees memory`() {
     var line = OrderedLine<Int>()
     for number in 0..<20_000 { line.insert(number) }
     for number in 0..<20_000 where !number.isMultiple(of: 100) { line.remove(number) }

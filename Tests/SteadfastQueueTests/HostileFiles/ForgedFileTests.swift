@@ -10,7 +10,8 @@ import Testing
 /// file by name without changing it, or the tasks form a sound table, which can be served, written,
 /// compacted and read again.
 @Suite struct ForgedHostileFilesTests {
-  @Test func `a forged file is refused with the place of the error, or works like any other file`()
+  @Test
+  func `a forged file is refused with the position of the error, or works like any other file`()
     async throws
   {
     let runs = Soak.runs(short: 50)

@@ -107,7 +107,7 @@ import Testing
   @Test(arguments: [
     "18446744073709551615", "9223372036854775807", "-1", "1.0", "01", "1e1", "\"1\"",
   ])
-  func `a place that is invalid or has no next place is refused`(place: String) {
+  func `a task's place number that is invalid or too large is refused`(place: String) {
     let body = ForgedFile.task(1, place: 7).replacing("\"place\":7", with: "\"place\":\(place)")
     expectDamage(ForgedFile.bytes([body]), line: 2)
   }

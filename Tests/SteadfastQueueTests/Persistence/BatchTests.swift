@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a batch with a change that could not be read again is rejected`(
+  func `a batch with an invalid change is rejected`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  @Test func `a table frees the names and nodes of tasks that were removed`() {
+  @Test func `removed tasks leave no names or tree nodes in a table`() {
     var table = TaskTable()
     for number in 0..<20_000 {
       table.insert(.make(number, name: "name \(number)", key: "k"))

@@ -59,7 +59,7 @@ struct LookUpBoundsTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a text with a NUL matches nothing, not even the text before the NUL`(
+  func `a string with a NUL matches nothing, not even the part before the NUL`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

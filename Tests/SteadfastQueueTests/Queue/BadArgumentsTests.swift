@@ -165,7 +165,7 @@ import Foundation
 
   // MARK: Accepted
 
-  @Test func `blank texts and extreme numbers and dates are accepted`() async throws {
+  @Test func `blank strings and extreme numbers and dates are accepted`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)

@@ -164,7 +164,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a successor that expires before the holder's retry doesn't supersede the holder`(
+  func `a successor that expires before the failed task's retry doesn't supersede the failed task`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -209,7 +209,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `only one of two tasks with a key is performed, even if neither has expired by a slow clock`(
+  func `only one of two tasks with a key is performed, even if a slow clock expires neither`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

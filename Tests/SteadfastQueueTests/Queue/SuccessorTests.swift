@@ -97,7 +97,7 @@ import Testing
   }
 
   @Test
-  func `looking up a successor doesn't wait for another caller that waits for the same results`()
+  func `a lookup of a successor doesn't wait for a cancellation that waits for the same results`()
     async throws
   {
     let queue = await makeQueue(on: LateAnswers(clock: clock)) { [clock] note, _ in
@@ -145,7 +145,7 @@ import Testing
   }
 
   @Test
-  func `a caller's wait ends even if a successor ended before the queue learned of the successor`()
+  func `a wait for a superseded task's outcome ends even if the successor was already removed`()
     async throws
   {
     let base = InMemoryStore()
@@ -228,7 +228,7 @@ import Testing
   }
 
   @Test
-  func `during uniqueFor, an ended task is retained, and tasks with its key are its duplicates`()
+  func `during the uniqueFor period of an ended task, new tasks with its key are duplicates`()
     async throws
   {
     let queue = await makeQueue(on: InMemoryStore())
@@ -249,7 +249,7 @@ import Testing
   }
 
   @Test
-  func `a dead letter doesn't block a new task, and can't be restarted while the new task exists`()
+  func `a dead letter doesn't block a new task with its key, but then can't be restarted`()
     async throws
   {
     let queue = await makeQueue(on: InMemoryStore()) { note, _ in

@@ -118,7 +118,10 @@ import Testing
     #expect(found.timeLimit == .seconds(2))
   }
 
-  @Test func `each payload of a call has its own options, but one policy`() async throws {
+  @Test
+  func `the payloads of a call each have their own options, but share one duplicate policy`()
+    async throws
+  {
     struct Letter: TaskPayload {
       var isUrgent = false
       var policy: String?

@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test
-  func `cancelling all tasks reaches IDs of any date, even if other tasks are constantly added`()
+  func `cancelling all tasks includes IDs of any date, even if other tasks are constantly added`()
     async throws
   {
     let later = Date().addingTimeInterval(400 * 86_400)

@@ -60,7 +60,7 @@ import Testing
     (3, .nanoseconds(1), 3, 1),
     (10, .milliseconds(1) + .nanoseconds(1), 10, 1_001),
   ])
-  func `a limit of more than 1,024 starts divides its interval, and intervals are rounded up`(
+  func `a limit of more than 1,024 starts is divided into shorter intervals, which are rounded up`(
     count: Int,
     interval: Duration,
     windowCount: Int,

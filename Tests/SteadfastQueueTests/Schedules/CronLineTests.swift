@@ -34,7 +34,7 @@ struct CronLineTests {
     #expect(try dates(line, after: "2027-01-01T00:00:00Z") == expected)
   }
 
-  @Test func `several dates that the clocks skip at once become one date`() throws {
+  @Test func `several times that the clocks skip at once become one date`() throws {
     let rule = try ScheduleRule.cron("*/10 2-3 * * *", in: zone("Europe/Berlin"))
     let first = try #require(rule.next(after: date("2027-03-28T00:59:00Z")))
     #expect(first == (try date("2027-03-28T01:00:00Z")))

@@ -18,7 +18,7 @@ struct OccurrenceIDTests {
     }
   }
 
-  @Test func `the IDs of other tasks are not those of occurrences`() {
+  @Test func `the ID of a task without a schedule is not recognised as an occurrence's ID`() {
     var generator = TaskIDGenerator(.seeded(1))
     for second in 0..<1_000 {
       let id = generator.next(at: Date(timeIntervalSince1970: Double(second)))

@@ -36,7 +36,8 @@ struct ScheduleRuleTests {
     )
   }
 
-  @Test func `a day that a time zone skipped becomes the first moment after it`() throws {
+  @Test
+  func `a date on a day that a time zone skipped becomes the first moment after the day`() throws {
     // Samoa went from 29 to 31 December 2011.
     let rule = try ScheduleRule.daily(at: .time(12, 0), in: zone("Pacific/Apia"))
     #expect(

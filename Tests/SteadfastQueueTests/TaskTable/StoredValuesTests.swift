@@ -8,7 +8,7 @@ import Testing
     .setValue(named: name, from: old, to: new)
   }
 
-  @Test func `a change compares with the staged value, but a read returns the stored value`() {
+  @Test func `a change is compared with the staged value, but a read returns the stored value`() {
     var table = TaskTable()
     _ = table.apply([setting("a", nil, [1])])
     let first = table.stage(setting("a", [1], [2]))

@@ -280,7 +280,9 @@ private struct Comparison {
 
 @Suite struct TaskTableModelTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 5)))
-  func `a table behaves like its reference, also after a restart`(seed: UInt64) throws {
+  func `a table behaves like a simple reference implementation, also after a restart`(seed: UInt64)
+    throws
+  {
     var comparison = try Comparison(seed: seed)
     for part in 0..<10 {
       try comparison.run(operations: 30)

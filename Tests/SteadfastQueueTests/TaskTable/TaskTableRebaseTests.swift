@@ -20,7 +20,9 @@ import Testing
   }
 
   @Test(arguments: 1...100 as ClosedRange<UInt64>)
-  func `a rebase moves all dates that are later than the clock`(seed: UInt64) throws {
+  func `a rebase after the clock was set back moves all dates that are later than the clock`(
+    seed: UInt64
+  ) throws {
     var random = SplitMix64(seed: seed)
     func date() -> Double { Double(random.next() % 100) }
     var table = TaskTable()

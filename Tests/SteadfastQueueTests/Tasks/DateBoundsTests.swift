@@ -53,11 +53,9 @@ import Foundation
   ]
 
   @Test(arguments: DateBoundsTests.calls.indices)
-  func
-    `a date or duration out of bounds is refused, and the error names the value and the bound`(
-      index: Int
-    ) async throws
-  {
+  func `a date or duration out of bounds is refused, and the error names the value and the bound`(
+    index: Int
+  ) async throws {
     let (word, call) = Self.calls[index]
     let queue = TaskQueue(clock: clock)
     let error = await queueError { try await call(queue) }

@@ -28,7 +28,8 @@ import Foundation
   ]
 
   @Test(arguments: TextFormTests.calls.indices)
-  func `a text with a NUL is rejected, and the error names the parameter`(index: Int) async throws {
+  func `a string with a NUL is rejected, and the error names the parameter`(index: Int) async throws
+  {
     let (word, call) = Self.calls[index]
     let queue = TaskQueue(clock: clock)
     let error = await queueError { try await call(queue) }
@@ -55,7 +56,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a NUL in the text of a failure is replaced by another character`(kind: StoreKind)
+  func `a NUL in the message of a failure is replaced by another character`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -80,7 +81,7 @@ import Foundation
     }
   }
 
-  @Test func `a long text of NULs is shortened to the limit`() throws {
+  @Test func `a long message of NULs is shortened to the limit`() throws {
     let judge = AttemptJudge(TaskQueueConfiguration())
     var generator = SplitMix64(seed: 0)
     let verdict = judge.verdict(
@@ -99,7 +100,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store rejects a change with a NUL in a text`(kind: StoreKind) async throws {
+  func `a store rejects a change with a NUL in a string`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let lease = Lease(id: .numbered(1), token: 1)
       let failure = TaskFailure(reason: "a\0", date: .seconds(0))
@@ -174,7 +175,7 @@ import Foundation
     return record
   }
 
-  @Test func `a file with NULs in its texts can be opened, and its tasks are unchanged`()
+  @Test func `a file with NULs in its strings can be opened, and its tasks are unchanged`()
     async throws
   {
     let lease = Lease(id: .numbered(2), token: 0)

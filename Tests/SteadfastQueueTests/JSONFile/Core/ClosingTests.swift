@@ -100,7 +100,8 @@ import Testing
     #expect(error?.message.contains("its tasks are in the original file") == true)
   }
 
-  @Test func `a call in a forked child is refused, and doesn't wait for a thread`() async throws {
+  @Test
+  func `a call in a forked child process is refused, and doesn't wait for a thread`() async throws {
     let core = JSONFileCore(storage, executor)
     try await executor.runToEnd { try await core.open() }
     let count = core.forkCount.load(ordering: .relaxed)

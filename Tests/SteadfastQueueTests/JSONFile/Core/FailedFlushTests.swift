@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test
-  func `a failed flush fails all changes written before, and a job with the turn closes the file`()
+  func `a failed flush fails all written changes, and a job with exclusive access closes the file`()
     async throws
   {
     let (core, storage, executor, log) = (core, storage, executor, log)

@@ -135,7 +135,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `no line claims that a line written during the last flush is durable`()
+  @Test func `no line marks lines that were written during the last flush as durable`()
     async throws
   {
     let core = core
@@ -214,7 +214,7 @@ import Testing
   }
 
   @Test
-  func `the file is closed by a job that has the turn, even if a write runs before the closing`()
+  func `a file is closed by a job with exclusive access, even if a write runs before the closing`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)

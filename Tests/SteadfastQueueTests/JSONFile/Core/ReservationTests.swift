@@ -94,7 +94,8 @@ import Testing
     #expect(storage.bytes.count == good)
   }
 
-  @Test(arguments: [0, 63, 64, 65, 100_000]) func `a source ends before its zeros`(count: Int)
+  @Test(arguments: [0, 63, 64, 65, 100_000])
+  func `reading a file ends before the zeros at its end`(count: Int)
     throws
   {
     let bytes = Array("line\n".utf8)

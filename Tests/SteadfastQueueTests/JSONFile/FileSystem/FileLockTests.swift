@@ -21,7 +21,7 @@ import Android
     return FileLock.Opened(descriptor: descriptor, path: path)
   }
 
-  @Test func `a lock file that was deleted before it was locked is not a lock`() async throws {
+  @Test func `a lock on a lock file that was already deleted doesn't count`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path
       let file = try open(path)

@@ -113,7 +113,8 @@ import Testing
     }
   }
 
-  @Test func `a foreign file at the journal's path doesn't pass on its owner`() async throws {
+  @Test
+  func `a new file doesn't get the owner of a foreign file at the journal's path`() async throws {
     try await withOwnedFile { file in
       let storage = FileStorage(path: file.path)
       let journal = try #require(try storage.open(.journal))

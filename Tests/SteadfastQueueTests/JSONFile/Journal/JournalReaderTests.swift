@@ -110,7 +110,7 @@ private func taskNumbers(in contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a line that claims to have been stored before it was written is damage`() throws {
+  @Test func `a line that marks itself as already durable is damage`() throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(.seal, sequence: 1, firstUnsynced: 2)
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }

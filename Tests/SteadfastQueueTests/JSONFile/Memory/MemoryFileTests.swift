@@ -72,7 +72,7 @@ import Testing
   }
 
   @Test(arguments: ["remember", "suspend"])
-  func `only a running task may remember or be suspended`(kind: String) throws {
+  func `only a running task may change its memory or be suspended`(kind: String) throws {
     let fields = kind == "remember" ? "\"name\":\"a\",\"value\":\"b\"" : "\"until\":7"
     let bytes = try fileOfRunningTask(
       followedBy: line("release", "\"later\":0"),
@@ -154,7 +154,7 @@ import Testing
     #expect(file.brokenInvariants() == [])
   }
 
-  @Test func `a value that a task remembers during a compaction isn't lost`() throws {
+  @Test func `a value that a task stores during a compaction isn't lost`() throws {
     let storage = MemoryStorage()
     var (journal, table) = try Journal.open(storage)
     func add(_ change: TaskChange) throws {

@@ -86,7 +86,8 @@ import Testing
     }
   }
 
-  @Test func `if the line that opened a value is lost, its completion is kept, and wakes the task`()
+  @Test
+  func `if the line of an open value is lost, the value's completion is kept, and wakes the task`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -104,7 +105,7 @@ import Testing
     }
   }
 
-  @Test func `an attempt that began proves that a suspended task woke`() throws {
+  @Test func `the line of an attempt proves that a suspended task has woken`() throws {
     var text = try JournalText()
     let lease = Lease(id: id, token: 0)
     try text.addTasks([1])
@@ -161,7 +162,8 @@ import Testing
     return String(decoding: ForgedFile.line(rest), as: UTF8.self)
   }
 
-  @Test func `in a full file, tasks can still remember, be completed, and end`() async throws {
+  @Test
+  func `in a full file, tasks can still change their memory, be completed, and end`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(

@@ -38,7 +38,7 @@ private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
     #expect(report.lostRecordCount == 0)
   }
 
-  @Test func `a torn end is reported, and is not a problem`() throws {
+  @Test func `a torn end is reported, but not as a problem`() throws {
     var lines = try fiveTasks()
     lines[8].removeLast(3)
     let report = try inspect(lines).report

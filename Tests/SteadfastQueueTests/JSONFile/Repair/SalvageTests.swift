@@ -26,7 +26,8 @@ import Testing
     .change(.insert(.make(number, key: key), onDuplicate: policy))
   }
 
-  @Test func `the end of an attempt counts even if the line of its begin was lost`() throws {
+  @Test
+  func `the end of an attempt counts even if the line of the attempt's start was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let ends: [(TaskChange, TaskState?)] = [
       (.succeed(lease(1), at: .seconds(2), retains: false), nil),
@@ -46,7 +47,7 @@ import Testing
   }
 
   @Test
-  func `a task is performed again if the line of its end was lost, and counts an interruption`()
+  func `a task is performed again, with one interruption, if the line of its end was lost`()
     throws
   {
     let success = TaskChange.succeed(lease(1), at: .seconds(2), retains: false)
@@ -59,7 +60,10 @@ import Testing
     #expect(record.interruptionCount == 1)
   }
 
-  @Test func `a begin counts even if the line that released the task was lost`() throws {
+  @Test
+  func `the start of an attempt counts even if the line of the task's earlier release was lost`()
+    throws
+  {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let asides: [[JournalEntry]] = [
       [.change(.pause(.unclaimed(.numbered(1)))), .change(.resume(.numbered(1)))],

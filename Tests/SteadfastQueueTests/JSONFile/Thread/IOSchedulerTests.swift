@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test
-  func `after a job, a thread watches for the next job, so that job wakes no other thread`() {
+  func `a thread that has done a job polls for the next job, which then wakes no other thread`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
@@ -62,7 +62,7 @@ import Testing
     #expect(!turns.endsWatch)
   }
 
-  @Test func `no thread watches while another works without the turn`() {
+  @Test func `no thread polls for jobs while another thread works outside its turn`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 2, at: now)
     turns.add {}
@@ -87,7 +87,7 @@ import Testing
     #expect(mustWakeThread(&turns))
   }
 
-  @Test func `a thread that keeps finding no job watches less and less often`() {
+  @Test func `a thread that keeps finding no job polls less and less often`() {
     var turns = IOScheduler<Int>()
     // The numbers of jobs after which the thread slept without a watch.
     var skipped: [Int] = []
@@ -148,7 +148,7 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a guest gets the turn if it is free, and jobs wait until the guest's turn ends`() {
+  @Test func `a caller gets the turn if it is free, and jobs wait until the caller's turn ends`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 1, at: now)
     #expect(turns.beginGuestTurn(at: now) == true)
@@ -161,7 +161,7 @@ import Testing
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
   }
 
-  @Test func `a guest doesn't get the turn while a job has the turn or waits for it`() {
+  @Test func `a caller doesn't get the turn while a job has the turn or waits for it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     #expect(turns.beginGuestTurn(at: now) == false)
@@ -173,7 +173,8 @@ import Testing
     #expect(turns.endGuestTurn() == false)
   }
 
-  @Test func `a job that is added during a guest's turn ends a watch after that turn`() {
+  @Test
+  func `a thread stops polling at the end of a caller's turn if a job was added during the turn`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
@@ -186,7 +187,8 @@ import Testing
   }
 
   @Test
-  func `a guest wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`() {
+  func `a caller wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`()
+  {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
@@ -201,7 +203,8 @@ import Testing
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
   }
 
-  @Test func `after a guest's turn, a thread sleeps until a delayed job added during it is due`() {
+  @Test
+  func `after a caller's turn, a thread sleeps until a delayed job added during the turn is due`() {
     var turns = IOScheduler<Int>()
     for thread in 1...2 { #expect(move(turns.nextStep(for: thread, at: now)) == .sleep) }
     #expect(turns.beginGuestTurn(at: now) == true)

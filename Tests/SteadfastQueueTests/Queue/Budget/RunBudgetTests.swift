@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test
-  func `an attempt that is cut short counts as twice its time, and at least as the average time`() {
+  func `an attempt that is cut short counts as twice its duration, and as at least the average`() {
     var budget = makeBudget(times: ["a": 8, "b": 1])
     for name in ["a", "b", "new"] {
       budget.addRunTime(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))

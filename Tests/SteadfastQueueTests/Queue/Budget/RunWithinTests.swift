@@ -82,7 +82,7 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `averages persist across processes`(kind: StoreKind) async throws {
+  func `average durations persist across processes`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await makeQueue(on: store)
       try await first.enqueue(Job(seconds: 20))
@@ -94,7 +94,7 @@ private struct Other: TaskPayload { var seconds: Int }
     }
   }
 
-  @Test func `each queue of a group has its own averages`() async throws {
+  @Test func `each queue of a group has its own average durations`() async throws {
     let group = TaskQueueGroup(clock: clock) { [log, clock = time.clock] queue in
       await queue.register(Job.self) { job, _ in
         try await clock.sleep(for: .seconds(job.seconds))
@@ -113,7 +113,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(log.entries == ["default", "slow", "other", "default", "other"])
   }
 
-  @Test func `a name whose tasks never fit is retried in the fourth run`()
+  @Test func `a name whose tasks never fit is tried again in the fourth run`()
     async throws
   {
     let queue = await makeQueue()
@@ -165,7 +165,8 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(clock.now.offset == .seconds(30))
   }
 
-  @Test func `the run fails if the averages can't be stored`() async throws {
+  @Test
+  func `a run with limited time fails if the average durations can't be stored`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
@@ -214,8 +215,9 @@ private struct Other: TaskPayload { var seconds: Int }
 
   /// The run opens the store, reads the averages, and reads the pause before its first claim.
   @Test(arguments: 0...2)
-  func `the time includes the calls to the store before the first attempt`(calls: Int) async throws
-  {
+  func `the time limit of a run includes the calls to the store before the first attempt`(
+    calls: Int
+  ) async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 0))
@@ -225,7 +227,10 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.run(within: .seconds(10)) == 1)
   }
 
-  @Test func `the time includes the calls to the store after the last attempt`() async throws {
+  @Test
+  func `the time limit of a run includes the calls to the store after the last attempt`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
@@ -234,7 +239,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `an error of the store is thrown, even its own timeout error`()
+  @Test func `a run throws the store's error, even if the store's error is a timeout`()
     async throws
   {
     let store = FaultInjectingStore()

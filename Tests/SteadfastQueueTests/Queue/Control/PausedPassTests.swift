@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  @Test func `the resumed pass performs as many tasks at a time as before`() async throws {
+  @Test func `a resumed pass performs as many tasks at a time as before`() async throws {
     let queue = makeQueue(workers: 4)
     let (running, begun) = (Counter(), Log<Int>())
     await queue.register(Note.self) { [clock] note, _ in

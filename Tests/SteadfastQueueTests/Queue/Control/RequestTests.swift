@@ -18,7 +18,7 @@ import Foundation
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: [false, true])
-  func `resuming a task while its pause is being stored makes it wait again`(atOnce: Bool)
+  func `a task that is resumed while its pause is being stored is performed again`(atOnce: Bool)
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
@@ -90,7 +90,7 @@ import Foundation
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a restart that is answered late doesn't erase the success of the restarted task`()
+  @Test func `a late answer to a restart doesn't erase the success of the restarted task`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -167,7 +167,7 @@ import Foundation
     }
   }
 
-  @Test func `an answered command isn't repeated after the task is restarted`()
+  @Test func `a command that the store has answered isn't repeated after the task is restarted`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -255,7 +255,7 @@ import Testing
     #expect(machine.finishStoring().requests.isEmpty)
   }
 
-  @Test func `a weaker command doesn't replace a command requeued during an attempt`() {
+  @Test func `a pause doesn't replace a cancellation that was requeued during an attempt`() {
     var machine = makeMachinePerformingOneTask()
     machine.restoreRequest(.cancel, for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))

@@ -60,7 +60,7 @@ import Testing
     #expect(machine.receive(.numbered(next: now), now: now) == false)
   }
 
-  @Test func `names are unparked only once, by the first claim`() {
+  @Test func `parked tasks are unparked by the first claim after their handlers are registered`() {
     var machine = WorkMachine(workers: 1)
     machine.begin(.untilStopped, names: ["A", "B"])
     #expect(machine.next().summary == "claim 1, unpark A B")

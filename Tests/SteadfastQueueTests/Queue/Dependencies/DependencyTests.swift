@@ -125,7 +125,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits for the end of all its dependencies finds the failed ones in its context`(
+  func `a task that waits for the end of all its dependencies gets the failed ones in its context`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -220,7 +220,8 @@ import Testing
     )
   }
 
-  @Test func `a caller isn't notified of a cascaded cancellation after a later restart`()
+  @Test
+  func `a caller isn't notified of its task's cancellation if the task has been restarted since`()
     async throws
   {
     let store = FaultInjectingStore(InMemoryStore())

@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `every store records, reports and restarts a wholly failed batch in the same way`(
+  func `all stores record, report and restart a batch whose tasks all failed in the same way`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -192,7 +192,7 @@ extension TaskQueueGroupTests {
   }
 
   /// Existing files contain these names.
-  @Test func `the names of internal values don't change`() async throws {
+  @Test func `the names of the library's own values are the same in all versions`() async throws {
     let base = InMemoryStore()
     try await base.open()
     let members = GroupMembers(group: "group", on: base)

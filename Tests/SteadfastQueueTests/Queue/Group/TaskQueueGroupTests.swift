@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the tasks of a missing queue remain stored until it is added again`(
+  func `the tasks of a missing queue remain stored until the queue is added again`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test
-  mutating func `several waits are combined, and no decision overrides an earlier decision`() {
+  mutating func `several waits of an attempt are combined, and the first decision wins`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
     memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
     memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))

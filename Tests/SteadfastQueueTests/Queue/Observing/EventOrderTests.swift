@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test
-  func `the event retried comes after the previous end of its task and before the next start`()
+  func `the event of a restart comes after the task's previous end and before its next start`()
     async throws
   {
     let slow = FaultInjectingStore()

@@ -152,7 +152,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [true, false])
-  func `processes shorter than the interval recover from a start in the future or invalid bytes`(
+  func `short-lived processes recover from a start in the future and from invalid bytes`(
     isReadable: Bool
   ) async throws {
     let store = InMemoryStore()
@@ -173,7 +173,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `repairing a stored limit survives a transient failure`(
+  func `a stored limit is repaired even if the store fails temporarily`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -245,7 +245,7 @@ extension RateLimitTests {
 
   private struct Broken: Error {}
 
-  @Test func `counting starts survives a transient failure`() async throws {
+  @Test func `starts are counted even if the store fails temporarily`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
     let tasks = try await queue.enqueue(contentsOf: makeMails(count: 2))

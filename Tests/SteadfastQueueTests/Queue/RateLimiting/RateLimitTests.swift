@@ -230,7 +230,7 @@ import Testing
     #expect(startSeconds(labelled: "other") == [0])
   }
 
-  @Test func `without a matching limit or scope, a snooze affects only its task`()
+  @Test func `a snooze affects only its own task if no limit or scope matches`()
     async throws
   {
     for (limits, scope) in [

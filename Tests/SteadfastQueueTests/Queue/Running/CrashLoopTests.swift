@@ -182,7 +182,8 @@ private struct Job: TaskPayload { var number: Int }
     #expect(clock.now.offset < .seconds(200))
   }
 
-  @Test func `the delay of a task that waits for another interrupted task is counted from now`()
+  @Test
+  func `the delay of a task that waits for another interrupted task counts from the current date`()
     async throws
   {
     let store = InMemoryStore()

@@ -48,7 +48,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a hint from the store is faster than the next poll`(givesHints: Bool) async throws {
+  func `a queue that gets a hint from the store finds a new task before the next poll`(
+    givesHints: Bool
+  ) async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
     let a = TaskQueue(persistence: store.process(), clock: clock)
     let b = await makeQueue(named: "b", on: store.process())
@@ -61,7 +63,7 @@ import Testing
     #expect(log.entries.first.map { $0.hasSuffix("at 1") } ?? false == givesHints)
   }
 
-  @Test func `hints from the store notify callers of outcomes`() async throws {
+  @Test func `hints from the store lead to outcomes before the next poll`() async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(500)), givesHints: true)
     let retaining = TaskQueueConfiguration(succeededRetention: .forever)
     let a = TaskQueue(persistence: store.process(), configuration: retaining, clock: clock)

@@ -35,14 +35,14 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `one occurrence makes up for several dates`(overlaps: Bool) async throws {
+  func `one occurrence makes up for several missed dates`(overlaps: Bool) async throws {
     #expect(try await missedTexts(.once(), hours: 5.25, overlaps: overlaps) == ["s: 4 made up for"])
     #expect(
       bench.log.entries == [Occasion(text: "a", date: 5, now: 5.25, isLate: true, missed: 4)]
     )
   }
 
-  @Test func `dates are skipped if the latest is too old`() async throws {
+  @Test func `missed dates are skipped if the latest of them is too old`() async throws {
     #expect(try await missedTexts(.once(within: .seconds(600)), hours: 5.25) == ["s: 5 skipped"])
     #expect(bench.log.entries == [])
   }
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `each date is made up for, up to the limit`(overlaps: Bool) async throws {
+  func `each missed date is made up for, up to the limit`(overlaps: Bool) async throws {
     #expect(
       try await missedTexts(.each(atMost: 3), hours: 5.25, overlaps: overlaps) == ["s: 2 skipped"]
     )

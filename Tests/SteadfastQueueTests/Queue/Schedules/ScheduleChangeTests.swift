@@ -55,7 +55,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `texts with different bytes are different payloads`() async throws {
+  @Test func `payloads differ if the bytes of their strings differ`() async throws {
     let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("e\u{301}"))
     try await queue.schedule("s", .hours, Note("\u{E9}"))

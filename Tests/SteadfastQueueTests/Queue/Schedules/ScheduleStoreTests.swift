@@ -11,7 +11,7 @@ import Testing
 
   init() throws { bench = try ScheduleBench() }
 
-  @Test func `a schedule's payload is sealed in its value`() async throws {
+  @Test func `a sealed store also seals the payload of a schedule`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
     let store = FaultInjectingStore(base.sealingPayloads(with: seal.payloadSeal))
@@ -26,7 +26,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["secret", "secret"])
   }
 
-  @Test func `the stored form of a schedule is compatible with earlier versions`() async throws {
+  @Test func `a schedule is stored as the same bytes as by earlier versions`() async throws {
     let store = InMemoryStore()
     let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
@@ -235,7 +235,7 @@ import Testing
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a schedule that is sent again is stored once`(
+  func `a schedule whose change is sent again is stored once`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -255,7 +255,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["b"])
   }
 
-  @Test func `an occurrence's end that failed is stored when the queue runs again`()
+  @Test func `an occurrence's end that couldn't be stored is stored by the next run`()
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)

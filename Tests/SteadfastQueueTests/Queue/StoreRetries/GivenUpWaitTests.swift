@@ -33,7 +33,7 @@ import Testing
     try await other
   }
 
-  @Test func `a call that waits for another call with its unique key can be cancelled`()
+  @Test func `a call that waits for another call with the same unique key can be cancelled`()
     async throws
   {
     @Sendable func replace(with text: String) async throws {
@@ -59,7 +59,8 @@ import Testing
     #expect(ids == [task.id, task.id, task.id])
   }
 
-  @Test func `a call that waits for another change of its task can be cancelled`() async throws {
+  @Test
+  func `a call that waits for another change of the same task can be cancelled`() async throws {
     let task = try await queue.enqueue(Note("a"))
     try await cancelSecondCall(whileStoring: "pause") { [queue] in
       _ = try await queue.pause(task.id)
@@ -96,8 +97,8 @@ import Testing
     #expect(turns.count == 0)
   }
 
-  @Test func `while the store answers, a cancelled call still waits for other calls`() async throws
-  {
+  @Test
+  func `if the store is available, a cancelled call still waits for earlier calls`() async throws {
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
     store.inject(.hang) { $0.changes.contains("insert") }
     store.inject(.hang) { $0.changes.contains("pause") }

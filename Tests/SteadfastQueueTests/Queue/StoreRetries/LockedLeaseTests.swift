@@ -30,7 +30,7 @@ import Testing
     return queue
   }
 
-  @Test func `a lease that can't be extended doesn't delay extending the leases of later tasks`()
+  @Test func `a lease that can't be extended doesn't prevent the extension of later leases`()
     async throws
   {
     let locked = Mutex<TaskID?>(nil)

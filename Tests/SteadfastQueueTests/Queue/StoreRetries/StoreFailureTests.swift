@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `the outcome of a task that is no longer stored is awaited until it is reported`()
+  func `if a task is no longer stored, a caller waits until the task's outcome is reported`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock
@@ -74,7 +74,7 @@ import Testing
       (.apply, .beforeEffect), (.apply, .afterEffect),
     ]
   )
-  func `a run stops if a command can't be stored, and the next run carries it out`(
+  func `a run stops if a command can't be stored, and the next run carries the command out`(
     kind: FaultInjectingStore.Call.Kind,
     moment: FaultInjectingStore.Moment
   ) async throws {
@@ -150,7 +150,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a waiter gets a result that was stored although the call failed`(
+  func `a waiter gets a result that was stored by a call that failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock
@@ -169,7 +169,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a waiter gets a cancellation that was stored although the call failed`(
+  func `a waiter gets a cancellation that was stored by a call that failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock

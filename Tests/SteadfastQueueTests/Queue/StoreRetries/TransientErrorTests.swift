@@ -117,7 +117,7 @@ import Testing
     #expect(try await queue.statistics.storeRetries == 0)
   }
 
-  @Test func `the package's own stores are called directly`() throws {
+  @Test func `calls of the package's own stores are not retried`() throws {
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal

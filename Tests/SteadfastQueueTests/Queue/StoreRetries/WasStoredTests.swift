@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test
-  func `if the task is missing, the change has ended it, unless other processes share the store`() {
+  func `if a task is missing, its change ended it, unless other processes share the store`() {
     let ends: [TaskChange] = [
       .succeed(Self.lease, at: .seconds(5), retains: false),
       .abandon(Self.lease, failure: Self.failure, retains: false),

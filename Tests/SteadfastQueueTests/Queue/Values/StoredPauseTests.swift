@@ -237,7 +237,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `an outdated reading doesn't undo a pause`() async throws {
+  @Test func `a poll that read the store before a pause doesn't undo the pause`() async throws {
     let store = FaultInjectingStore(SharedStore(StoreSharing()).process())
     let queue = await makeQueue(on: store)
     try await withRunning(queue) {

@@ -13,7 +13,7 @@ import Foundation
 /// Races that require several threads.
 @Suite struct DateTimerRaceTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a due date fires even if an earlier date is set just as its sleep ends`() async {
+  func `a due date fires even if an earlier date is set just as the sleep ends`() async {
     let timer = DateTimer()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {

@@ -43,7 +43,8 @@ import Testing
     .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
   }
 
-  @Test mutating func `of several ended dependencies, the one with the lowest ID is the cause`()
+  @Test
+  mutating func `the cause of a cancellation is the failed dependency with the lowest ID`()
     throws
   {
     insert(1)
@@ -73,7 +74,8 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `of two cancelled tasks, the one that restarts first gets the key`()
+  @Test
+  mutating func `of two cancelled tasks with one key, the first to be restarted gets the key`()
     throws
   {
     insert(1)
@@ -149,7 +151,8 @@ import Testing
     #expect(recorded == numbers.prefix(TaskDependencies.mostFailures).map(TaskID.numbered))
   }
 
-  @Test mutating func `the failures, cause and batch progress of a new task are ignored`() throws {
+  @Test
+  mutating func `an insertion ignores failures, a cause and batch progress in the record`() throws {
     insert(1)
     let dependencies = TaskDependencies(
       on: [.numbered(1)],
@@ -164,7 +167,8 @@ import Testing
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a finished member counts for a follower that is inserted later`() throws {
+  @Test
+  mutating func `a finished task of a batch counts for a follower that is inserted later`() throws {
     var ended = TaskRecord.make(1, dependencies: TaskDependencies(follower: .numbered(9)))
     ended.state = .succeeded
     ended.finishedDate = .seconds(1)

@@ -95,7 +95,7 @@ import Testing
     #expect(outcome == unmet)
   }
 
-  @Test func `a write that removes a task and adds a dependent of it is rejected`()
+  @Test func `a batch that removes a task and adds a dependent of that task is rejected`()
     async throws
   {
     try await store([.insert(.make(1), onDuplicate: .keep)])

@@ -12,7 +12,9 @@ extension UniqueKeyTests {
     return try JournalReader.readAsWritten(JournalSource(text.bytes)).table
   }
 
-  @Test func `a compacted file has every key role, with its lines in any order`() throws {
+  @Test
+  func `a compacted file restores which task holds a key, whatever the order of its lines`() throws
+  {
     var table = TaskTable()
     table.insert(.make(1, key: "k"))
     _ = table.claim(1)

@@ -150,7 +150,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a restart acquires the key as soon as it is staged`() {
+  @Test mutating func `a restarted task has its key as soon as the restart is staged`() {
     let lease = begin()
     let failure = TaskFailure(reason: "no", date: .seconds(3))
     _ = table.apply([.abandon(lease, failure: failure, retains: true)])
@@ -164,7 +164,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `the ended task with the latest unique period deduplicates new ones`() {
+  @Test mutating func `new tasks are duplicates of the ended task whose unique period ends last`() {
     for number in 1...3 {
       let window = [60.0, 90, 30][number - 1]
       table.insert(.make(number, key: "k", uniqueFor: window), onDuplicate: .replace)
@@ -187,7 +187,9 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a task that is inserted as succeeded deduplicates new tasks`() throws {
+  @Test
+  mutating func `new tasks are duplicates of a task that was inserted as already succeeded`() throws
+  {
     var old = TaskRecord.make(1, key: "k", uniqueFor: 60)
     old.state = .succeeded
     old.finishedDate = .seconds(1)
@@ -200,7 +202,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a pruning skips tasks that still deduplicate new ones`() {
+  @Test mutating func `a pruning skips tasks whose unique period isn't over`() {
     for number in 1...4 {
       let window = number.isMultiple(of: 2) ? nil : 60.0
       table.insert(.make(number, key: "key \(number)", uniqueFor: window))
