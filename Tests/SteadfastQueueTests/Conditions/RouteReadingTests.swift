@@ -6,7 +6,7 @@ import Testing
 @Suite struct RouteReadingTests {
   private typealias Answer = RouteReading.Answer
 
-  /// Applies the datagrams, and returns the last step.
+  /// Passes the datagrams to a reader of the routes, and returns the reader's last step.
   private func lastStep(applying datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
     var reading = RouteReading()
     var step = reading.firstStep()

@@ -37,7 +37,7 @@ import Testing
     #expect(try !#require(Route(form.body[...])).leadsToInternet(through: [2, 3]))
   }
 
-  // Local, broadcast, blackhole, unreachable, prohibit, throw.
+  // The route types local, broadcast, blackhole, unreachable, prohibit and throw.
   @Test(arguments: [2, 3, 6, 7, 8, 9] as [UInt8])
   func `a default route that rejects packets does not lead to the internet`(type: UInt8) throws {
     let form = RouteForm(type: type, interface: 2)

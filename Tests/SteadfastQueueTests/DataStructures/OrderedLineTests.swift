@@ -22,7 +22,7 @@ private struct Counted: Comparable, Sendable {
 }
 
 @Suite struct OrderedLineTests {
-  /// - Parameter regularity: Elements with multiples of `regularity` as indices are out of order.
+  /// - Parameter regularity: Each element whose index is a multiple of this is out of order.
   @Test(arguments: [1, 2, 10, 100_000])
   func `in an ordered line of 100,000 elements, an insertion and a removal need few comparisons`(
     regularity: Int
@@ -38,7 +38,7 @@ private struct Counted: Comparable, Sendable {
       line.insert(Counted(number: -1, count: count))
       #expect(line.first?.number == -1)
       line.popFirst()
-      // Twice the height of a balanced tree for the insertion, and the same for the removal.
+      // The insertion and the removal may each compare twice as often as a balanced tree is high.
       #expect(count.value.load(ordering: .relaxed) - before <= 4 * 17)
     }
   }

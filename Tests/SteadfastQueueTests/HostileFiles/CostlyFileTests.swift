@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Files that would keep a careless reader busy for hours; each is read here in a moment.
+/// Reads files on which a naive reader would spend hours.
 @Suite struct CostlyFileTests {
   @Test func `a line with too many fields is refused before its fields are compared`() {
     let fields = (0..<2000).map { ",\"f\($0)\":0" }.joined()
@@ -211,7 +211,7 @@ import Testing
     for _ in 1...9 { record.note(failure) }
     record.finishedDate = failure.date
     let kept = KeptTask(record: record, position: KeptTask.maxPosition, hasLostKey: true)
-    // Both lines contain the payload, so it doesn't affect the difference.
+    // The payload is in both lines, so it doesn't affect the difference.
     let growth =
       try JournalBody(.task(kept)).bytes.count - JournalBody(.change(insertion)).bytes.count
     var envelope: [UInt8] = []

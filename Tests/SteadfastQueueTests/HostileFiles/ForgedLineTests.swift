@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Single lines with correct checksums that no writer would write.
+/// Reads single lines that have correct checksums, but that the library never writes.
 @Suite struct ForgedLineTests {
   private static let largest = "9223372036854775807"
   private static let id = TaskID.numbered(1).description

@@ -3,7 +3,7 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// The handlers' use of steps, checkpoints, sleeps and completions.
+/// The steps, checkpoints, sleeps and completions of the handlers.
 extension ModelRun {
   /// Performs an act's steps, checkpoints and waits, and returns the error to throw.
   func remember(_ act: Act, _ context: TaskContext) async -> (any Error)? {
@@ -111,7 +111,7 @@ extension ModelRun {
     }
   }
 
-  /// Checks the end of a wait, which the system's date may have been stepped during.
+  /// Checks that a wait has ended at the right date, even if the system's date was changed.
   private func check(_ date: Date, isAfter seconds: Int, since begin: Date) {
     let now = time.clock.date
     let start = date - Double(seconds)
@@ -130,11 +130,11 @@ extension ModelRun {
     if let id = ledger.update({ $0.record(index) }) { complete(id) }
   }
 
-  /// Replies to a task through the main queue, if the task has handed out a token.
+  /// Completes the task's wait through the main queue, if the task has handed out a token.
   func complete(_ id: TaskID) {
     let (token, number) = ledger.update { ledger in
       ledger.lastNumber += 1
-      // The queue that completes the wait reports the event, not the task's own queue.
+      // The queue that completes the wait reports the event, even if the task is another queue's.
       if ledger.entries[id]?.queue != "" { ledger.entries[id]?.wasChangedAlong = true }
       return (ledger.entries[id]?.token, ledger.lastNumber)
     }
@@ -154,7 +154,6 @@ extension ModelRun {
     }
   }
 
-  /// Checks the memory of each task.
   func checkMemories() async throws {
     for entry in ledger.update({ $0.table.entries }) where !entry.memory.isEmpty {
       let memory = try await base.memory(of: entry.record.id)
@@ -166,7 +165,7 @@ extension ModelRun {
 }
 
 extension ModelLedger {
-  /// The bytes in a task's memory with a name.
+  /// The bytes under a name in a task's memory.
   func remembered(by id: TaskID, name: String) -> [UInt8]? {
     table.memory(of: id)[ExactText(name)]
   }

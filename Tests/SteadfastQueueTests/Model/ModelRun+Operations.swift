@@ -4,9 +4,8 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// The operations on the queue.
 extension ModelRun {
-  /// Starts an operation, usually without waiting for its end.
+  /// Starts an operation, usually without waiting until the operation ends.
   func perform(_ operation: ModelOperation) async throws {
     switch operation {
     case .enqueue(let task): start { await self.enqueue(task) }
@@ -78,7 +77,7 @@ extension ModelRun {
     let before = time.clock.date
     time.clock.setDate(before + Double(seconds))
     state.withLock { state in
-      // Until the alarm checks the date, only tasks that are due by both dates are sure to start.
+      // Until the queue's timer checks the date, only tasks that are due at both dates must start.
       let earlier = min(before, time.clock.date)
       state.lastStep = (time.clock.now, min(state.lastStep?.date ?? earlier, earlier))
     }
@@ -101,7 +100,7 @@ extension ModelRun {
     }
   }
 
-  /// Enqueues tasks by a call, and checks its result or error.
+  /// Enqueues tasks by a call of the queue, and checks the call's result or error.
   func enqueue(
     _ task: ModelOperation.NewTask,
     _ after: Set<TaskID> = [],
@@ -204,7 +203,9 @@ extension ModelRun {
     }
   }
 
-  /// Changes a task, and returns whether it was changed: a running task can't be.
+  /// Updates a task, and returns whether it was updated.
+  ///
+  /// A running task can't be.
   private nonisolated func update(_ id: TaskID, in queue: TaskQueue) async throws -> Bool {
     do {
       return try await queue.update(id, priority: .high)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that KTBTaskQueue's headers promise for a queue and its delegate.
+/// Tests the behaviour that KTBTaskQueue's headers promise for a queue and its delegate.
 extension KTBTaskQueueTests {
   @Test(arguments: StoreKind.allCases)
   func `tasks run one at a time, in the order of their available dates`(kind: StoreKind)

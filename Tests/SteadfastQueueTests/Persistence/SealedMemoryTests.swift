@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memories of tasks in a store that seals payloads.
+/// Tests that a sealed store also seals the values in the memory of tasks.
 @Suite struct SealedMemoryTests {
   private let base = InMemoryStore()
   private let secret = Array("a secret".utf8)

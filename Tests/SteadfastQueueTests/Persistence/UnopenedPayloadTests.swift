@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose payload can't be opened or belongs to another task.
+/// Tests tasks whose sealed payload can't be opened, or was sealed for another task.
 @Suite(.virtualTime) struct UnopenedPayloadTests {
   private let clock: VirtualClock
   private let log = Log<String>()

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How a queue handles numbers, dates and texts that make little or no sense.
+/// Passes invalid and extreme numbers, dates and strings to a queue.
 @Suite(.virtualTime) struct BadArgumentsTests {
   private let clock: VirtualClock
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys of tasks that have expired.
+/// Tests the unique keys of tasks that have expired.
 @Suite(.virtualTime) struct ExpiredTwinTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -57,7 +57,7 @@ import Testing
     for policy in Self.policies {
       try await kind.withStore { store in
         let queue = await makeQueue(on: store)
-        // The queue runs while the task expires, or starts only afterwards.
+        // For some reasons, the queue starts only after the task has expired.
         let runsLater = [.queueDoesNotRun, .taskIsSuspended].contains(reason)
         let early =
           runsLater
@@ -82,8 +82,7 @@ import Testing
     #expect(log.entries == Self.policies.map { _ in "new" })
   }
 
-  /// Adds a task that isn't attempted, or is suspended, until it expires, then adds another task
-  /// with the same key.
+  /// Adds a task that expires before it is performed, and then another task with the same key.
   private func addExpiredAndNewTask(
     to queue: TaskQueue,
     reason: Reason,
@@ -198,7 +197,7 @@ import Testing
       #expect(error?.code == .duplicate)
       #expect(error?.message.contains("\(new.id)") == true)
       try await new.cancel()
-      // No other task has the key now.
+      // Now no other task has the key.
       #expect(try await queue.retry(old.id))
       let second = try await queue.enqueue(Note("new"), uniqueKey: "k")
       #expect(second.id == old.id)

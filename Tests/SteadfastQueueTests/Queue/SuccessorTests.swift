@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys, as seen by callers of a queue.
+/// Tests unique keys and successors through the public interface of a queue.
 @Suite(.virtualTime) struct SuccessorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -133,7 +133,7 @@ import Testing
       }
       try await withRunning(queue) {
         var tasks: [EnqueuedTask] = []
-        // The second task waits until 70 s, the date of the first one's retry.
+        // The second task waits until 70 s, the date of the first task's retry.
         for (number, date) in [(1, 0.0), (2, 1), (3, 75)] {
           try await clock.sleep(for: .seconds(date) - clock.now.offset)
           tasks.append(try await queue.enqueue(Note("\(number)"), uniqueKey: "k"))
@@ -179,7 +179,7 @@ import Testing
   func `a pass also performs an available successor`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await makeQueue(on: store)
-      // The holder and its successor both wait, as they do after a crash.
+      // Both tasks with the key wait, as they do after a crash.
       let first = try await queue.enqueue(Note("first"), uniqueKey: "k")
       let claim = try await store.claim(
         ClaimRequest(limit: 1, names: [Note.taskName: 1], now: clock.date)

@@ -3,7 +3,7 @@ import SteadfastQueue
 import SteadfastTesting
 import Testing
 
-/// The precedence of a new task's options.
+/// Tests which options of a new task take precedence.
 @Suite struct TaskOptionsTests {
   private let clock = VirtualClock()
 

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RateLimiterTests {
-  /// Whether no interval, wherever it starts, has more starts than its window allows.
+  /// Whether every interval of a window's length has at most as many starts as the window allows.
   private static func complies(_ starts: [Int64], _ windows: [RateWindow]) -> Bool {
     windows.allSatisfy { window in
       starts.indices.dropFirst(window.count).allSatisfy {
@@ -33,7 +33,7 @@ import Testing
         now += Int64.random(in: 0...20, using: &random)
         limiter.history.trim(to: windows, at: now)
         let (room, next) = (limiter.room(at: now), limiter.nextStart(from: now))
-        // The limits allow as many starts as the limiter says, and not one more.
+        // The limits allow as many starts as the limiter says, but not one more.
         let full = all + Array(repeating: now, count: room)
         if !Self.complies(full, windows) || Self.complies(full + [now], windows) { mistakes += 1 }
         // The next start is the earliest date with capacity.
@@ -68,7 +68,7 @@ import Testing
   ) {
     let window = RateWindow(count, per: interval)
     #expect(window.count == windowCount && window.interval == microseconds)
-    // The parts cover the whole interval, and together allow no more starts than it does.
+    // Together, the shorter intervals are as long as the limit's or longer, and allow no more starts.
     let parts = (count + RateWindow.maxCount - 1) / RateWindow.maxCount
     #expect(window.count * parts <= count)
     #expect(.microseconds(window.interval * Int64(parts)) >= interval)

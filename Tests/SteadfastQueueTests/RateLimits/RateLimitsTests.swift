@@ -175,7 +175,7 @@ private struct PlainMail: TaskPayload {
     limits.recordWrites(of: first, decidedAt: 0, at: 0)
     let next = try admission(limits, [mail(1)], at: second)
     #expect(next.postponed.map(\.until) == [10 * second])
-    // Once starts are free again, the line is empty.
+    // Once starts are allowed again, no task of the key is waiting.
     limits.recordWrites(of: next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
     limits.recordWrites(of: last, decidedAt: 30 * second, at: 30 * second)
@@ -207,7 +207,7 @@ private struct PlainMail: TaskPayload {
     // Tasks that are denied for the first time retry when the next start is free.
     let new = try admission(limits, (0..<40).map { _ in waiting() }, at: second)
     #expect(Set(new.postponed.map(\.until)) == [10 * second])
-    // The others also retry then if few tasks are ahead of them.
+    // Tasks that were denied before also retry then if few tasks are ahead of them.
     let later = try admission(limits, (0..<40).map { _ in waiting(since: 1) }, at: second)
     #expect(later.postponed.prefix(16).allSatisfy { $0.until == 10 * second })
     #expect(later.postponed[16].until == 170 * second + 1)
@@ -227,7 +227,7 @@ private struct PlainMail: TaskPayload {
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
     let later = try admission(limits, [mail(1)], at: 15 * second)
     #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
-    // The repaired value is stored, so that the next process counts from the same date.
+    // Storing the repaired value lets the next process count from the same date.
     let mended = limits.mendValue(named: "steadfast.limit", bytes: [9, 9], at: 5 * second)
     #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == mended)
     var next = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)

@@ -32,7 +32,7 @@ struct OccurrenceIDTests {
     let parts = Dictionary(grouping: keys, by: \.part)
     #expect(parts.count == 64)
     #expect(parts.values.allSatisfy { (90...230).contains($0.count) })
-    // The value name must never change: it is that of stored values.
+    // The name of the value must never change, because existing stores contain it.
     #expect(ScheduleKey("nightly").valueName == "steadfast.schedule.\(Self.nightly)")
   }
 

@@ -30,7 +30,7 @@ struct ScheduleRuleTests {
         "2027-10-31T00:30:00Z", "2027-11-01T01:30:00Z",
       ]
     )
-    // From a start between the two times.
+    // The start is between the two occurrences of the time.
     #expect(
       try rule.dates(after: "2027-10-31T01:15:00Z", count: 1) == ["2027-11-01T01:30:00Z"]
     )

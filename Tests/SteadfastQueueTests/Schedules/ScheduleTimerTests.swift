@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The cost of many schedules.
+/// Tests that many schedules need few sleeps.
 @Suite(.virtualTime) struct ScheduleTimerTests {
   private let clock: VirtualClock
 

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A substitute for encryption, with its rules but without its security.
+/// A substitute for encryption, without security.
 ///
 /// A sealed payload opens only if it is unchanged, with the same key and for the same task.
 final class TestSeal: Sendable {

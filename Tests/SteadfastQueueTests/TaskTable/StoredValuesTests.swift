@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Values in the table while their changes are being written to a file.
+/// Tests values in the table while changes of the values are being written to a file.
 @Suite struct StoredValuesTests {
   private func setting(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lookups that release the table between their slices.
+/// Tests lookups that examine the table in slices, between which the table may change.
 @Suite struct TaskLookUpTests {
   private static let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned]
 

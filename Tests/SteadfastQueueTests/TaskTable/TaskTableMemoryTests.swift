@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memories of tasks while changes are staged and not committed yet.
+/// Tests the memory of tasks while changes are staged, but not committed yet.
 @Suite struct TaskTableMemoryTests {
   var table = TaskTable()
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a table, compared with a reference and with the journal that is written.
+/// Performs random operations on a table, a reference implementation and a journal.
 private struct Comparison {
   private var random: SplitMix64
   private var table = TaskTable()
@@ -41,7 +41,7 @@ private struct Comparison {
     }
   }
 
-  /// Checks the state that a new process reads from the file if this process is killed.
+  /// Checks the tasks that a new process would read from the file if this process were killed.
   func checkRestart() throws {
     var found = try JournalReader.read(storage.bytes).table
     var expected = reference
@@ -80,7 +80,9 @@ private struct Comparison {
     try #require(table.memoryCount == count, "\(moment)")
   }
 
-  /// Checks the order of claimed tasks; those that were unparked together may be in any order.
+  /// Checks the order of claimed tasks.
+  ///
+  /// Tasks that were unparked together may be in any order.
   private static func requireClaimed(
     _ claim: Claim,
     of reference: inout ReferenceTable,
@@ -125,7 +127,7 @@ private struct Comparison {
 
   private mutating func drawName() -> String { Self.names[Int(random.next() % 3)] }
 
-  /// Completes a wait of a task, usually of one with an open completion.
+  /// Completes a wait of a task, usually a task that has an open completion.
   private mutating func complete() throws {
     let open = reference.entries.filter { $0.memory.values.contains([]) }.map(\.record.id)
     let id =
@@ -242,9 +244,9 @@ private struct Comparison {
     }
   }
 
-  /// Applies an operation of a user to a task in any state.
+  /// Applies a caller's operation to a task in any state.
   private mutating func control() throws {
-    // Usually one of the latest tasks, which often have dependencies or dependents.
+    // Usually, the task is one of the latest, which often have dependencies or dependents.
     let isLate = random.next() % 3 > 0
     let age = Int(random.next() % (isLate ? 8 : UInt64(lastNumber + 1)))
     let id = TaskID.numbered(max(1, lastNumber - age))

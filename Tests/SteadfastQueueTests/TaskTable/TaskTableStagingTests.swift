@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Decisions about changes while others are staged and not committed yet.
+/// Tests changes while other changes are staged, but not committed yet.
 @Suite struct TaskTableStagingTests {
   var table = TaskTable()
 

@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Dates and durations at and beyond the bounds of what every store can represent.
+/// Tests dates and durations at and beyond the bounds that every store can represent.
 @Suite(.virtualTime) struct DateBoundsTests {
   private let clock: VirtualClock
 

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct TaskRecordRebaseTests {
-  /// The dates of a task before and after the clock went back to 100.
+  /// The dates of a task before and after the clock goes back to 100.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let before: (created: Double, failed: Double?, available: Double, from: Double?)

@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The character NUL, which PostgreSQL can't store in a text.
+/// Tests strings with the character NUL, which PostgreSQL can't store.
 @Suite(.virtualTime) struct TextFormTests {
   private let clock: VirtualClock
 
@@ -19,7 +19,7 @@ import Foundation
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> Void
 
-  /// Calls with a NUL in a text, each with the parameter that the error names.
+  /// Calls with a NUL in a string, each with the parameter that the error names.
   private static let calls: [(String, Enqueuing)] = [
     ("name", { try await $0.enqueue(name: "a\0b") }),
     ("uniqueKey", { try await $0.enqueue(Note("a"), uniqueKey: "\0") }),
@@ -151,7 +151,7 @@ import Foundation
   }
 }
 
-/// Files of earlier versions, which accepted NULs.
+/// Tests files of earlier versions, which accepted strings with NULs.
 @Suite(.virtualTime) struct OldTextFormTests {
   private func withOldFile(
     _ entries: [JournalEntry],
@@ -194,7 +194,7 @@ import Foundation
       #expect(tasks.map(\.uniqueKey) == ["k\0", nil])
       #expect(tasks.map(\.tags) == [["t\0"], ["u\0"]])
       #expect(tasks.map(\.lastError) == ["e\0", "f\0"])
-      // The tasks can be found by their texts.
+      // The tasks can be found by their key and tag.
       let filter = TaskFilter(uniqueKeys: ["k\0"], tags: ["t\0"])
       #expect(try await store.count(matching: filter) == 1)
     }

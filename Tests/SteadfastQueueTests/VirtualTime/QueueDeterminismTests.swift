@@ -4,12 +4,12 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Repeated runs of a queue, which differ only in the load and timing of the machine.
+/// Tests that repeated runs of a queue leave the same trace, whatever the load of the machine.
 ///
-/// The long form is meant for a machine with a busy loop on each core. It does the given number of
-/// runs in memory, the same number but at most 2,000 over a file, and a tenth of each with pairs of
-/// seeds: `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter
-/// QueueDeterminismTests`.
+/// For a long run, on a machine with a busy loop on each core: `STEADFAST_RUNS=20000 swift test
+/// -c release -Xswiftc -enable-testing --filter QueueDeterminismTests`. This makes the given number
+/// of runs in memory, as many over a file, but at most 2,000, and a tenth of each with pairs of
+/// seeds.
 @Suite struct QueueDeterminismTests {
   private static let runs = Soak.runs(short: 100)
   private static let fileRuns = min(Soak.runs(short: 5), 2000)
@@ -78,7 +78,7 @@ import Testing
     #expect(Set(traces.entries).count >= min(seeds / 2, 30))
   }
 
-  /// Does this many runs, several concurrently because they mostly wait for the disk.
+  /// Makes `count` runs, several at a time because they mostly wait for the disk.
   private static func sideBySide(
     _ runs: Int,
     _ run: @escaping @Sendable (_ number: Int) async throws -> Void

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that is closed during other work.
+/// Closes stores while they open, compact or flush their files.
 @Suite struct ClosingTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -41,7 +41,7 @@ import Testing
     let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     let storage = storage
     let isCompacting = Counter()
-    // Opening a new file makes the same calls, so it comes before the counting.
+    // The calls are counted after the opening, because creating the file makes the same calls.
     try await executor.runToEnd { try await core.open() }
     let before = storage.calls.count
     storage.onCall { if $0 == .create(.replacement) { isCompacting.add(1) } }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The outcome of other changes when a flush or a write fails.
+/// Tests what happens to other changes and calls when a flush or a write fails.
 @Suite struct FailedFlushTests: FlushSuite {
   let setting = FlushSetting()
 

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a file is full, and when a compaction helps.
+/// Tests when a file is full, and when a compaction makes room.
 @Suite struct FileFullTests {
-  /// Adds a task to a new file with this limit, and returns the error's code, or `nil`.
+  /// Adds a task to a new file with a size limit, and returns the error's code, or `nil`.
   private func insert(limit: Int) async throws -> JSONFileError.Code? {
     let storage = MemoryStorage()
     let core = JSONFileCore(

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The number of bytes that a table counts for its tasks in a file.
+/// Tests the size that a table's tasks would have in a compacted file.
 @Suite struct CompactSizeTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store destroys its file, whatever the store's state.
+/// Destroys the files of stores in every state.
 @Suite struct DestroyTests {
   private func withFile(_ body: (URL) async throws -> Void) async throws {
     try await withTemporaryFolder { folder in

@@ -8,7 +8,9 @@ import Testing
 @Suite struct IOSchedulerTests {
   private let now = ContinuousClock.now
 
-  /// What a thread does next, without the job.
+  /// What a thread does next.
+  ///
+  /// Unlike the scheduler's own type, it is comparable.
   private enum Move: Equatable {
     case perform, watch, sleep, end
     case sleepUntil(ContinuousClock.Instant)
@@ -24,12 +26,12 @@ import Testing
     }
   }
 
-  /// Whether a thread must be woken.
+  /// Counts a wake-up if a sleeping thread must be woken, and returns whether it must be.
   private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool {
     turns.countWakeUpIfNeeded()
   }
 
-  /// Whether the first thread takes the next turn.
+  /// Tries to take the turn for the first thread, and returns whether that succeeded.
   private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool {
     turns.takeTurn(for: 1)
   }
@@ -78,7 +80,7 @@ import Testing
     // The second thread has the turn, and takes the next job itself.
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
     #expect(move(turns.nextStep(for: 2, at: now)) == .watch)
-    // A thread that wakes late takes the job, and leaves the watching to the first one.
+    // A thread that wakes late takes the job. Then it sleeps, because the other thread polls.
     turns.add {}
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
@@ -89,7 +91,7 @@ import Testing
 
   @Test func `a thread that keeps finding no job polls less and less often`() {
     var turns = IOScheduler<Int>()
-    // The numbers of jobs after which the thread slept without a watch.
+    // The numbers of jobs after which the thread slept without polling.
     var skipped: [Int] = []
     var count = 0
     while skipped.count < 10 {
@@ -104,7 +106,7 @@ import Testing
       }
     }
     #expect(skipped == [0, 1, 2, 4, 8, 16, 32, 64, 64, 64])
-    // After a watch that finds a job, the thread watches after each job again.
+    // After polling finds a job, the thread polls after each job again.
     while true {
       turns.add {}
       _ = turns.nextStep(for: 1, at: now)
@@ -123,7 +125,7 @@ import Testing
     #expect(!mustWakeThread(&turns))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
-    // The thread that has the turn takes care of the other job.
+    // The thread that has the turn will perform the other job, too.
     #expect(move(turns.nextStep(for: 2, at: now + .seconds(1))) == .sleep)
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .watch)
     #expect(
@@ -167,7 +169,7 @@ import Testing
     #expect(turns.beginGuestTurn(at: now) == false)
     _ = turns.nextStep(for: 1, at: now)
     #expect(turns.beginGuestTurn(at: now) == false)
-    // While a job has yielded its turn, a guest may have it.
+    // While a job has yielded its turn, a guest may take the turn.
     turns.yieldTurn(of: 1)
     #expect(turns.beginGuestTurn(at: now) == true)
     #expect(turns.endGuestTurn() == false)
@@ -198,7 +200,7 @@ import Testing
     // The thread can't know how long the guest's turn lasts.
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .sleep)
     #expect(turns.endGuestTurn() == true)
-    // Now the job is due, and a guest waits for it.
+    // Now the delayed job is due, so a guest doesn't get the turn.
     #expect(turns.beginGuestTurn(at: now + .seconds(1)) == false)
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
   }
@@ -221,7 +223,7 @@ import Testing
     _ = turns.nextStep(for: 1, at: now)
     turns.yieldTurn(of: 1)
     #expect(firstThreadTakesTurn(&turns))
-    // Now the others wait again.
+    // Now the other threads wait again.
     #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
     turns.yieldTurn(of: 1)
     #expect(move(turns.nextStep(for: 2, at: now)) == .perform)

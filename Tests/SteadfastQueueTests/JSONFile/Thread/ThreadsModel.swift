@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Two threads, a guest and a semaphore, moved step by step in any order.
+/// A model of two threads, a guest and a semaphore, which take steps in a random order.
 struct ThreadsModel {
   private enum Activity: Equatable {
     case asks, works, worksBeside, watches, sleeps
@@ -34,7 +34,7 @@ struct ThreadsModel {
     _ = goOnWithoutNewJobs(using: &generator)
   }
 
-  /// Makes one step without adding a job, and returns whether anything is left to do.
+  /// Takes one step without adding a job, and returns whether anything is left to do.
   mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
     if guestWorks, Bool.random(using: &generator) {
       guestWorks = false

@@ -12,7 +12,7 @@ private struct Job: TaskPayload {
 }
 private struct Other: TaskPayload { var seconds: Int }
 
-/// Runs with limited time.
+/// Tests `run(within:)`.
 @Suite(.virtualTime) struct RunWithinTests {
   let time: VirtualTime
   let log = Log<String>()
@@ -47,7 +47,7 @@ private struct Other: TaskPayload { var seconds: Int }
     for _ in 1...4 { try await queue.enqueue(Job(seconds: 9)) }
     let other = try await queue.enqueue(Other(seconds: 2))
     #expect(try await queue.run(within: .seconds(30)) == 4)
-    // Three jobs of 9 s leave 3 s: too little for the fourth, but enough for the other task.
+    // After three jobs of 9 s, 3 s are left: enough for the other task, but not for a fourth job.
     #expect(log.entries == ["job 9", "job 9", "job 9", "other 2"])
     #expect(clock.now.offset == .seconds(29))
     #expect(try await other.outcome() == .succeeded)
@@ -125,7 +125,7 @@ private struct Other: TaskPayload { var seconds: Int }
     var counts: [Int] = []
     for _ in 1...4 { counts.append(try await queue.run(within: .seconds(10))) }
     #expect(counts == [0, 0, 0, 1])
-    // A run counts only while tasks of the name wait, so the name's average remains.
+    // Runs in which no task with the name waits don't count, so the name keeps its average.
     for _ in 1...4 { #expect(try await queue.run(within: .seconds(1)) == 0) }
     try await queue.enqueue(Job(seconds: 5))
     #expect(try await queue.run(within: .seconds(4)) == 0)
@@ -213,7 +213,7 @@ private struct Other: TaskPayload { var seconds: Int }
     store.restore()
   }
 
-  /// The run opens the store, reads the averages, and reads the pause before its first claim.
+  /// Before its first claim, the run opens the store, and reads the averages and the stored pause.
   @Test(arguments: 0...2)
   func `the time limit of a run includes the calls to the store before the first attempt`(
     calls: Int

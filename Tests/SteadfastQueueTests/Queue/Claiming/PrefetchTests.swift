@@ -94,7 +94,7 @@ import Testing
     #expect(machine.request(.cancel, of: .numbered(3)) == .claimedAhead)
     let unstarted = machine.takeUnstarted { $0.id == .numbered(3) }
     #expect(unstarted.map(\.record.id) == [.numbered(3)])
-    // The task is being released, which takes little time.
+    // The task is being released, so the command is carried out soon.
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
   }
 

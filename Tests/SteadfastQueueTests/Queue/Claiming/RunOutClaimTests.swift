@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose lease expires before a worker starts them.
+/// Tests tasks whose lease expires before a worker starts them.
 @Suite(.virtualTime) struct RunOutClaimTests {
   private let clock: VirtualClock
   private let store = SharedStore(
@@ -40,7 +40,7 @@ import Testing
     return slow
   }
 
-  /// Runs a queue with a slow store, and expects that another queue performs its task instead.
+  /// Runs a queue with a slow store, and expects that another queue performs the task instead.
   private func expectTakeover(from slow: some Persistence, limits: [RateLimit]) async throws {
     let a = await makeQueue(named: "a", on: slow, limits: limits)
     let b = await makeQueue(named: "b", on: store.process())
@@ -118,7 +118,7 @@ import Testing
     machine.endReleaseByWorker()
     #expect(machine.performing == 1)
     #expect(machine.next(at: .seconds(61)).summary == "claim 64")
-    // The next claim doesn't expire.
+    // The lease of the next claim doesn't expire.
     _ = machine.receive(.numbered(4), now: .seconds(0))
     #expect(machine.next(at: .seconds(1000)).summary == "perform 4")
   }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pause that waits until tasks that the previous pause released have started.
+/// Tests a pause that waits until the tasks that the previous pause released have started.
 @Suite(.virtualTime) struct PauseWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pass that is paused during some of its attempts, and then resumed.
+/// Pauses a pass during some of its attempts, and then resumes it.
 @Suite(.virtualTime) struct PausedPassTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -68,7 +68,7 @@ import Testing
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    // One pause releases a task that an idle worker claimed. The next pause awaits its start.
+    // The first pause releases a claimed task. The next pause waits until that task has started.
     try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()

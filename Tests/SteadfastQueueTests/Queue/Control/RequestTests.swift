@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Commands for tasks whose claim or result is being stored.
+/// Tests commands, such as cancelling, for tasks whose claim or result is being stored.
 @Suite(.virtualTime) struct RequestTests {
   private let clock: VirtualClock
 
@@ -38,7 +38,7 @@ import Foundation
     }
   }
 
-  /// Performs the body while a pause looks up a task whose retry was just stored.
+  /// Runs the body while a call that pauses a task looks the task up, after its retry was stored.
   ///
   /// The body must let the store continue.
   ///
@@ -194,7 +194,7 @@ import Foundation
       #expect(try await task.cancel())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
-      // The first cancellation is being answered when another call cancels the task again.
+      // While the first cancellation is being answered, another call cancels the task again.
       try await queue.enqueue(Note("tick"))
       async let isCancelledAgain = task.cancel()
       try await clock.sleep(for: .seconds(5))

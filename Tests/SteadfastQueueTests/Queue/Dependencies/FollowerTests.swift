@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Batches and their followers, as seen by callers of a queue.
+/// Tests batches and their followers through the public interface of a queue.
 @Suite(.virtualTime) struct FollowerTests {
   private let clock: VirtualClock
   private let log = Log<String>()

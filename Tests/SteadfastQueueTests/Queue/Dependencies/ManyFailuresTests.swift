@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A change that ends more dependencies than a task records as failed.
+/// Ends more dependencies in one change than a task records as failed.
 @Suite(.virtualTime) struct ManyFailuresTests {
   private let first = TaskRecord.make(1)
   private let follower = TaskRecord.make(9_999)

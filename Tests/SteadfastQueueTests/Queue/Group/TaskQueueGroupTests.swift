@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Several queues on one store.
+/// Tests groups of several queues on one store.
 @Suite(.virtualTime) struct TaskQueueGroupTests {
   let time: VirtualTime
   let log = Log<String>()

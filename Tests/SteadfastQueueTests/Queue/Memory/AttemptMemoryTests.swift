@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// An attempt's view of its task's memory.
+/// Tests how an attempt reads and changes the memory of its task.
 @Suite struct AttemptMemoryTests {
   private var memory = AttemptMemory(of: 1)
 

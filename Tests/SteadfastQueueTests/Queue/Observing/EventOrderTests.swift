@@ -5,8 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Events of a task arrive in the order in which its changes were stored, even if the store answers
-/// late.
+/// Tests that a task's events arrive in the order in which its changes were stored.
+///
+/// In these tests, the store answers late.
 @Suite(.virtualTime) struct EventOrderTests {
   private let clock: VirtualClock
 

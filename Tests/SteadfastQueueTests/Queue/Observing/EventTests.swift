@@ -217,7 +217,7 @@ extension TaskEvent {
     let record = TaskRecord.make(1)
     let events = queue.events
     queue.core.observers.events.prepareEnqueuedEvent(of: record)
-    // Another caller found no observers just before this one arrived.
+    // Another caller found no observers just before this observer arrived.
     queue.core.observers.events.endObservation()
     #expect(queue.core.observers.events.isObserved)
     #expect(queue.core.observers.events.announcementCount == 1)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Notices about tasks without a handler.
+/// Tests warnings about tasks without a handler.
 @Suite(.virtualTime) struct MissingHandlerWarningTests {
   private let clock: VirtualClock
   private let notices = Log<String>()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The end of a pass.
+/// Tests the end of a pass: a run that ends when no task is available.
 @Suite(.virtualTime) struct PassTests {
   private let clock: VirtualClock
 

@@ -14,7 +14,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue in its own process, whose tasks take the number of seconds in their text.
+  /// Makes a queue of a process, whose tasks each take the number of seconds in their text.
   private func makeQueue(named name: String, on process: SharedStore.Process) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,

@@ -5,13 +5,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Dates that pass while no queue runs, or while the previous occurrence runs.
+/// Tests dates of a schedule that pass while no queue or the previous occurrence is running.
 @Suite(.virtualTime) struct MissedOccurrenceTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  /// Makes a schedule, waits for the given hours, and then runs a queue for half an hour.
+  /// Makes a schedule, waits for some hours, and runs a queue for half an hour.
+  ///
+  /// - Returns: The texts of the events about missed dates.
   private func missedTexts(
     _ missed: MissedOccurrences,
     hours: Double,

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that are replaced with different ones.
+/// Tests changes of the rule or the payload of a schedule.
 @Suite(.virtualTime) struct ScheduleChangeTests {
   let bench: ScheduleBench
 

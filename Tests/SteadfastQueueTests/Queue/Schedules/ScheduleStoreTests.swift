@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules in sealed, shared and failing stores, and in groups.
+/// Tests schedules in sealed, shared and failing stores, and in groups.
 @Suite(.virtualTime) struct ScheduleStoreTests {
   let bench: ScheduleBench
 
@@ -70,7 +70,7 @@ import Testing
     case otherText
   }
 
-  /// Returns a queue on a store that contains an unreadable schedule and its occurrence.
+  /// Makes a queue on a store that contains an unreadable schedule and the schedule's occurrence.
   private func queueWithUnreadableSchedule(_ damage: Damage) async throws -> TaskQueue {
     let base = InMemoryStore()
     let seal = TestSeal()
@@ -122,7 +122,7 @@ import Testing
     let events = queue.events
     async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
-    // The old occurrence has no successor until the schedule can be read again.
+    // No occurrence follows the old one until the schedule can be read again.
     #expect(bench.log.entries.map(\.text).sorted() == ["old", "plain", "t"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
   }
@@ -134,7 +134,7 @@ import Testing
     let key = ScheduleKey("s")
     let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .daily(at: .time(2, 0), in: zone("Europe/Berlin")), Note("a"))
-    // Like a process that doesn't support time zones.
+    // Makes the time zone unknown, as if the process didn't support it.
     let bytes = try #require(try await store.value(named: key.valueName))
     let text = String(decoding: bytes, as: UTF8.self)
       .replacingOccurrences(of: "Europe/Berlin", with: "Nowhere/Town")
@@ -201,7 +201,7 @@ import Testing
     store.beforeNextBatch { try await other.cancel(id) }
     #expect(try await queue.cancel(id) == false)
     #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
-    // The definition changes while the occurrence ends.
+    // The schedule's rule changes while the occurrence ends.
     let next = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.schedule("s", .hourly(minute: 30), Note("b")) }
     #expect(try await queue.cancel(next) == false)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules and their successive occurrences.
+/// Tests schedules and their successive occurrences.
 @Suite(.virtualTime) struct ScheduleTests {
   let bench: ScheduleBench
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A call that waits for another call on an unavailable store can be cancelled.
+/// Tests calls that wait for another call while the store is unavailable, and are cancelled.
 @Suite(.virtualTime) struct GivenUpWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -88,7 +88,7 @@ import Testing
       }
       group.cancelAll()
       try? await clock.sleep(for: .seconds(1))
-      // While the store answers, the calls wait.
+      // While the store is available, cancelled calls still wait.
       #expect(turns.count == 2)
       await availability.beUnavailable { await group.waitForAll() }
     }
@@ -144,7 +144,7 @@ import Testing
       group.addTask { await queueError { try await queue.run() } }
       try await clock.sleep(for: .milliseconds(500))
       async let completion = queue.complete(token)
-      // The attempt's result waits for the completion, and the cancellation waits for both.
+      // The attempt's result waits until the completion is stored. The cancellation waits for both.
       try await clock.sleep(for: .seconds(1))
       #expect(try await task.cancel())
       try await clock.sleep(for: .milliseconds(500))

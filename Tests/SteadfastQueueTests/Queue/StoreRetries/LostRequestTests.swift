@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Commands that the store doesn't store, or that it stores although the call fails.
+/// Tests commands that the store doesn't store, or that it stores although the call fails.
 @Suite(.virtualTime) struct LostRequestTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are sent again, whether or not the first call took effect.
+/// Tests changes that are sent to the store again, whether or not the first call took effect.
 @Suite(.virtualTime) struct ResentChangeTests {
   typealias Moment = FaultInjectingStore.Moment
 

@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct StoreFailureTests {
-  /// The arguments are the number of calls after which the store fails, and how it stores changes.
+  /// The store fails after `calls` further calls.
   @Test(arguments: 1..<21, [false, true])
   func `a failing store stops the run, and nothing is lost`(
     calls: Int,
@@ -32,7 +32,7 @@ import Testing
       #expect(failure?.code == .storeFailed)
       #expect(failure?.message.contains("the disk is on fire") == true)
     }
-    // The greatest numbers may exceed the number of calls of the run.
+    // If the run makes no more than `calls` calls, the store doesn't fail.
     #expect((failure != nil) == (store.calls.count > last))
     #expect(!queue.isProcessing)
     store.restore()

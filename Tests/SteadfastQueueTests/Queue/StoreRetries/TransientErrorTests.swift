@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The queue waits for a temporarily unavailable store, and then continues.
+/// Tests that a queue waits for a temporarily unavailable store, and then continues.
 @Suite(.virtualTime) struct TransientErrorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose tasks take the number of seconds in their text.
+  /// Makes a queue whose tasks each take the number of seconds in their text.
   private func makeQueue(on store: some Persistence, workers: Int = 4) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,

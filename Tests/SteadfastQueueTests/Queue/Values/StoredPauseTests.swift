@@ -7,7 +7,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Stored pauses, which persist across processes.
+/// Tests stored pauses, which persist across processes.
 @Suite(.virtualTime) struct StoredPauseTests {
   let clock: VirtualClock
   let log = Log<String>()

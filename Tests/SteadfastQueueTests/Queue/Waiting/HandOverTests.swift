@@ -15,11 +15,11 @@ private final class OneThread: TaskExecutor {
   }
 }
 
-/// Signals and locks that are passed from one thread to another.
+/// Tests signals and locks that are passed from one thread to another.
 @Suite struct HandOverTests {
   /// Runs two Swift tasks, each on its own thread, that repeatedly wait for each other.
   ///
-  /// In round n, each closure must wait until it counts the other's n moves: waits may end early.
+  /// A wait may end early, so in round n, each closure waits until the other has made n moves.
   private func playPingPong(
     _ ping: @escaping @Sendable (_ round: Int) async -> Void,
     _ pong: @escaping @Sendable (_ round: Int) async -> Void

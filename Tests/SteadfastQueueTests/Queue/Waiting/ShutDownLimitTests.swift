@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Shutting down a queue without waiting, like a signal handler.
+/// Tests `beginShutDown(within:)`, which doesn't wait, so that a signal handler can call it.
 @Suite(.virtualTime) struct ShutDownLimitTests {
   private let clock: VirtualClock
   private let log = Log<String>()

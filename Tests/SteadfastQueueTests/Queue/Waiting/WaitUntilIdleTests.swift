@@ -155,7 +155,7 @@ import Testing
     #expect(error?.code == .shutDown)
   }
 
-  /// The claim reads the store before the retry is stored, but is answered after that.
+  /// The claim reads the store before the retry is stored, but returns afterwards.
   @Test
   func `a claim that started before a retry was stored doesn't make the queue idle`() async throws {
     let store = FaultInjectingStore()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Cascades of the end or the restart of a task, with several tasks involved.
+/// Tests how the end or the restart of a task affects several dependent tasks.
 @Suite struct ConsequenceTests {
   var table = TaskTable()
 
@@ -88,7 +88,7 @@ import Testing
     restart(1)
     restart(6)
     insert(4, after: [1], key: "k")
-    // Task 2 is running, so it is cancelled only when task 6 is.
+    // Task 2 is running, so it isn't cancelled until task 6 is cancelled.
     #expect(cancel(1) == done(4))
     #expect(table.apply([.release(lease)]) == [.done])
     insert(3, after: [2], key: "k")

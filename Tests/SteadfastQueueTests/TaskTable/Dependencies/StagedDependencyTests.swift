@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Decisions about tasks with dependencies while staged changes are being written to a file.
+/// Tests changes of tasks with dependencies while staged changes are being written to a file.
 @Suite struct StagedDependencyTests {
   private var table = TaskTable()
   private var lines: [JournalEntry] = []
@@ -55,7 +55,7 @@ import Testing
 
   private func state(_ number: Int) -> TaskState? { table.record(of: .numbered(number))?.state }
 
-  /// Compares the table with the one that is read from the lines.
+  /// Compares the table with a table that is read from the lines.
   private func checkLines() throws {
     var found = TaskTable()
     for (number, line) in lines.enumerated() {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// New tasks that depend on a task while a change to that task is being written to a file.
+/// Tests new tasks whose dependency is being changed in the file.
 @Suite struct UncertainDependencyTests: FlushSuite {
   let setting = FlushSetting()
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Expired tasks that lose their key roles to a new task, while changes are staged and in a file.
+/// Tests expired tasks that lose their unique key to a new task, with staged changes and in a file.
 @Suite struct DisplacingTests {
   var table = TaskTable()
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys while staged changes are not committed yet.
+/// Tests unique keys while staged changes are not committed yet.
 @Suite struct UniqueKeyTests {
   var table = TaskTable()
 
@@ -94,7 +94,7 @@ import Testing
     table.rollBack(staged)
     table.rollBack(end)
     #expect(table.brokenInvariants() == [])
-    // The holder and the successor may both wait.
+    // Both the holder and the successor may be waiting.
     let update = TaskChange.update(.numbered(2), TaskUpdate(priority: .high))
     let changes = [table.stage(update), table.stage(retry)]
     for change in changes { table.commit(change) }
@@ -238,7 +238,7 @@ import Testing
     func prune(at now: Double, keeping count: Int) -> TaskChange {
       .prune(.succeeded, endedBefore: nil, keepingLatest: count, now: .seconds(now))
     }
-    // At 100 s, the second task no longer deduplicates others; at 50 s it does again.
+    // At 100 s, the second task's unique period is over. At 50 s, it isn't.
     _ = table.apply([prune(at: 100, keeping: 3)])
     _ = table.apply([prune(at: 50, keeping: 2)])
     #expect(table.count(matching: TaskFilter()) == 3)

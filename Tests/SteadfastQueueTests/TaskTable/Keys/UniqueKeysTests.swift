@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The roles of tasks with the same key and different names.
+/// Tests the roles of tasks with the same key and different names, such as holder and successor.
 @Suite struct UniqueKeysTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
   func `roles set at random are found by their key and name`(seed: UInt64) {
