@@ -31,7 +31,7 @@ import Testing
     let after = try JournalReader.read(writer.storage.bytes)
     #expect(after.table.brokenInvariants() == [])
     return (
-      try before.table.contentsForSecondReader(), try after.table.contentsForSecondReader()
+      try before.table.contentsForPythonReader(), try after.table.contentsForPythonReader()
     )
   }
 

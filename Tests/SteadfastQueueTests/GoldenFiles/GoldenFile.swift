@@ -64,7 +64,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "failures"),
     GoldenFile(name: "failures-2") { try $0.writeFailures() },
     GoldenFile(name: "put-off"),
-    GoldenFile(name: "put-off-2") { try $0.writePutOff() },
+    GoldenFile(name: "put-off-2") { try $0.writePostponed() },
     GoldenFile(name: "updates"),
     GoldenFile(name: "updates-2") { try $0.writeUpdates() },
     GoldenFile(name: "compacted"),

@@ -12,7 +12,7 @@ import Testing
   func `a file of an earlier version of the library is read`(file: GoldenFile) throws {
     let contents = try JournalReader.read(Array(try Data(contentsOf: file.url)))
     #expect(contents.table.brokenInvariants() == [])
-    let found = try contents.table.contentsForSecondReader()
+    let found = try contents.table.contentsForPythonReader()
     let json = try JSONSerialization.jsonObject(with: Data(contentsOf: file.tasksURL))
     let expected = try #require(json as? [NSDictionary])
     #expect(found == expected)

@@ -204,7 +204,7 @@ extension GoldenWriter {
   }
 
   /// Writes tasks whose last attempt postponed them, and others.
-  mutating func writePutOff() throws {
+  mutating func writePostponed() throws {
     var (snoozed, chosen, retried) = (
       task(1, available: 50), task(2, available: 60), task(3, available: 70)
     )

@@ -54,7 +54,7 @@ import Testing
       let table = try Journal.open(storage).table
       #expect(try table.contentLines() == file.tasks(after: file.lines.count))
       #expect(table.brokenInvariants() == [])
-      try ToldFile.write(file.bytes, named: "file-\(seed)")
+      try ExportedFile.write(file.bytes, named: "file-\(seed)")
     }
   }
 

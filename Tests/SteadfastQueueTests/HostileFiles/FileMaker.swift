@@ -86,7 +86,7 @@ struct FileMaker {
     case 0..<5: insertion()
     case 5..<8: leases.isEmpty ? insertion() : end(leases.remove(at: pick(leases.count)))
     case 8: control(.numbered(1 + max(0, taskCount - 1 - pick(pick(2) == 0 ? 6 : taskCount + 1))))
-    default: housekeeping()
+    default: maintenanceChange()
     }
   }
 
@@ -227,7 +227,7 @@ struct FileMaker {
     )
   }
 
-  private mutating func housekeeping() -> TaskChange {
+  private mutating func maintenanceChange() -> TaskChange {
     switch pick(4) {
     case 0: .unpark(name: "A", queue: queue())
     case 1: .rebase(.seconds(now - 50))

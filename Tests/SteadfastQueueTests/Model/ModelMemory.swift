@@ -49,7 +49,9 @@ extension ModelRun {
     }
     // If the store fails, the last checkpoint may not be stored.
     if fault == nil, found != last {
-      violate("the checkpoint of a task is \(found.debug), but the task saved \(last.debug)")
+      recordViolation(
+        "the checkpoint of a task is \(found.debug), but the task saved \(last.debug)"
+      )
     }
     for value in [next - 1, next] {
       ledger.update { $0.entries[id]?.checkpoint = value }
@@ -63,7 +65,9 @@ extension ModelRun {
     do {
       try await context.sleep("nap", for: .seconds(seconds))
       let end = try ledger.update { $0.remembered(by: id, name: name) }.map(Self.date)
-      if let end, end > max(before, time.clock.date) + 1e-3 { violate("a sleep ends early") }
+      if let end, end > max(before, time.clock.date) + 1e-3 {
+        recordViolation("a sleep ends early")
+      }
     } catch let error as TaskSuspended {
       let end = try Self.date(ledger.update { $0.remembered(by: id, name: name) } ?? [])
       if known == nil { check(end, isAfter: seconds, since: before) }
@@ -87,7 +91,7 @@ extension ModelRun {
       }
       try checkReply(to: id, MemoryCoding.encode(CompletionOutcome.Value(value: value)))
     } catch let error as CompletionFailed {
-      if !error.hasTimedOut { violate("a wait has failed: \(error)") }
+      if !error.hasTimedOut { recordViolation("a wait has failed: \(error)") }
       try checkReply(to: id, MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true)))
       throw error
     } catch let error as TaskSuspended {
@@ -96,7 +100,9 @@ extension ModelRun {
       let deadline = open.deadline?.date
       if known == nil {
         if let limit, let deadline { check(deadline, isAfter: limit, since: before) }
-        if (limit == nil) != (deadline == nil) { violate("a wait ends at \(deadline.debug)") }
+        if (limit == nil) != (deadline == nil) {
+          recordViolation("a wait ends at \(deadline.debug)")
+        }
       }
       ledger.update { $0.entries[id]?.attempt?.wakeDate = deadline ?? .distantFuture }
       throw error
@@ -116,7 +122,7 @@ extension ModelRun {
     let now = time.clock.date
     let start = date - Double(seconds)
     if start < min(begin, now) - 1e-3 || start > max(begin, now) + 1e-3 {
-      violate("a wait of \(seconds) s from \(begin) ends at \(date)")
+      recordViolation("a wait of \(seconds) s from \(begin) ends at \(date)")
     }
   }
 
@@ -159,7 +165,9 @@ extension ModelRun {
       let memory = try await base.memory(of: entry.record.id)
       var found: [ExactText: [UInt8]] = [:]
       for name in memory.names { found[ExactText(name)] = memory[name] }
-      if found != entry.memory { violate("a task's memory is \(found), not \(entry.memory)") }
+      if found != entry.memory {
+        recordViolation("a task's memory is \(found), not \(entry.memory)")
+      }
     }
   }
 }

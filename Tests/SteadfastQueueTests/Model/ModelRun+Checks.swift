@@ -56,7 +56,7 @@ extension ModelRun {
     for (name, queue) in state.withLock(\.queues) {
       let count = try await queue.count
       let unfinished = found.count { !$0.state.isFinished && $0.queue == name }
-      if count != unfinished { violate("the queue's count is \(count), not \(unfinished)") }
+      if count != unfinished { recordViolation("the queue's count is \(count), not \(unfinished)") }
       let statistics = try await queue.statistics
       ledger.update { $0.compare(statistics, of: name) }
     }
@@ -121,10 +121,10 @@ extension ModelRun {
 
   private func checkLeftovers() {
     let state = state.withLock { $0 }
-    if state.callsInFlight > 0 { violate("\(state.callsInFlight) calls have not returned") }
-    if !state.runs.isEmpty { violate("run() has not returned") }
+    if state.callsInFlight > 0 { recordViolation("\(state.callsInFlight) calls have not returned") }
+    if !state.runs.isEmpty { recordViolation("run() has not returned") }
     if state.pendingOutcomes.values.contains(where: { $0 != 0 }) {
-      violate("a wait for an outcome has not returned")
+      recordViolation("a wait for an outcome has not returned")
     }
   }
 }

@@ -6,9 +6,9 @@ import SteadfastTesting
 extension ModelRun {
   func perform(_ work: ModelWork, _ context: TaskContext) async throws {
     let act = ledger.update { $0.recordBeginning(of: context.id, work, at: time.clock.now) }
-    store.passSuspension()
+    store.reportSuspensionPoint()
     let error = await carryOut(act, context)
-    store.passSuspension()
+    store.reportSuspensionPoint()
     let end: ModelLedger.End =
       switch (error, act.end) {
       case (is TaskSuspended, _): .suspended

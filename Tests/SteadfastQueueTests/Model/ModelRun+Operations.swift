@@ -67,7 +67,7 @@ extension ModelRun {
       try await queue.setValue(value, named: "number")
       let wasThere = try await queue.setValue(nil, named: "number", replacing: value)
       let next = try await queue.value(named: "number")
-      if wasThere, next == value { violate("the removed value \(number) has returned") }
+      if wasThere, next == value { recordViolation("the removed value \(number) has returned") }
     } catch {
       checkError(of: "setValue", error)
     }
@@ -265,7 +265,7 @@ extension ModelRun {
         let isShutDown = self.state.withLock { state in
           state.isShutDown || !state.queues.contains { $0.queue === queue }
         }
-        if !isShutDown { self.violate("outcome() reports a shutdown") }
+        if !isShutDown { self.recordViolation("outcome() reports a shutdown") }
       } catch {
         self.checkError(of: "outcome()", error)
       }

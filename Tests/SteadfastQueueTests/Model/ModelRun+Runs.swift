@@ -75,13 +75,15 @@ extension ModelRun {
     let isShutDown = state.withLock { $0.isShutDown }
     do {
       try result.get()
-      if !isPass, !isShutDown { violate("\(call) returned without a shutdown") }
+      if !isPass, !isShutDown { recordViolation("\(call) returned without a shutdown") }
     } catch is CancellationError {
       let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
-      if !isExpected { violate("\(call) throws a CancellationError without a cancellation") }
+      if !isExpected {
+        recordViolation("\(call) throws a CancellationError without a cancellation")
+      }
     } catch let error as TaskQueueError where error.code == .alreadyRunning {
     } catch let error as TaskQueueError where error.code == .shutDown {
-      if !isShutDown { violate("\(call) throws \(error)") }
+      if !isShutDown { recordViolation("\(call) throws \(error)") }
     } catch {
       checkError(of: call, error)
     }

@@ -158,17 +158,17 @@ final class ModelRun: Sendable {
           }
         }
         for operation in configuration.operations {
-          run.store.passSuspension()
+          run.store.reportSuspensionPoint()
           try await run.perform(operation)
         }
         try await run.settle()
         fault?.mend()
         try await run.finish()
       } catch {
-        await run.abandon()
+        await run.endRemainingTasks()
         throw error
       }
-      await run.abandon()
+      await run.endRemainingTasks()
     }
   }
 
@@ -270,7 +270,7 @@ final class ModelRun: Sendable {
     }
   }
 
-  func violate(_ text: String) { ledger.update { $0.require(false, text) } }
+  func recordViolation(_ text: String) { ledger.update { $0.require(false, text) } }
 
   /// Checks that an error of a call was caused by the store's fault.
   func checkError(of call: String, _ error: any Error) {
@@ -279,11 +279,11 @@ final class ModelRun: Sendable {
     }
     let isFault = (reason ?? error) is Refusal && "\(error)".contains("the disk is on fire")
     if error is CancellationError, state.withLock(\.wereCallsCancelled) { return }
-    if fault?.wasMet != true || !isFault { violate("\(call) throws \(error)") }
+    if fault?.wasMet != true || !isFault { recordViolation("\(call) throws \(error)") }
   }
 
   /// Ends all remaining tasks, so that `withVirtualTime` can return.
-  private func abandon() async {
+  private func endRemainingTasks() async {
     fault?.mend()
     let (runs, eventTasks) = state.withLock { ($0.runs, $0.eventTasks) }
     for run in runs.values { run.task.cancel() }

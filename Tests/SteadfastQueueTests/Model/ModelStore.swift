@@ -70,14 +70,14 @@ final class ModelStore: Persistence {
   }
 
   /// Reports a suspension point.
-  func passSuspension() { onSuspension.withLock(\.self)?() }
+  func reportSuspensionPoint() { onSuspension.withLock(\.self)?() }
 
   /// Lets other Swift tasks run.
   ///
   /// The order of the virtual time's jobs decides how many.
   private func suspend() async {
     guard suspends else { return }
-    passSuspension()
+    reportSuspensionPoint()
     await withDiscardingTaskGroup { $0.addTask {} }
   }
 

@@ -206,7 +206,7 @@ import Testing
       try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     }
     #expect(try await queue.count == 0)
-    seal.use(1)
+    seal.setKeys(1)
     try await queue.enqueue(Note("c"))
     try await queue.runAvailable()
     #expect(log.entries == ["c"])

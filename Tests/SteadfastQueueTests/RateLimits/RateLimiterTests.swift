@@ -68,7 +68,7 @@ import Testing
   ) {
     let window = RateWindow(count, per: interval)
     #expect(window.count == windowCount && window.interval == microseconds)
-    // Together, the shorter intervals are as long as the limit's or longer, and allow no more starts.
+    // Together, the shorter intervals aren't shorter than the limit's, and allow no more starts.
     let parts = (count + RateWindow.maxCount - 1) / RateWindow.maxCount
     #expect(window.count * parts <= count)
     #expect(.microseconds(window.interval * Int64(parts)) >= interval)

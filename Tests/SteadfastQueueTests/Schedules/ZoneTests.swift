@@ -88,7 +88,7 @@ struct ZoneTests {
     try #require(zones.count > 400)
     let all = try await withThrowingTaskGroup(of: (String, [[Int32]]).self) { group in
       for identifier in zones {
-        group.addTask { (identifier, try self.everything(in: zone(identifier))) }
+        group.addTask { (identifier, try self.allDates(in: zone(identifier))) }
       }
       var groups: [[[Int32]]: [String]] = [:]
       for try await (identifier, dates) in group { groups[dates, default: []].append(identifier) }
@@ -111,7 +111,7 @@ struct ZoneTests {
   }
 
   /// The dates of each rule, in seconds since 2000.
-  private func everything(in zone: TimeZone) throws -> [[Int32]] {
+  private func allDates(in zone: TimeZone) throws -> [[Int32]] {
     var all = try Self.rules.map { make in
       dates(try make(zone), after: Self.firstSecond - 1, through: Self.lastSecond)
     }

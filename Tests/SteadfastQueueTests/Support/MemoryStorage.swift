@@ -73,7 +73,7 @@ final class MemoryStorage: JournalStorage {
 
   /// Simulates a limit of the system on the size of files.
   ///
-  /// A write beyond it may end the process.
+  /// A write beyond the limit may end the process.
   func limitSizes() { state.withLock { $0.isSizeLimited = true } }
 
   /// Sets a closure to run before each call.
@@ -93,17 +93,17 @@ final class MemoryStorage: JournalStorage {
     if let failure { throw SystemCallError("\(call)", failure) }
   }
 
-  private func noteOpening(_ call: Call) throws(FileOpeningError) {
+  private func recordOpening(_ call: Call) throws(FileOpeningError) {
     do { try note(call) } catch { throw .systemCall(error) }
   }
 
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
-    try noteOpening(.open(name))
+    try recordOpening(.open(name))
     return state.withLock { $0.names[name] }.map { MemoryFile(self, $0) }
   }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
-    try noteOpening(.create(name))
+    try recordOpening(.create(name))
     guard bytes(of: name) == nil else { throw .systemCall(SystemCallError("create", EEXIST)) }
     let node = state.withLock { state in
       state.files.append([])

@@ -112,7 +112,7 @@ private struct Comparison {
     case 6...7: try end()
     case 8: try control()
     case 9: try random.next() % 2 == 0 ? setValue() : complete()
-    default: try lookAfter()
+    default: try performMaintenance()
     }
   }
 
@@ -263,7 +263,7 @@ private struct Comparison {
     }
   }
 
-  private mutating func lookAfter() throws {
+  private mutating func performMaintenance() throws {
     switch random.next() % 5 {
     case 0, 1: try apply(.unpark(name: "A", queue: drawQueue()))
     case 2:
@@ -289,7 +289,7 @@ private struct Comparison {
     for part in 0..<10 {
       try comparison.run(operations: 30)
       try comparison.checkRestart()
-      try ToldFile.write(comparison.storage.bytes, named: "model-\(seed)-\(part)")
+      try ExportedFile.write(comparison.storage.bytes, named: "model-\(seed)-\(part)")
     }
   }
 }

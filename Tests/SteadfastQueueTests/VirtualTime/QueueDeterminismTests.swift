@@ -54,7 +54,7 @@ import Testing
   @Test func `three workers over a real file leave the same trace each time`() async throws {
     try await withTemporaryFolder { folder in
       let first = try await Self.traceOverFile(in: folder)
-      try await Self.sideBySide(Self.fileRuns) { _ in
+      try await Self.runConcurrently(Self.fileRuns) { _ in
         let found = try await Self.traceOverFile(in: folder)
         #expect(found == first, "\(found.difference(from: first))")
       }
@@ -67,7 +67,7 @@ import Testing
     let traces = Log<[String]>()
     let seeds = max(Self.fileRuns / 10, 5)
     try await withTemporaryFolder { folder in
-      try await Self.sideBySide(seeds) { seed in
+      try await Self.runConcurrently(seeds) { seed in
         let order = VirtualTime.Order.shuffled(seed: UInt64(seed))
         let trace = try await Self.traceOverFile(in: folder, order: order)
         let again = try await Self.traceOverFile(in: folder, order: order)
@@ -79,7 +79,7 @@ import Testing
   }
 
   /// Makes `count` runs, several at a time because they mostly wait for the disk.
-  private static func sideBySide(
+  private static func runConcurrently(
     _ runs: Int,
     _ run: @escaping @Sendable (_ number: Int) async throws -> Void
   ) async throws {

@@ -263,7 +263,7 @@ extension WrongClockTests {
   ) async throws {
     let queue = await queue(InMemoryStore())
     try await queue.runAvailable()
-    @Sendable func addByWrongClock(delay: Duration?) async throws {
+    @Sendable func addWithWrongClock(delay: Duration?) async throws {
       step(days: 1)
       try await queue.enqueue(Call(), options: TaskOptions(delay: delay))
       step(days: -1)
@@ -271,13 +271,13 @@ extension WrongClockTests {
     if isRunning {
       try await withRunning(queue) {
         await time.advance(by: .seconds(1))
-        try await addByWrongClock(delay: Self.tenMinutes)
+        try await addWithWrongClock(delay: Self.tenMinutes)
         // The queue checks the clock within a minute, and the delay counts from that check.
         await time.advance(by: .seconds(660))
         #expect(done.value == 1)
       }
     } else {
-      try await addByWrongClock(delay: nil)
+      try await addWithWrongClock(delay: nil)
       try await queue.runAvailable()
       #expect(done.value == 1)
     }

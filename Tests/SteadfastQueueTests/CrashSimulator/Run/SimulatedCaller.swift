@@ -158,7 +158,7 @@ struct SimulatedCaller: Sendable {
   }
 
   /// Draws a change of a task that may not exist, or whose state may not allow the change.
-  private mutating func makeManagement(_ date: Date) -> TaskChange {
+  private mutating func makeManagementChange(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(12) {
     case 10, 11: return .complete(id, named: makeStepName(), value: [UInt8(pick(256))])
@@ -200,7 +200,7 @@ struct SimulatedCaller: Sendable {
   private mutating func makeEnd() -> TaskChange {
     let date = Date.seconds(Double(100 + pick(10)))
     guard !leases.isEmpty, pick(4) > 0 else {
-      return pick(4) == 0 ? makeInsertion() : makeManagement(date)
+      return pick(4) == 0 ? makeInsertion() : makeManagementChange(date)
     }
     let lease = leases.remove(at: pick(leases.count))
     let failure = TaskFailure(reason: "refused \(seed)", date: date)

@@ -244,8 +244,8 @@ import Testing
   func `the threads never all sleep while a job is left, and never share the turn`(_ seed: UInt64) {
     var generator = SplitMix64(seed: seed)
     var model = ThreadsModel()
-    for _ in 0..<2_000 { model.goOn(using: &generator) }
-    while model.goOnWithoutNewJobs(using: &generator) {}
+    for _ in 0..<2_000 { model.takeStep(using: &generator) }
+    while model.takeStepWithoutNewJob(using: &generator) {}
     #expect(model.performed == model.added)
     #expect(model.added > 100)
     #expect(!model.hasOverlapped)

@@ -47,7 +47,7 @@ import Testing
     let task = try await b.enqueue(Note("1"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
-      try await withRunning(b) { try await b.waitUntilGone(task.id, on: clock) }
+      try await withRunning(b) { try await b.waitUntilRemoved(task.id, on: clock) }
     }
     #expect(log.entries == ["b begins 1 at 60"])
   }

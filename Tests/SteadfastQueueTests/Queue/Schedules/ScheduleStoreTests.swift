@@ -49,7 +49,7 @@ import Testing
     let seal = TestSeal()
     let first = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await first.schedule("s", .hours, Note("a"))
-    seal.use(0x77)
+    seal.setKeys(0x77)
     let second = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await second.enqueue(Note("plain"))
     let events = second.events
@@ -58,7 +58,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["plain"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
     // With the right key again, the unreadable occurrence is available, and the schedule continues.
-    seal.use(0x5A)
+    seal.setKeys(0x5A)
     let third = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await withRunning(third) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
@@ -83,9 +83,9 @@ import Testing
     try await queue.schedule("s", .hours, Note("old"))
     try await queue.enqueue(Note("plain"))
     if damage == .otherKey {
-      seal.use(0x77, 0x5A)
+      seal.setKeys(0x77, 0x5A)
       try await queue.schedule("t", .hours, Note("t"))
-      seal.use(0x77)
+      seal.setKeys(0x77)
     } else {
       try await queue.schedule("t", .hours, Note("t"))
       let name = ScheduleKey("s").valueName

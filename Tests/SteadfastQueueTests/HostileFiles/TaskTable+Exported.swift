@@ -7,7 +7,7 @@ extension TaskTable {
   ///
   /// The tasks come first, in their order in the queue and without fields that have default values.
   /// The values follow in the order of their names.
-  func contentsForSecondReader() throws -> [NSDictionary] {
+  func contentsForPythonReader() throws -> [NSDictionary] {
     let tasks = entries.slots.map { entries[$0] }.sorted { $0.position < $1.position }
     let values = values.committed.sorted { left, right in
       left.key.text.utf8.lexicographicallyPrecedes(right.key.text.utf8)
