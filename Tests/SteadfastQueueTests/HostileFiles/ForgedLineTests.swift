@@ -136,7 +136,7 @@ import Testing
     expectDamage(ForgedFile.bytes([#""k":"seal","\#(kind)":1,"\#(kind)":1}"#]), line: 2)
   }
 
-  @Test func `text that looks like an escape, or must be escaped, is read as it was written`()
+  @Test func `a string that looks like an escape, or must be escaped, is read as it was written`()
     throws
   {
     for text in ["\u{0}", "\u{1f}", "\\u0041", "\"", "\\", "\u{7f}", "é", "\u{2028}", "👩‍👩‍👧", "\r\n"] {

@@ -112,7 +112,7 @@ import Testing
       try await clock.sleep(for: .seconds(1))
       let successor = try await queue.enqueue(Note("successor"), uniqueKey: "k")
       async let outcome = holder.outcome()
-      // The other results are stored at 14 s, and answered at 19 s.
+      // The other results are stored at 14 s, but the store returns at 19 s.
       try await clock.sleep(for: .seconds(14))
       let both = TaskFilter(ids: [other.id, successor.id])
       #expect(try await queue.cancel(matching: both) == 2)
@@ -290,7 +290,7 @@ import Testing
   }
 }
 
-/// A store that stores retries at once, but answers five seconds later.
+/// A store that stores retries at once, but returns five seconds later.
 private struct LateAnswers: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let clock: VirtualClock

@@ -119,7 +119,7 @@ struct ScheduleRuleTests {
     #expect(rule.next(after: Date(timeIntervalSince1970: .nan)) == nil)
   }
 
-  @Test func `a rule can be restored from its text`() throws {
+  @Test func `a rule can be restored from its string`() throws {
     let berlin = try zone("Europe/Berlin")
     let rules = try [
       ScheduleRule.every(.seconds(900)), .hourly(minute: 59, in: berlin),

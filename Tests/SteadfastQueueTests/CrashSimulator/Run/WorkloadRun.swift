@@ -135,7 +135,7 @@ final class WorkloadRun: Sendable {
         for call in calls {
           group.addTask {
             await self.perform(call)
-            // A claim is answered while the changes that were written with it are being flushed.
+            // A claim returns while the changes that were written with it are being flushed.
             guard let next = self.state.withLock({ $0.caller.nextCallAtOnce() }) else { return }
             await self.perform(next)
           }
@@ -165,7 +165,7 @@ final class WorkloadRun: Sendable {
   private func letTimePass() async {
     let core = state.withLock { $0.core }
     executor.letTimePass()
-    // Jobs run in order: after this one, all due jobs have run.
+    // Jobs run in order, so after this call, all due jobs have run.
     guard (try? await core.statistics()) != nil else { return }
     if case .atMostEvery = workload.flushing.moment { record(.intervalPassed) }
   }

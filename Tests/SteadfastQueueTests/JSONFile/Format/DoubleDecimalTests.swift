@@ -49,7 +49,7 @@ import Testing
     "1 ", "1.2.3", "1,5", "10000000000000000000", "0.0000000000000000001",
     "1.0000000000000000000", "--1", "1-", "٣",
   ])
-  func `text that is too long or not a plain decimal returns nil`(text: String) {
+  func `a string that is too long or not a plain decimal returns nil`(text: String) {
     #expect(parsedNumber(text) == nil)
   }
 

@@ -33,7 +33,7 @@ import Testing
     return queue
   }
 
-  /// Makes a process whose first claim is answered after a delay.
+  /// Makes a process whose first claim returns after a delay.
   private func makeProcess(answeringFirstClaimAfter seconds: Int) -> FaultInjectingStore {
     let slow = FaultInjectingStore(store.process())
     slow.inject(.delay(.seconds(seconds), on: clock), .afterEffect) { $0.kind == .claim }
@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a task doesn't start if its lease expires before the claim is answered`(isLimited: Bool)
+  func `a task doesn't start if its lease expires before the claim returns`(isLimited: Bool)
     async throws
   {
     let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
@@ -64,7 +64,7 @@ import Testing
     async throws
   {
     let slow = FaultInjectingStore(store.process())
-    // The claim is answered in time, but the call that stores the start is answered too late.
+    // The claim returns in time, but the call that stores the start returns too late.
     slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
     try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
@@ -95,7 +95,7 @@ import Testing
     #expect(log.entries == [])
   }
 
-  @Test func `a claim that is answered in time is used`() async throws {
+  @Test func `a claim that returns in time is used`() async throws {
     let a = await makeQueue(named: "a", on: makeProcess(answeringFirstClaimAfter: 59))
     try await a.enqueue(Note("1"))
     try await a.runAvailable()

@@ -164,7 +164,7 @@ import Testing
   }
 }
 
-/// A store in memory that runs an action once, between a claim and its answer.
+/// A store in memory that runs an action once, before a claim returns.
 private final class PausingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let action = Mutex<(@Sendable () async -> Void)?>(nil)

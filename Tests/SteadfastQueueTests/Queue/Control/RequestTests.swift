@@ -90,7 +90,8 @@ import Foundation
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a late answer to a restart doesn't erase the success of the restarted task`()
+  @Test
+  func `a restart that the store confirms late doesn't erase the success of the restarted task`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -105,7 +106,7 @@ import Foundation
     try await withRunning(queue) {
       async let n = queue.retry(matching: .deadLetters)
       try await clock.sleep(for: .seconds(50))
-      // The task has been claimed, and is being performed when the restart is answered.
+      // When the call that stores the restart returns, the task has been claimed, and is being performed.
       let restarted = try await queue.tasks(matching: TaskFilter(ids: [task.id]))
       #expect(restarted.map(\.state) == [.running])
       store.letGo()
@@ -167,7 +168,7 @@ import Foundation
     }
   }
 
-  @Test func `a command that the store has answered isn't repeated after the task is restarted`()
+  @Test func `a command that the store has confirmed isn't repeated after the task is restarted`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -194,7 +195,7 @@ import Foundation
       #expect(try await task.cancel())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
-      // While the first cancellation is being answered, another call cancels the task again.
+      // Before the first cancellation returns, another call cancels the task again.
       try await queue.enqueue(Note("tick"))
       async let isCancelledAgain = task.cancel()
       try await clock.sleep(for: .seconds(5))

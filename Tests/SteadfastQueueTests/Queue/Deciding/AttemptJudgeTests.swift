@@ -227,7 +227,7 @@ private struct Decided: RetryAwareError {
     #expect(reason.last == "…")
   }
 
-  @Test func `the configuration can replace the stored text of an error`() {
+  @Test func `the configuration can replace the stored description of an error`() {
     let configuration = TaskQueueConfiguration(errorText: { "\(type(of: $0))" })
     #expect(
       verdict(after: .threw(TaskAbandoned("secret")), on: makeTask(), configuration: configuration)

@@ -184,7 +184,7 @@ import Testing
     return machine
   }
 
-  @Test func `a task claimed again before its last result is answered has only one lease`() {
+  @Test func `a task claimed again before the store confirms its last result has only one lease`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)

@@ -287,9 +287,11 @@ extension RateLimitTests {
     #expect(try await b.count == 0)
   }
 
-  @Test func `a task postponed in a batch whose answer is lost starts only once`() async throws {
+  @Test
+  func `a task postponed in a batch that the store doesn't confirm starts only once`() async throws
+  {
     let store = FaultInjectingStore()
-    // The store answers later than after one interval.
+    // The store returns later than after one interval.
     let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
     let queue = await makeQueue(limits: [limit], on: store)
     try await queue.enqueue(Mail())

@@ -129,7 +129,7 @@ import Testing
   }
 
   @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
-  func `a dependent's caller is notified even if the answer to the dependency's end is lost`(
+  func `a dependent's caller is notified even if the dependency's end isn't confirmed by the store`(
     first: String,
     outcome: TaskOutcome
   ) async throws {
@@ -147,7 +147,7 @@ import Testing
   }
 
   @Test
-  func `a dependent's caller is notified of its cancellation even if the store's answer is lost`()
+  func `a dependent's caller is notified of its cancellation even if the store doesn't confirm it`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -249,7 +249,7 @@ import Testing
   }
 
   @Test
-  func `if the answer to a claim is lost, the tasks are performed after their lease expires`()
+  func `if a claim's result is lost, the claimed tasks are performed after their lease expires`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))

@@ -66,7 +66,7 @@ import Testing
 
   /// A command looks up its task, and then changes it.
   ///
-  /// If only the answer to the change is lost, the task has changed.
+  /// If only the result of the change is lost, the task has changed.
   @Test(
     .virtualTime,
     arguments: [

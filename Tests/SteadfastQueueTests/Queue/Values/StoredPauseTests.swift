@@ -242,7 +242,7 @@ private struct Mail: TaskPayload { var text: String }
     let queue = await makeQueue(on: store)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The next poll reads the store before the pause is stored, but is answered afterwards.
+      // The next poll reads the store before the pause is stored, but returns afterwards.
       store.inject(.delay(.seconds(60), on: clock), .afterEffect) { $0.kind == .value }
       try await clock.sleep(for: .seconds(5))
       try await queue.pause(durability: .durable)

@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Makes a queue on a store that either stores results at once, or answers later.
+  /// Makes a queue on a store that either stores results at once, or returns later.
   private func makeQueue(appliesAtOnce: Bool = true) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
