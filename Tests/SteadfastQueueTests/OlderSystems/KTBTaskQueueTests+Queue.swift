@@ -53,8 +53,7 @@ extension KTBTaskQueueTests {
   }
 
   @Test
-  func
-    `a custom backoff can have KTBTaskQueue's delays: a chosen interval that doubles, minus 1 s`()
+  func `a custom backoff can double a chosen interval and subtract 1 s, as KTBTaskQueue does`()
     async throws
   {
     let backoff = Backoff.custom { attempt in

@@ -122,8 +122,7 @@ import Testing
   // MARK: Sizes
 
   @Test
-  func
-    `a new task larger than the chosen size is refused, but an error stored later may be larger`()
+  func `a new task larger than the limit is refused, but a longer error message is stored`()
     async throws
   {
     try await withTemporaryFolder { folder in

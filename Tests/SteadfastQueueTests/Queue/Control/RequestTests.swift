@@ -106,7 +106,7 @@ import Foundation
     try await withRunning(queue) {
       async let n = queue.retry(matching: .deadLetters)
       try await clock.sleep(for: .seconds(50))
-      // When the call that stores the restart returns, the task has been claimed, and is being performed.
+      // Before the call that stores the restart returns, the task is claimed and performed.
       let restarted = try await queue.tasks(matching: TaskFilter(ids: [task.id]))
       #expect(restarted.map(\.state) == [.running])
       store.letGo()
