@@ -20,9 +20,9 @@ import Testing
     )
   }
 
-  /// The durations of the tasks, in the order in which they rank; the budget; the tasks that run.
+  /// The durations of the tasks in order of rank, the budget, and the indices of the tasks to run.
   @Test(arguments: [
-    // Selene's own example: scores of 3, 2 and 1.
+    // The example of the original library, Selene: tasks with the scores 3, 2 and 1.
     ([20, 5, 10], 30, [0, 1]),
     ([20, 10, 5], 30, [0, 1]),
     ([20, 15, 10], 30, [0, 2]),

@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(arguments: ["a\0", String(repeating: "a", count: 513), ""])
-  func `a name that a store can't have is rejected`(name: String) async throws {
+  func `a name that can't be stored is rejected`(name: String) async throws {
     let scheduler = BackgroundScheduler()
     await scheduler.register(name, expectedDuration: .zero) { .noData }
     let error = await queueError { try await scheduler.run(within: .seconds(1)) }

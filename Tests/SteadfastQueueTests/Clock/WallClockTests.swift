@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct WallClockTests {
-  /// The duration, in seconds, of a sleep of an hour if the date is stepped after 100 seconds.
+  /// How long a sleep of an hour lasts, in seconds, if the date is changed after 100 seconds.
   private func secondsSlept(steppingBy seconds: Double) async throws -> Double {
     try await withVirtualTime { time in
       let clock = time.clock

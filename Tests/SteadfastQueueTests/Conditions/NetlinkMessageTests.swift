@@ -73,7 +73,7 @@ import Testing
     }
   }
 
-  // A read beyond the end, or an overflow, would crash the process.
+  // Reading beyond the end of a datagram, or an overflow, would crash the process.
   @Test func `random datagrams don't crash the reader`() {
     let seed = Soak.seed ?? 1
     for run in 0..<UInt64(Soak.runs(short: 3_000)) {

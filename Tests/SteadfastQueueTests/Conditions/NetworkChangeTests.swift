@@ -4,16 +4,18 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Monitoring a separate network, whose interfaces and routes the test changes.
+/// Monitors a separate network.
+///
+/// The tests change its interfaces and routes.
 @Suite(
   .enabled(if: NetworkNamespace.obstacle == nil, "\(NetworkNamespace.obstacle ?? "")"),
   .timeLimit(.minutes(5))
 )
 struct NetworkChangeTests {
-  // Routes of IPv4 only: the kernel reports changes of interfaces at unpredictable times.
+  // The flag for reports of IPv4 routes. The kernel reports interfaces at unpredictable times.
   private let ipv4Routes: UInt32 = 0x40
 
-  /// Adds a cable, with both ends up, and a default route over it, and waits until it is in use.
+  /// Adds a cable whose ends are up, and a default route over the cable, and waits for the report.
   private func connectCable(
     in namespace: NetworkNamespace,
     family: UInt8 = InternetFamily.ipv4
@@ -67,7 +69,7 @@ struct NetworkChangeTests {
       #expect(await iterator.next() == false)
       try await namespace.perform { try TestInterfaces.set(TestInterfaces.names[1], isUp: true) }
       #expect(await iterator.next() == true)
-      // The kernel removes the route as well, and reports only that the interface is down.
+      // The kernel also removes the route, but reports only that the interface is down.
       try await namespace.perform { try TestInterfaces.set(TestInterfaces.names[0], isUp: false) }
       #expect(await iterator.next() == false)
       try await namespace.perform {
@@ -80,7 +82,7 @@ struct NetworkChangeTests {
     }
   }
 
-  // The kernel reports the address or hop that was removed, but not the route removed with it.
+  // When the kernel removes a route with its address or hop, it reports only the address or hop.
   @Test func `the monitor reports the loss of a route whose last address or shared hop is removed`()
     async throws
   {
@@ -102,7 +104,6 @@ struct NetworkChangeTests {
       #expect(await iterator.next() == true)
       try await namespace.perform { try TestInterfaces.removeSharedHop(7) }
       #expect(await iterator.next() == false)
-      // The address and the hop were all that the route needed.
       try await namespace.perform {
         try TestInterfaces.addAddress()
         try TestInterfaces.add(route)
@@ -124,9 +125,12 @@ struct NetworkChangeTests {
     }
   }
 
-  // Blackhole, unreachable and prohibit, of both families.
+  // The route types blackhole, unreachable and prohibit.
   @Test(arguments: [6, 7, 8] as [UInt8], [InternetFamily.ipv4, InternetFamily.ipv6])
-  func `a default route that rejects packets is no connection`(type: UInt8, family: UInt8)
+  func `a default route that rejects packets doesn't count as a connection`(
+    type: UInt8,
+    family: UInt8
+  )
     async throws
   {
     try await NetworkNamespace.with { namespace in
@@ -139,7 +143,8 @@ struct NetworkChangeTests {
     }
   }
 
-  @Test func `a route of another table or destination, or over the loopback, is no connection`()
+  @Test
+  func `a route of another table or destination, or over the loopback, doesn't count`()
     async throws
   {
     try await NetworkNamespace.with { namespace in

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Monitoring the machine's network, and the end of a monitor.
+/// Monitors the machine's network, and ends the monitors.
 @Suite(.timeLimit(.minutes(5))) struct NetworkMonitorTests {
   @Test func `each new stream immediately reports whether there is a network`() async {
     let monitor = NetworkMonitor()
@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test func `streams leak no file descriptors`() async throws {
-    // Counts only sockets of netlink: the sockets of other tests are of other families.
+    // Counts only netlink sockets: other tests use sockets of other families.
     func socketCount() throws -> Int {
       let known = try String(contentsOfFile: "/proc/self/net/netlink", encoding: .utf8)
       let numbers = Set(known.split(separator: "\n").compactMap { $0.split(separator: " ").last })
@@ -81,12 +81,14 @@ import Testing
       values = AsyncStream { $0.finish() }.makeAsyncIterator()
       await watched.end()
     }
-    // The threads that ended last may not have closed their sockets yet, and other tests have some.
+    // The last threads may not have closed their sockets yet, and other tests have sockets, too.
     #expect(try socketCount() < before + 150)
   }
 }
 
-/// A monitor that records the sockets it opens, and whose end a test can await.
+/// A monitor that records the sockets that it opens.
+///
+/// A test can await the end of its thread.
 struct WatchedMonitor: Sendable {
   let sockets = Log<String>()
   private let ends: AsyncStream<Void>

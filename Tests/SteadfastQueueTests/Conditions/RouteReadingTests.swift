@@ -6,7 +6,7 @@ import Testing
 @Suite struct RouteReadingTests {
   private typealias Outcome = RouteReading.Outcome
 
-  /// Applies the datagrams, and returns the last step.
+  /// Passes the datagrams to a reader of the routes, and returns the reader's last step.
   private func lastStep(applying datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
     var reading = RouteReading()
     var step = reading.firstStep()
@@ -22,7 +22,7 @@ import Testing
     return try #require(NetlinkMessage.all(in: bytes)?.first)
   }
 
-  @Test func `a reading requests the interfaces, then the routes of each family`() throws {
+  @Test func `reading the routes requests the interfaces, then the routes of each family`() throws {
     let requests = try [
       request(sentBy: lastStep(applying: [])),
       request(sentBy: lastStep(applying: [[.done(sequence: 1)]])),
@@ -35,7 +35,7 @@ import Testing
     #expect(requests.map(\.body.count) == [16, 12, 12])
   }
 
-  @Test func `a reading ends at the first route that leads outside`() {
+  @Test func `reading the routes ends at the first route that leads to the internet`() {
     let interfaces = [NetlinkMessage.interface(1, 0x49), .interface(2, 0x41), .done(sequence: 1)]
     let other = RouteForm(prefixLength: 8, interface: 2).message()
     #expect(lastStep(applying: [interfaces, [other]]) == .receive)
@@ -54,7 +54,7 @@ import Testing
     #expect(lastStep(applying: datagrams) == .end(Outcome(holds: true, isSure: true)))
   }
 
-  @Test func `without a route that leads outside, the condition is not met`() {
+  @Test func `without a route that leads to the internet, the condition is not met`() {
     let route = RouteForm(interface: 2).message()
     let datagrams: [[NetlinkMessage]] = [
       [.interface(1, 0x49), .interface(2, 0x1), .done(sequence: 1)],
@@ -65,7 +65,7 @@ import Testing
   }
 
   @Test(arguments: 1...3 as ClosedRange<UInt32>)
-  func `if a list of routes was interrupted, the answer that there is no route is unsure`(
+  func `if a list was interrupted, the result that no route was found is uncertain`(
     list: UInt32
   ) {
     let datagrams = (1...3).map { (sequence: UInt32) in
@@ -87,7 +87,7 @@ import Testing
   }
 
   @Test(arguments: [NetlinkMessage.Kind.error, NetlinkMessage.Kind.done])
-  func `a refused list makes the answer unknown, unless the kernel has no IPv6`(
+  func `if the kernel refuses a list, the result is unknown, unless only IPv6 is refused`(
     type: UInt16
   ) {
     func refusal(ofRequest sequence: UInt32) -> [NetlinkMessage] {
@@ -101,7 +101,7 @@ import Testing
   }
 
   @Test(arguments: [1, 2] as [UInt16])
-  func `messages that are too short make the answer unknown`(list: UInt16) {
+  func `messages that are too short make the result unknown`(list: UInt16) {
     let type = list == 1 ? NetlinkMessage.Kind.newInterface : NetlinkMessage.Kind.newRoute
     let before: [[NetlinkMessage]] = list == 1 ? [] : [[.done(sequence: 1)]]
     for type in [type, NetlinkMessage.Kind.done, NetlinkMessage.Kind.error] {

@@ -17,7 +17,7 @@ import Testing
     // The route uses a shared hop, so the kernel reports only the hop's number.
     RouteForm(otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
-  func `a default route leads outside if its interface leads outside`(form: RouteForm) throws {
+  func `a default route leads to the internet if its interface does`(form: RouteForm) throws {
     #expect(try #require(Route(form.body[...])).leadsToInternet(through: [2, 3]))
   }
 
@@ -33,13 +33,13 @@ import Testing
     RouteForm(hops: [(2, 0x1), (3, 0x10), (9, 0)]),
     RouteForm(flags: 0x1, otherAttributes: NetlinkMessage.attribute(30, UInt32(1).bytes)),
   ])
-  func `any other route does not lead outside`(form: RouteForm) throws {
+  func `any route but a default route does not lead to the internet`(form: RouteForm) throws {
     #expect(try !#require(Route(form.body[...])).leadsToInternet(through: [2, 3]))
   }
 
-  // Local, broadcast, blackhole, unreachable, prohibit, throw.
+  // The route types local, broadcast, blackhole, unreachable, prohibit and throw.
   @Test(arguments: [2, 3, 6, 7, 8, 9] as [UInt8])
-  func `a default route that rejects packets does not lead outside`(type: UInt8) throws {
+  func `a default route that rejects packets does not lead to the internet`(type: UInt8) throws {
     let form = RouteForm(type: type, interface: 2)
     #expect(try !#require(Route(form.body[...])).leadsToInternet(through: [2]))
   }
@@ -60,7 +60,7 @@ import Testing
   ]
 
   @Test(arguments: flags)
-  func `an interface leads outside if it is up, running and not the loopback`(
+  func `an interface leads to the internet if it is up, running and not the loopback`(
     flags: UInt32,
     leads: Bool
   ) throws {

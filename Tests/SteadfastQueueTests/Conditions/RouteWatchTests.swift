@@ -20,14 +20,14 @@ import Testing
     .datagram(messages.flatMap(\.bytes))
   }
 
-  @Test func `a new watch reads, reports the answer and waits`() {
+  @Test func `a new route watch reads the routes, reports the result and waits`() {
     var watch = RouteWatch()
     #expect(watch.next == .read)
     #expect(watch.apply(offline) == false)
     #expect(watch.next == .wait)
   }
 
-  @Test func `a watch reports only changes`() {
+  @Test func `a route watch reports only changes of the result`() {
     var watch = waitingWatch()
     let reported = [online, offline, offline, online].map { answer in
       watch.apply(.lost)
@@ -36,7 +36,7 @@ import Testing
     #expect(reported == [nil, false, nil, true])
   }
 
-  @Test func `a watch takes all pending reports before it reads the routes`() {
+  @Test func `a route watch receives all pending reports before it reads the routes`() {
     var watch = waitingWatch()
     for _ in 1...5 {
       watch.apply(kernelReport(of: .interface(2, 0x41)))
@@ -46,7 +46,7 @@ import Testing
     #expect(watch.next == .read)
   }
 
-  @Test func `an endless series of reports does not stop a watch from reading`() {
+  @Test func `an endless series of reports does not keep a route watch from reading the routes`() {
     var watch = waitingWatch()
     var count = 0
     while watch.next != .read, count < 10_000 {
@@ -64,13 +64,15 @@ import Testing
     NetlinkMessage(type: 21, flags: 0, sequence: 0, body: []),
     NetlinkMessage(type: NetlinkMessage.Kind.newRoute, flags: 0, sequence: 0, body: [2]),
   ])
-  func `a watch reads again after a report of a relevant change`(message: NetlinkMessage) {
+  func `a route watch reads the routes again after a report of a relevant change`(
+    message: NetlinkMessage
+  ) {
     var watch = waitingWatch()
     watch.apply(kernelReport(of: message))
     #expect(watch.next == .take)
   }
 
-  @Test func `a watch reads again after lost or malformed reports`() {
+  @Test func `a route watch reads the routes again after lost or malformed reports`() {
     for received in [NetlinkSocket.Received.lost, .datagram([1, 2, 3])] {
       var watch = waitingWatch()
       watch.apply(received)
@@ -82,7 +84,7 @@ import Testing
     RouteForm(prefixLength: 8, interface: 2).message(),
     RouteForm(table: 255, interface: 2).message(type: NetlinkMessage.Kind.removedRoute),
   ])
-  func `a watch ignores changes of irrelevant routes, unless its answer is unsure`(
+  func `a route watch ignores changes of irrelevant routes, unless its result is uncertain`(
     message: NetlinkMessage
   ) {
     var watch = waitingWatch()
@@ -94,7 +96,7 @@ import Testing
     #expect(unsure.next == .take)
   }
 
-  @Test func `an unsure answer is reported when it is the fourth in a row`() {
+  @Test func `an uncertain result is reported only if it is the fourth in a row`() {
     var watch = RouteWatch()
     let reported = (1...4).map { _ in
       #expect(watch.next == .read)
@@ -104,14 +106,14 @@ import Testing
     #expect(watch.next == .wait)
   }
 
-  @Test func `a sure answer after an unsure one is reported at once`() {
+  @Test func `a certain result after an uncertain one is reported at once`() {
     var watch = RouteWatch()
     #expect(watch.apply(.unknown) == nil)
     #expect(watch.apply(offline) == false)
     #expect(watch.next == .wait)
   }
 
-  @Test func `a watch that fails reports the condition as met`() {
+  @Test func `a route watch that fails reports the condition as met`() {
     var new = RouteWatch()
     #expect(new.fail() == true)
     var offline = waitingWatch(after: self.offline)

@@ -2,9 +2,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A single failure of the disk, at any call.
+/// Makes a single call to the disk fail.
 ///
-/// A plain run of the tests tries a few calls. With `STEADFAST_IMAGES`, it tries every failure of
+/// A normal run tries a few of the calls. With `STEADFAST_IMAGES`, the test tries every failure of
 /// every call.
 @Suite struct FaultSweepTests {
   @Test func `no single failure of the disk loses an acknowledged task or invents one`() async {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tests that the crash simulator finds bugs: in release, if `STEADFAST_IMAGES` is set.
+/// Tests that the crash simulator finds bugs, in a release build with `STEADFAST_IMAGES`.
 @Suite(.enabled(if: CrashSimulation.imageCount != nil))
 struct PlantedBugTests {
   /// The number of seeds to try for each workload.
@@ -25,7 +25,7 @@ struct PlantedBugTests {
     #expect(Set(PlantedBug.allCases.map(\.rule)) == Set(PlantedBug.Rule.allCases))
   }
 
-  /// Returns the first finding.
+  /// Returns the first problem that the crash simulator finds in a store with the bug.
   ///
   /// Seeds whose workload is likely to trigger the bug come first.
   private static func firstFinding(of bug: PlantedBug) -> String? {

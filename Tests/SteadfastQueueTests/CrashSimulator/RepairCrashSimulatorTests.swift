@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A repair with every power cut, and with every call that may fail.
+/// Repairs a file with a power cut at each moment, and with a failure of each call.
 @Suite struct RepairCrashSimulatorTests {
   private let original: [UInt8]
   private let image: DiskImage
@@ -27,7 +27,7 @@ import Testing
     try #require(try JournalRepair.repair(disk, at: .seconds(0)))
   }
 
-  /// The digest of the tasks that opening finds, or `nil` if it refuses the file as damaged.
+  /// The digest of the tasks in the opened file, or `nil` if opening refuses the file as damaged.
   private func digestAfterOpening(_ image: DiskImage) throws -> UInt64? {
     do {
       return try Journal.open(SimulatedDisk(image)).table.digest()
@@ -36,7 +36,7 @@ import Testing
     }
   }
 
-  /// Describes what is wrong with an image that a power cut has left, or returns `nil`.
+  /// Describes what is wrong with a disk image after a power cut, or returns `nil`.
   private func problem(in image: DiskImage) -> String? {
     do {
       return try problemIfUsable(in: image)
@@ -65,8 +65,9 @@ import Testing
     return try digestAfterOpening(disk.image) == digest ? nil : "a second repair saves other tasks"
   }
 
-  /// Cuts the power after each of these operations, and returns the findings and the number of
-  /// images that were checked.
+  /// Simulates a power cut after each of the operations.
+  ///
+  /// - Returns: The problems that were found, and the number of disk images that were checked.
   private func cutPower(
     afterEach operations: [DiskOperation],
     imagesPerMoment: Int

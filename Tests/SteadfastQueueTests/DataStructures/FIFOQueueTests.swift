@@ -12,7 +12,7 @@ import Testing
     var longest = capacity
     var generator = SplitMix64(seed: 1)
     for number in 0..<10_000 {
-      // The queue grows for a while, then it shrinks for a while.
+      // For 500 steps at a time, the queue mostly grows or mostly shrinks.
       if UInt64.random(in: 0..<10, using: &generator) < (number / 500 % 2 == 0 ? 6 : 4) {
         queue.append(number)
         expected.append(number)

@@ -4,7 +4,6 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct HexadecimalTests {
-  /// The value, read digit by digit.
   private func value(of digits: [UInt8]) -> UInt32? {
     digits.reduce(0) { value, digit in
       guard let value, let bits = Hexadecimal.value(of: digit) else { return nil }

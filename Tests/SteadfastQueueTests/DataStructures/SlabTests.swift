@@ -19,9 +19,9 @@ import Testing
     return slots
   }
 
-  /// Where the pages of a slab are in memory.
+  /// The memory addresses of a slab's pages.
   ///
-  /// Only time and memory show whether a page is shared, so the addresses are read by reflection.
+  /// The addresses are private to the slab, so they are read by reflection.
   private func addresses(of slab: Slab<Int>) throws -> [Int] {
     let pages = try #require(Mirror(reflecting: slab).descendant("pages") as? [[Int]])
     return pages.map { page in
@@ -71,7 +71,7 @@ import Testing
     let count = 10 * Self.pageSize
     var slab = filledSlab(count: count)
     for slot in 0..<count where slot != 4 * Self.pageSize { slab.remove(slot) }
-    // The page in use, the page that was emptied last, and the page that represents all others.
+    // The page in use, the page that was emptied last, and the page that stands for all empty ones.
     #expect(Set(try addresses(of: slab)).count == 3)
     #expect((0..<count).allSatisfy { slab[$0] == ($0 == 4 * Self.pageSize ? $0 : -1) })
     for number in 0..<count - 1 { slab[slab.insert(number)] += 1 }
@@ -103,7 +103,7 @@ import Testing
     #expect(slab.insert(0) == count)
   }
 
-  /// Compares a slab with a dictionary, through random operations.
+  /// Performs random operations on a slab and a dictionary, and compares the two.
   @Test(arguments: 0..<20)
   func `a slab stores the inserted elements that weren't removed`(seed: UInt64) {
     var random = SplitMix64(seed: seed)

@@ -11,7 +11,7 @@ import Testing
       var ids = Slab(filler: TaskID(high: 0, low: 0))
       var expected: [TaskID: Int] = [:]
       for _ in 0..<4000 {
-        // So few IDs that most are inserted and removed many times.
+        // There are so few IDs that most are inserted and removed many times.
         let id = TaskID(high: generator.next() % 4, low: generator.next() % 500)
         let found = slots.slot(of: id) { ids[$0] == id }
         #expect(found == expected[id])
@@ -33,7 +33,7 @@ import Testing
 
   @Test(
     arguments: [
-      // Consecutive IDs of this package; IDs of others, which have the same value in one half.
+      // Consecutive IDs, as this package makes them, and IDs that have one half in common.
       { TaskID(high: 0x0199_0000_0000_7000 + $0, low: SplitMix64(seed: $0).first) },
       { TaskID(high: 0x0199_0000_0000_7000 + $0, low: 0x8000_0000_0000_0001) },
       { TaskID(high: 0x0199_0000_0000_7000, low: $0) },
@@ -93,7 +93,7 @@ import Testing
     var slots = SlotIndex()
     let count = 20_000
     for number in 0..<count { slots.insert(number, for: id(UInt64(number))) }
-    // Only entries with the same half of a hash are compared: with 32 bits, almost none.
+    // Only entries with the same 32 bits of the hash are compared, so almost none.
     var looks = 0
     for number in 0..<count {
       let found = slots.slot(of: id(UInt64(number))) { slot in

@@ -24,7 +24,7 @@ private struct Counted: Comparable, Sendable {
 @Suite struct SortedListTests {
   /// - Parameter regularity: Elements with multiples of `regularity` as indices are out of order.
   @Test(arguments: [1, 2, 10, 100_000])
-  func `in a line of 100,000 elements, an insertion and a removal need few comparisons`(
+  func `in an ordered line of 100,000 elements, an insertion and a removal need few comparisons`(
     regularity: Int
   ) {
     let count = Counted.Count()
@@ -38,7 +38,7 @@ private struct Counted: Comparable, Sendable {
       line.insert(Counted(number: -1, count: count))
       #expect(line.first?.number == -1)
       line.popFirst()
-      // Twice the height of a balanced tree for the insertion, and the same for the removal.
+      // The insertion and the removal may each compare twice as often as a balanced tree is high.
       #expect(count.value.load(ordering: .relaxed) - before <= 4 * 17)
     }
   }
@@ -58,7 +58,7 @@ private struct Counted: Comparable, Sendable {
   }
 
   @Test(arguments: Habit.allCases, [1, 3, 5] as [UInt64])
-  func `a line that grows and shrinks equals a sorted array`(
+  func `an ordered line that grows and shrinks equals a sorted array`(
     habit: Habit,
     removals: UInt64
   ) {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memories of a table's tasks, by the tasks' slots.
+/// Tests the collection that stores the memory of each task under the task's slot.
 @Suite struct TaskMemoriesTests {
   private func makeMemory(value: UInt8) -> TaskMemory {
     var memory = TaskMemory()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Compactions while a task runs although a task that it waited for is waiting again.
+/// Compacts a file while a task runs, and an earlier task that it depended on is waiting again.
 @Suite struct CompactedDependenciesTests {
   private var writer: GoldenWriter
 
@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  /// The file's contents before and after a compaction, in the format of the second reader.
+  /// The contents before and after a compaction, in the format of `read_queue_file.py`.
   private func compacted() throws -> (before: [NSDictionary], after: [NSDictionary]) {
     let before = try JournalReader.read(writer.storage.bytes)
     var compaction = try Compaction(
@@ -31,7 +31,7 @@ import Testing
     let after = try JournalReader.read(writer.storage.bytes)
     #expect(after.table.brokenInvariants() == [])
     return (
-      try before.table.contentsForSecondReader(), try after.table.contentsForSecondReader()
+      try before.table.contentsForPythonReader(), try after.table.contentsForPythonReader()
     )
   }
 

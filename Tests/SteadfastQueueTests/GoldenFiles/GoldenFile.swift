@@ -2,12 +2,12 @@ import Foundation
 
 @testable import SteadfastQueue
 
-/// A file whose every byte is known, with the tasks and values in it.
+/// A stored file, and the tasks and values that every version of the library reads from it.
 ///
-/// Both stay the same, whatever version of the library reads or writes the file.
+/// The library also writes exactly these bytes, unless only earlier versions wrote such files.
 struct GoldenFile: Sendable, CustomStringConvertible {
   let name: String
-  /// Writes the file again; `nil` if only earlier versions write such a file.
+  /// Writes the file again, or `nil` if only earlier versions write such files.
   let write: (@Sendable (inout GoldenWriter) throws -> Void)?
 
   init(name: String, write: (@Sendable (inout GoldenWriter) throws -> Void)? = nil) {
@@ -20,13 +20,13 @@ struct GoldenFile: Sendable, CustomStringConvertible {
   private static let folder = URL(filePath: #filePath).deletingLastPathComponent()
     .appending(path: "version-1")
 
-  /// The file itself.
   var url: URL { Self.folder.appending(path: "\(name).jsonl") }
-  /// The tasks in the file as JSON, in the order of their places, without fields of default values,
-  /// and then the values, in the order of their names.
+  /// A JSON file with the tasks in their order in the queue, then the values in the order of names.
+  ///
+  /// Fields with default values are left out.
   var tasksURL: URL { Self.folder.appending(path: "\(name).tasks.json") }
 
-  /// The bytes that the library writes now.
+  /// The bytes that this version of the library writes.
   func writtenNow() throws -> [UInt8] {
     var writer = try GoldenWriter()
     try write?(&writer)
@@ -64,7 +64,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "failures"),
     GoldenFile(name: "failures-2") { try $0.writeFailures() },
     GoldenFile(name: "put-off"),
-    GoldenFile(name: "put-off-2") { try $0.writePutOff() },
+    GoldenFile(name: "put-off-2") { try $0.writePostponed() },
     GoldenFile(name: "updates"),
     GoldenFile(name: "updates-2") { try $0.writeUpdates() },
     GoldenFile(name: "compacted"),

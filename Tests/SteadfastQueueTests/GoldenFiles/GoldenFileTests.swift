@@ -3,16 +3,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that was written once can always be read, and each version is written in only one way.
+/// Files of earlier versions can be read, and the library writes the same bytes as before.
 ///
-/// `Tests/EndToEnd/read_queue_file.py`, which follows only the article "The file format", also
-/// finds the tasks that are stored beside each file.
+/// `Tests/EndToEnd/read_queue_file.py`, which is based only on the article "The file format", also
+/// reads these files, and compares the tasks with those that are stored beside each file.
 @Suite struct GoldenFileTests {
   @Test(arguments: GoldenFile.all)
   func `a file of an earlier version of the library is read`(file: GoldenFile) throws {
     let contents = try JournalReader.read(Array(try Data(contentsOf: file.url)))
     #expect(contents.table.brokenInvariants() == [])
-    let found = try contents.table.contentsForSecondReader()
+    let found = try contents.table.contentsForPythonReader()
     let json = try JSONSerialization.jsonObject(with: Data(contentsOf: file.tasksURL))
     let expected = try #require(json as? [NSDictionary])
     #expect(found == expected)

@@ -2,7 +2,6 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// The contents of the golden files with dependencies and queues.
 extension GoldenWriter {
   private func after(
     _ numbers: Int...,
@@ -16,11 +15,11 @@ extension GoldenWriter {
     )
   }
 
-  /// Tasks that wait for others, and how the ends, restarts and removals of those affect them.
+  /// Writes tasks with dependencies, and ends, restarts and removals of the dependencies.
   mutating func writeDependencies() throws {
     try insert(task(1), task(2), task(3, dependencies: after(1, 2)))
     try insert(task(4, dependencies: after(3)), task(5, dependencies: after(3, rule: .allEnded)))
-    // A batch whose follower comes last, and which has a member that a cascade cancels.
+    // A batch whose follower comes last. One of its tasks is cancelled because its dependency is.
     try insert(task(11, dependencies: after(follower: 13)))
     try insert(task(12, dependencies: after(3, follower: 13)), task(13))
     try insert(task(14, dependencies: after(13, rule: .allEnded)))
@@ -33,7 +32,7 @@ extension GoldenWriter {
     try insert(task(15, dependencies: after(2, 14, rule: .allEnded)))
     try begin(5)
     try change(.succeed(lease(5), at: date(2), retains: false))
-    // Before the restart, another task gets the key of a task that the cascade cancelled.
+    // Task 22 is cancelled with task 21, and another task gets its key before task 21 restarts.
     try insert(task(21), task(22, key: "k", dependencies: after(21)))
     try insert(task(23, dependencies: after(22)), task(24, dependencies: after(21)))
     try change(.cancel(.unclaimed(.numbered(21)), at: date(3), retains: true))
@@ -44,7 +43,7 @@ extension GoldenWriter {
         excluding: [.numbered(22)]
       )
     )
-    // A removal and a pruning also remove the tasks that the cascade cancelled.
+    // A removal and a pruning also remove the dependents that were cancelled.
     try insert(task(31), task(32, dependencies: after(31)), task(33, dependencies: after(32)))
     try insert(task(41), task(42, dependencies: after(41)), task(43, dependencies: after(42)))
     try change(
@@ -53,7 +52,7 @@ extension GoldenWriter {
       .cancel(.unclaimed(.numbered(41)), at: date(6), retains: true),
       .prune(.cancelled, endedBefore: nil, keepingLatest: 0, now: date(7))
     )
-    // If a cancelled task isn't retained, neither are the tasks that its cascade cancels.
+    // If a cancelled task isn't retained, neither are the dependents that are cancelled with it.
     try insert(
       task(51),
       task(52, dependencies: after(51)),
@@ -63,7 +62,7 @@ extension GoldenWriter {
     try begin(53)
   }
 
-  /// A compaction of tasks with dependencies, and changes after the compaction.
+  /// Writes tasks with dependencies, compacts the file, and writes changes.
   mutating func writeCompactedDependencies() throws {
     try writeDependencies()
     var compaction = try Compaction(
@@ -79,7 +78,9 @@ extension GoldenWriter {
     try begin(61)
   }
 
-  /// Tasks of several queues, where each key, order key and change applies to one queue.
+  /// Writes tasks of several queues.
+  ///
+  /// Each key, order key and change applies to one queue.
   mutating func writeQueues() throws {
     try insert(task(1, key: "k", order: "o"), task(2, key: "k", order: "o", queue: "é \""))
     try insert(task(3, order: "o", queue: "é \""), task(4, queue: "other"))

@@ -2,9 +2,8 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// The contents of each golden file.
 extension GoldenWriter {
-  /// Every field of a task, and every form of payload.
+  /// Writes every field of a task, and every format of payload.
   mutating func writeFields() throws {
     let escapes = "\"quoted\" \\ /\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f} é \u{2028} 👩‍👩‍👧 e\u{301}"
     let payloads = [
@@ -54,7 +53,7 @@ extension GoldenWriter {
     }
   }
 
-  /// Every change, with and without its optional fields.
+  /// Writes every change, with and without its optional fields.
   mutating func writeChanges() throws {
     for number in 1...24 { try insert(task(number, name: number < 20 ? "Note" : "Other")) }
     try begin(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 21)
@@ -88,7 +87,7 @@ extension GoldenWriter {
     try begin(12, 12)
   }
 
-  /// Batches, and tasks that are pruned.
+  /// Writes batches, and tasks that are pruned.
   mutating func writeOrder() throws {
     try append(
       .change(.insert(task(1, priority: 1), onDuplicate: .keep)),
@@ -119,7 +118,7 @@ extension GoldenWriter {
     )
   }
 
-  /// A clock that goes back.
+  /// Writes changes during which the clock goes back.
   mutating func writeClock() throws {
     try insert(task(1), task(2, available: 500), task(3), task(4), task(5, available: 1.5), task(6))
     var delayed = task(7, available: 60, key: "k", uniqueUntil: 300, latest: 90.5)
@@ -145,7 +144,7 @@ extension GoldenWriter {
     )
   }
 
-  /// Tasks that are rescheduled, and the effect of a restart on an expiry date.
+  /// Writes tasks that are rescheduled, and restarts that affect an expiry date.
   mutating func writeDates() throws {
     for number in 1...6 { try insert(task(number, available: 100, expires: 50)) }
     try begin(1, 2, 3)
@@ -162,7 +161,7 @@ extension GoldenWriter {
     )
   }
 
-  /// Tasks with more failures than a record keeps, before and after a compaction.
+  /// Writes tasks with more failures than a record keeps, before and after a compaction.
   mutating func writeFailures() throws {
     let long = String(repeating: "é", count: 499) + "👩‍👩‍👧" + "e\u{301}\"\u{1}"
     try insert(task(1), task(2), task(3), task(4))
@@ -204,8 +203,8 @@ extension GoldenWriter {
     try change(.rebase(date(4)))
   }
 
-  /// Tasks whose last attempt postponed them, and others.
-  mutating func writePutOff() throws {
+  /// Writes tasks whose last attempt postponed them, and others.
+  mutating func writePostponed() throws {
     var (snoozed, chosen, retried) = (
       task(1, available: 50), task(2, available: 60), task(3, available: 70)
     )
@@ -226,7 +225,7 @@ extension GoldenWriter {
     try change(.restart(.unclaimed(.numbered(6)), availableDate: date(99)))
   }
 
-  /// Tasks that are changed while they wait, are parked or are paused.
+  /// Writes updates of tasks that wait, are parked or are paused.
   mutating func writeUpdates() throws {
     for number in 1...6 { try insert(task(number, key: "\(number)")) }
     try begin(2)
@@ -256,7 +255,7 @@ extension GoldenWriter {
     )
   }
 
-  /// A compaction of a file, and changes during and after the compaction.
+  /// Compacts a file, and writes changes during and after the compaction.
   mutating func writeCompacted() throws {
     try insert(task(1, key: "a"), task(2, priority: 3), task(3), task(4), task(5))
     try begin(1, 3, 4)
@@ -276,7 +275,7 @@ extension GoldenWriter {
     try insert(task(7))
   }
 
-  /// A file that is closed and opened twice, with a process that ended in between.
+  /// Closes and opens a file twice, with a process that ended in between.
   mutating func writeSealed() throws {
     try insert(task(1), task(2), task(3))
     try begin(2, 3)
@@ -290,7 +289,7 @@ extension GoldenWriter {
     try journal.close()
   }
 
-  /// A half-written line, and a later line that reached the disk first.
+  /// Writes an incomplete line, and a later line that reached the disk first.
   mutating func writeTorn() throws {
     try insert(task(1), task(2))
     try append(.begin(.numbered(1)), isRelaxed: true)

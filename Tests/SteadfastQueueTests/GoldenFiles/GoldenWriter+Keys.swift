@@ -2,15 +2,14 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// The contents of the golden files with unique keys and order keys.
 extension GoldenWriter {
-  /// Every way in which a task gets, passes on or loses a unique key.
+  /// Writes changes in which tasks get, pass on or lose a unique key in every way.
   mutating func writeRoles() throws {
     try insert(task(1, key: "a"), task(2, key: "b"), task(3, key: ""), task(4, key: "d"))
     try insert(task(5, available: 20, key: "e", latest: 60), task(6, name: "Other", key: "a"))
     try insert(task(7, key: "g", uniqueUntil: 90), task(8, key: "h"), task(9, key: "i"))
     try begin(1, 2, 4, 7, 8)
-    // Successors, and tasks that are taken over by others.
+    // Insertions of successors, and of tasks whose contents replace those of another task.
     try append(.addition(task(11, key: "a"), .successor))
     try append(.addition(task(12, priority: 2, key: "a"), .takenOver(by: .numbered(11))))
     try append(.addition(task(13, key: "b"), .successor))
@@ -18,7 +17,7 @@ extension GoldenWriter {
     try append(.addition(task(15, available: 40, key: "e"), .takenOver(by: .numbered(5))))
     try append(.addition(task(16, available: 99, key: "e"), .takenOver(by: .numbered(5))))
     try append(.addition(task(17, available: -5, key: "i"), .takenOver(by: .numbered(9))))
-    // The effects of the end of the holder.
+    // The end of the task that holds the key, and its effects.
     try append(
       .supersession(
         .retry(lease(1), availableDate: date(300), retryCount: 3, failure: failure(1))
@@ -33,13 +32,13 @@ extension GoldenWriter {
       .prune(.succeeded, endedBefore: date(5), keepingLatest: nil, now: date(80)),
       .prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: date(80))
     )
-    // A postponed task keeps its date. A parked one waits again.
+    // A postponed task keeps its date. A parked task waits again.
     try change(.retry(lease(8), availableDate: date(70), retryCount: 1, failure: nil))
     try append(.addition(task(18, key: "h"), .takenOver(by: .numbered(8))))
     try begin(9)
     try change(.park(lease(9), failure: failure(9)))
     try append(.addition(task(19, key: "i"), .takenOver(by: .numbered(9))))
-    // Both wait after a release, and an addition may come after the end of the holder.
+    // After a release, both tasks wait. An addition may come after the end of the key's holder.
     try begin(13)
     try append(.addition(task(20, key: "b"), .successor))
     try change(.release(lease(13)))
@@ -48,7 +47,7 @@ extension GoldenWriter {
     try append(.addition(task(21, key: ""), .successor))
   }
 
-  /// Tasks in the order of a key, and tasks with conditions.
+  /// Writes tasks with order keys, and tasks with conditions.
   mutating func writeOrderKeys() throws {
     try insert(task(1, order: "a", holds: true), task(2, order: "a"), task(3, order: "a"))
     try insert(task(4, name: "Other", order: "\u{e9}\"", holds: true), task(5, order: "\u{e9}\""))
@@ -68,7 +67,7 @@ extension GoldenWriter {
     )
     try change(.succeed(lease(8), at: date(3), retains: true), .remove(.numbered(1)))
     try begin(2, 9)
-    // A task that has ended returns to its place while another task with its key is running.
+    // An ended task returns to its position while another task with its order key is running.
     try change(.restart(.unclaimed(.numbered(8)), availableDate: date(4)))
     try insert(task(11, order: "d"), task(12, order: "d"))
     try begin(11)
@@ -77,7 +76,7 @@ extension GoldenWriter {
     try change(.restart(.unclaimed(.numbered(11)), availableDate: date(6)))
   }
 
-  /// A compaction of tasks with order keys, and changes during and after the compaction.
+  /// Compacts a file of tasks with order keys, and writes changes during and after the compaction.
   mutating func writeCompactedOrderKeys() throws {
     try writeOrderKeys()
     var compaction = try Compaction(

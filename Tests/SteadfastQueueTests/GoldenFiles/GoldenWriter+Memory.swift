@@ -2,7 +2,6 @@ import Foundation
 
 @testable import SteadfastQueue
 
-// The contents of the golden files with memory.
 extension GoldenWriter {
   private mutating func remember(_ number: Int, _ name: String, _ value: [UInt8]) throws {
     try change(.remember(lease(number), named: name, value: value))
@@ -12,8 +11,8 @@ extension GoldenWriter {
     .complete(.numbered(number), named: name, value: value)
   }
 
-  /// Steps of text and of other bytes, suspensions and completions in each order, and the effects
-  /// of ends, restarts and requests on them.
+  /// Writes steps whose values are text or other bytes, and suspensions and completions in each
+  /// order, and then ends, restarts and requests.
   mutating func writeMemory() throws {
     for number in 1...9 { try insert(task(number, available: 5)) }
     try begin(1, 2, 3, 4, 5, 6, 7, 8)
@@ -25,7 +24,7 @@ extension GoldenWriter {
     ] {
       try remember(1, name, value)
     }
-    // Several in one batch, of two tasks.
+    // Several steps of two tasks in one batch.
     try append(
       .change(.remember(lease(2), named: "open", value: [])),
       .change(.remember(lease(2), named: "step", value: [0])),
@@ -33,12 +32,12 @@ extension GoldenWriter {
     )
     try change(
       .suspend(lease(1), until: date(600), awaiting: []),
-      // A completion before the suspension, and one after it.
+      // A completion before the suspension, and a completion after it.
       completion(ofTask: 2, "open", Array("came".utf8)),
       .suspend(lease(2), until: .distantFuture, awaiting: ["other", "open"]),
       .suspend(lease(3), until: .distantFuture, awaiting: ["open", "\u{1}"]),
       completion(ofTask: 3, "open", [9]),
-      // These completions are too late, or there is no value to complete.
+      // These completions are too late, or their value isn't open.
       completion(ofTask: 3, "open", [8]),
       completion(ofTask: 3, "step", [8]),
       completion(ofTask: 99, "open", [8])
@@ -56,7 +55,7 @@ extension GoldenWriter {
     )
     try begin(9)
     try change(.suspend(lease(9), until: date(20), awaiting: ["never"]))
-    // A request wakes a suspended task, and an attempt begins on the date of another one.
+    // A request wakes one suspended task. An attempt begins when the date of another has come.
     try change(
       .pause(.unclaimed(.numbered(8))),
       .update(.numbered(1), TaskUpdate(tags: ["slow"])),
@@ -70,7 +69,7 @@ extension GoldenWriter {
     try reopen(closing: true)
   }
 
-  /// A compaction of memory and suspended tasks, and changes during and after the compaction.
+  /// Compacts a file of suspended tasks with memory, and writes changes during and after it.
   mutating func writeCompactedMemory() throws {
     for number in 1...5 { try insert(task(number)) }
     try insert(task(6, key: "k"), task(7, order: "o"))

@@ -1,8 +1,7 @@
 @testable import SteadfastQueue
 
-// The contents of the golden files with values.
 extension GoldenWriter {
-  /// Values of text and of other bytes, which are set, changed and removed, beside tasks.
+  /// Sets, changes and removes values that are text or other bytes, and also writes tasks.
   mutating func writeValues() throws {
     let escapes = "\"quoted\" \\ /\u{7f} é \u{2028} 👩‍👩‍👧 e\u{301}"
     let values: [(name: String, bytes: [UInt8])] = [
@@ -33,7 +32,7 @@ extension GoldenWriter {
     )
   }
 
-  /// A compaction of values, and changes during and after the compaction.
+  /// Compacts a file of values, and writes changes during and after the compaction.
   mutating func writeCompactedValues() throws {
     for name in ["b", "a", "é", "z"] {
       try change(.setValue(named: name, from: nil, to: Array(name.utf8)))

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Writes with the real journal, a batch at a time.
+/// Writes golden files with the real journal, a batch at a time.
 struct GoldenWriter {
   let storage: MemoryStorage
   var journal: Journal
@@ -14,7 +14,7 @@ struct GoldenWriter {
     (journal, table) = try Journal.open(storage)
   }
 
-  /// Appends a batch, which is flushed unless it is relaxed.
+  /// Appends a batch, and flushes it unless `isRelaxed`.
   mutating func append(_ entries: JournalEntry..., isRelaxed: Bool = false) throws {
     try journal.append([entries.map { try JournalBody($0) }])
     if !isRelaxed { try journal.synchronize() }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Files that would keep a careless reader busy for hours; each is read here in a moment.
+/// Reads files on which a naive reader would spend hours.
 @Suite struct CostlyFileTests {
   @Test func `a line with too many fields is refused before its fields are compared`() {
     let fields = (0..<2000).map { ",\"f\($0)\":0" }.joined()
@@ -27,7 +27,7 @@ import Testing
     #expect(contents.unsyncedOffset == first)
   }
 
-  @Test func `a task that is released very often has a single entry in its line`() throws {
+  @Test func `a task that is released very often is queued only once`() throws {
     let count = Soak.runs(short: 3000)
     for end in [#""k":"release","id":"\#(TaskID.numbered(1))"}"#, #""k":"interruption"}"#] {
       let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(1), end] }
@@ -87,7 +87,7 @@ import Testing
     #expect(storage.longestWritten <= 1 << 20)
   }
 
-  @Test func `a task with the largest possible place can be compacted and read`() throws {
+  @Test func `a task with the largest possible place number can be compacted and read`() throws {
     let body = ForgedFile.task(1, place: KeptTask.maxPosition)
     let (journal, table) = try Journal.open(
       MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
@@ -116,7 +116,7 @@ import Testing
     }
   }
 
-  @Test func `IDs that share a half have different hashes`() throws {
+  @Test func `IDs with the same high or low half have different hashes`() throws {
     let count: UInt64 = 2000
     var hashes: Set<Int> = []
     for number in 0..<count {
@@ -126,7 +126,7 @@ import Testing
     #expect(hashes.count == 2 * Int(count))
   }
 
-  @Test func `of very many lines of a task's memory, the last is read as fast as the first`()
+  @Test func `the last of very many lines of a task's memory is read as fast as the first`()
     throws
   {
     let count = Soak.runs(short: 4000)
@@ -143,7 +143,7 @@ import Testing
     #expect(table.memoryCount == count)
   }
 
-  @Test func `a unique key that tasks of very many names have is found as fast as other keys`()
+  @Test func `a unique key of tasks with very many names is found as fast as other keys`()
     throws
   {
     let count = Soak.runs(short: 2000)
@@ -211,7 +211,7 @@ import Testing
     for _ in 1...9 { record.note(failure) }
     record.finishedDate = failure.date
     let kept = KeptTask(record: record, position: KeptTask.maxPosition, hasLostKey: true)
-    // Both lines contain the payload, so it doesn't affect the difference.
+    // The payload is in both lines, so it doesn't affect the difference.
     let growth =
       try JournalBody(.task(kept)).bytes.count - JournalBody(.change(insertion)).bytes.count
     var envelope: [UInt8] = []

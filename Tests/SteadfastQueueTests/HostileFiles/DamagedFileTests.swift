@@ -4,15 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Real files, damaged at random, with their checksums left as they were.
+/// Damages real files at random, without correcting checksums.
 ///
-/// The right result of each file is known exactly. Either the file is refused, at the first line
-/// that is not as it was written, or the tasks are those of all whole batches before that line. The
-/// file is refused if a later whole line shows that the bad one, or its batch, was stored. It is
-/// also refused if the lines do not follow each other.
+/// The correct result for each file is known exactly. The reader either refuses the file at the
+/// first changed line, or recovers all whole batches before that line. It refuses the file if a
+/// later line proves that the changed line or its batch was stored, or if lines are out of order.
 ///
-/// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
-/// .build/testing --filter HostileFiles`.
+/// For a long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing
+/// --scratch-path .build/testing --filter HostileFiles`.
 @Suite struct DamagedHostileFilesTests {
   @Test
   func `a damaged file is refused with the line and byte of the damage, or recovered exactly`()
@@ -44,7 +43,7 @@ import Testing
         }
       }
     }
-    // Each outcome must occur, or the test proves little.
+    // The test proves little unless each outcome occurs.
     #expect(Set(outcomes.keys).isSuperset(of: ["recovered", "refused", "not a journal"]))
   }
 
@@ -55,7 +54,7 @@ import Testing
       let table = try Journal.open(storage).table
       #expect(try table.contentLines() == file.tasks(after: file.lines.count))
       #expect(table.brokenInvariants() == [])
-      try ToldFile.write(file.bytes, named: "file-\(seed)")
+      try ExportedFile.write(file.bytes, named: "file-\(seed)")
     }
   }
 

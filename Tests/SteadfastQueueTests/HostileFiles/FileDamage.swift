@@ -2,7 +2,7 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Damages files at random, without any regard for checksums.
+/// Damages files at random, without correcting checksums.
 struct FileDamage {
   private var random: SplitMix64
 
@@ -10,7 +10,7 @@ struct FileDamage {
 
   mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
-  /// Bytes to insert.
+  /// Sequences of bytes to insert into files.
   private static let rubbish: [[UInt8]] = [
     [0], [0x0A], [0x0D, 0x0A], [0x0A, 0x0A], [0xEF, 0xBB, 0xBF], [0xFF, 0xFE], [0xC0, 0x80],
     [0xED, 0xA0, 0x80], [0xF5], Array("\\ud800".utf8), Array("\"".utf8), Array("}".utf8),
@@ -19,7 +19,7 @@ struct FileDamage {
     Array(#"{"c":"00000000","b":0,"s":0,"k":"seal"}"#.utf8) + [0x0A],
   ]
 
-  /// The bytes of a file with random damage, often in several places.
+  /// Returns the bytes of a file with random damage, often at several positions.
   mutating func damaged(_ file: RealFile) -> [UInt8] {
     var bytes = file.bytes
     for _ in 0..<[1, 1, 1, 2, 4][pick(5)] {
@@ -33,7 +33,7 @@ struct FileDamage {
     return bytes
   }
 
-  /// Changes bytes somewhere, in the last lines more often than elsewhere.
+  /// Changes bytes at a random position, most often in the last lines.
   mutating func change(_ bytes: inout [UInt8]) {
     let offset =
       pick(2) == 0 ? pick(bytes.count) : bytes.count - 1 - pick(min(bytes.count, 600))
@@ -50,7 +50,7 @@ struct FileDamage {
     }
   }
 
-  /// Drops, doubles, swaps or moves whole lines, or gives all of them another end.
+  /// Drops, doubles, swaps or moves whole lines, or changes all line endings.
   mutating func rearranged(_ bytes: [UInt8]) -> [UInt8] {
     var lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false).map { Array($0) }
     if lines.last?.isEmpty == true { lines.removeLast() }

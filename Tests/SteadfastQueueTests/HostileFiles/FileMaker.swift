@@ -5,8 +5,8 @@ import SteadfastRetry
 
 /// Makes files as the library writes them.
 ///
-/// The real store makes random changes, of every kind and with every field. From time to time it is
-/// closed, or its process ends, and it is opened again.
+/// The real store makes random changes of every kind, with every field. From time to time the store
+/// is closed, or its process ends, and another store opens the file.
 struct FileMaker {
   private var random: SplitMix64
   private var taskCount = 0
@@ -16,9 +16,9 @@ struct FileMaker {
 
   private init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
-  /// A file that `rounds` random steps have written.
+  /// Makes a file by `rounds` random steps.
   ///
-  /// The seed determines whether the file is sealed.
+  /// The seed determines the steps, and whether the file is closed in the end.
   static func file(seed: UInt64, rounds: Int = 24) async throws -> RealFile {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
@@ -86,7 +86,7 @@ struct FileMaker {
     case 0..<5: insertion()
     case 5..<8: leases.isEmpty ? insertion() : end(leases.remove(at: pick(leases.count)))
     case 8: control(.numbered(1 + max(0, taskCount - 1 - pick(pick(2) == 0 ? 6 : taskCount + 1))))
-    default: housekeeping()
+    default: maintenanceChange()
     }
   }
 
@@ -100,7 +100,9 @@ struct FileMaker {
 
   private mutating func stepName() -> String { Self.stepNames[pick(3)] }
 
-  /// Returns often no bytes, which a completion may change.
+  /// Draws the value of a step.
+  ///
+  /// It is often empty, so that a completion may fill it.
   private mutating func stepValue() -> [UInt8] {
     [[], [], Array("{\"a\":\(pick(99))}".utf8), [0, 10, 255]][pick(4)]
   }
@@ -147,7 +149,7 @@ struct FileMaker {
     return .insert(record, onDuplicate: policies[pick(3)])
   }
 
-  /// Dependencies on recent tasks, and a follower that may exist already or come next.
+  /// Draws dependencies on recent tasks, and a follower that may exist or be the next task.
   private mutating func dependencies() -> TaskDependencies {
     let numbers = (0..<pick(4)).map { _ in taskCount - 1 - pick(6) }.filter { $0 > 0 }
     let follower = [taskCount + 1, taskCount - 1 - pick(5)][pick(2)]
@@ -181,7 +183,7 @@ struct FileMaker {
     case 9: return .suspend(lease, until: [date + 9.5, .distantFuture][pick(2)], awaiting: [])
     case 10: return .suspend(lease, until: .distantFuture, awaiting: Self.stepNames)
     case 11, 12:
-      // A task often remembers several values.
+      // The lease is used again, so that a task often stores several values.
       if pick(3) > 0 { leases.append(lease) }
       return .remember(lease, named: stepName(), value: stepValue())
     case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
@@ -225,7 +227,7 @@ struct FileMaker {
     )
   }
 
-  private mutating func housekeeping() -> TaskChange {
+  private mutating func maintenanceChange() -> TaskChange {
     switch pick(4) {
     case 0: .unpark(name: "A", queue: queue())
     case 1: .rebase(.seconds(now - 50))

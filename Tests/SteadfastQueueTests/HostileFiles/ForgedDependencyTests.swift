@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lines about dependencies that no queue would write.
+/// Reads lines about dependencies that no queue would write.
 @Suite struct ForgedDependencyTests {
   private func table(reading bodies: String...) throws -> TaskTable {
     let table = try JournalReader.read(ForgedFile.bytes(bodies)).table

@@ -1,10 +1,10 @@
 @testable import SteadfastQueue
 
-/// Lines with arbitrary text and correct checksums, as any program that knows the format can write.
+/// Makes lines with correct checksums and any contents, as another program could write them.
 enum ForgedFile {
-  /// A file of a header and these bodies.
+  /// Makes a file of a header and lines with these bodies.
   ///
-  /// The lines are numbered, and none marks another as durable.
+  /// The lines are numbered. No line marks another line as durable.
   static func bytes(_ bodies: [String]) -> [UInt8] {
     let header = #""k":"header","format":"steadfast-queue","version":1,"generation":1}"#
     return ([header] + bodies).enumerated().flatMap { number, body in
@@ -12,7 +12,7 @@ enum ForgedFile {
     }
   }
 
-  /// A line with this text after its checksum.
+  /// Makes a line with this text after the checksum.
   static func line(_ rest: String) -> [UInt8] { line(Array(rest.utf8)) }
 
   static func line(_ rest: [UInt8]) -> [UInt8] {
@@ -21,12 +21,12 @@ enum ForgedFile {
     return Array(#"{"c":""#.utf8) + digits + rest + [0x0A]
   }
 
-  /// The body of an insertion of a task with a number and additional fields.
+  /// The body of a line that inserts a task with additional fields.
   static func insertion(_ number: Int, _ fields: String = "") -> String {
     task("insert", number, fields)
   }
 
-  /// Like `insertion(_:_:)`, for a task that a compaction has written.
+  /// The body of a line with which a compaction writes a task with additional fields.
   static func task(_ number: Int, place: UInt64, _ fields: String = "") -> String {
     task("task", number, fields + #","place":\#(place)"#)
   }

@@ -4,13 +4,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Real files, changed at random, with correct checksums and, mostly, correct numbers.
+/// Changes real files at random, and corrects their checksums and usually their line numbers.
 ///
-/// A program that can write the file can choose the tasks. Even so, the library either refuses the
-/// file by name without changing it, or the tasks form a sound table, which can be served, written,
-/// compacted and read again.
+/// The library either refuses a file, with an error that names the file and without changing it, or
+/// reads a consistent table, whose tasks can be performed, written, compacted and read again.
 @Suite struct ForgedHostileFilesTests {
-  @Test func `a forged file is refused with the place of the error, or works like any other file`()
+  @Test
+  func `a forged file is refused with the position of the error, or works like any other file`()
     async throws
   {
     let runs = Soak.runs(short: 50)
@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  /// Opens, writes, closes and opens again.
+  /// Opens the file, writes, closes and opens the file again.
   private func serve(_ storage: MemoryStorage, compacts: Bool, _ context: Comment) throws {
     var (journal, table) = try Journal.open(storage)
     #expect(table.brokenInvariants() == [], context)
@@ -69,7 +69,7 @@ import Testing
     try journal.close()
     table.insert(record)
     let found = try Journal.open(storage).table
-    // A compacted file continues after the last place in it, not after those of removed tasks.
+    // Positions may differ: a compacted file no longer contains the positions of removed tasks.
     #expect(try found.contentLinesWithRanks() == table.contentLinesWithRanks(), context)
     #expect(found.brokenInvariants() == [], context)
   }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Single lines with correct checksums that no writer would write.
+/// Reads single lines that have correct checksums, but that the library never writes.
 @Suite struct ForgedLineTests {
   private static let largest = "9223372036854775807"
   private static let id = TaskID.numbered(1).description
@@ -107,7 +107,7 @@ import Testing
   @Test(arguments: [
     "18446744073709551615", "9223372036854775807", "-1", "1.0", "01", "1e1", "\"1\"",
   ])
-  func `a place that is invalid or has no next place is refused`(place: String) {
+  func `a task's place number that is invalid or too large is refused`(place: String) {
     let body = ForgedFile.task(1, place: 7).replacing("\"place\":7", with: "\"place\":\(place)")
     expectDamage(ForgedFile.bytes([body]), line: 2)
   }
@@ -136,7 +136,7 @@ import Testing
     expectDamage(ForgedFile.bytes([#""k":"seal","\#(kind)":1,"\#(kind)":1}"#]), line: 2)
   }
 
-  @Test func `text that looks like an escape, or must be escaped, is read as it was written`()
+  @Test func `a string that looks like an escape, or must be escaped, is read as it was written`()
     throws
   {
     for text in ["\u{0}", "\u{1f}", "\\u0041", "\"", "\\", "\u{7f}", "é", "\u{2028}", "👩‍👩‍👧", "\r\n"] {

@@ -2,8 +2,8 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Changes files at random, and corrects their checksums and, mostly, the numbers of their lines,
-/// so that each single line looks well formed.
+/// Changes files at random, and corrects the checksums and usually the line numbers, so that each
+/// line by itself looks valid.
 struct Forgery {
   private var damage: FileDamage
   private var random: SplitMix64
@@ -17,7 +17,7 @@ struct Forgery {
 
   private mutating func pick(_ values: [String]) -> String { values[pick(values.count)] }
 
-  /// Values that replace others.
+  /// JSON values that replace the values of fields.
   private static let values = [
     "0", "-0", "-1", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
     "4611686018427387904", "18446744073709551615", "18446744073709551616", "1e999", "-1e999",
@@ -46,7 +46,7 @@ struct Forgery {
     "value", "interruption", "seal", "teleport", "",
   ]
 
-  /// A file forged from two real ones.
+  /// Makes a forged file from two real files.
   mutating func forged(_ file: RealFile, _ other: RealFile) -> [UInt8] {
     var lines = Self.rests(of: file.bytes)
     for _ in 0..<1 + pick(4) {
@@ -71,7 +71,7 @@ struct Forgery {
     return lines.flatMap(ForgedFile.line)
   }
 
-  /// The rest of each line after its checksum.
+  /// The part of each line after the checksum.
   private static func rests(of bytes: [UInt8]) -> [[UInt8]] {
     bytes.split(separator: 0x0A).map { Array($0.dropFirst(#"{"c":"00000000"#.utf8.count)) }
   }
@@ -114,7 +114,7 @@ struct Forgery {
     pick(["0", "1", "5", "18446744073709551615", "9223372036854775808", "18446744073709551616"])
   }
 
-  /// Gives each line its number, and the number up to which it marks lines as durable.
+  /// Numbers the lines, and sets the number up to which each line marks earlier lines as durable.
   private static func numbered(_ lines: [[UInt8]], keepsDurable: Bool) -> [[UInt8]] {
     lines.enumerated().map { number, line in
       guard let body = body(of: line) else { return line }
@@ -131,7 +131,7 @@ struct Forgery {
     return (durable, scanner.position)
   }
 
-  /// The body after the numbers, or `nil` if they can't be read.
+  /// The part of a line after its numbers, or `nil` if the numbers can't be read.
   private static func body(of line: [UInt8]) -> ArraySlice<UInt8>? {
     numbers(of: line).map { line[$0.end...] }
   }

@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// A file as the library has written it, with the positions of its lines.
+/// A file that the library has written, with the positions of its lines.
 struct RealFile {
   struct Line {
     /// The range of the line, without its line feed.
@@ -32,7 +32,7 @@ struct RealFile {
     self.lines = lines
   }
 
-  /// The last line, if it is a seal, which shows that the file was closed.
+  /// The last line, if it is a seal: the line that is written when a file is closed.
   var seal: Line? {
     lines.last.flatMap { bytes[$0.range].ends(with: #""k":"seal"}"#.utf8) ? $0 : nil }
   }
@@ -44,12 +44,12 @@ struct RealFile {
   }
 }
 
-/// The right result of reading a real file that was damaged.
+/// The correct result of reading a damaged file.
 ///
-/// It is derived by comparing the lines with the original ones byte for byte, without checksums,
-/// and without parsing a line that isn't an original one.
+/// The result is derived by comparing the lines with the original lines byte for byte, without
+/// checksums, and without parsing changed lines.
 enum ExpectedReading: Equatable {
-  /// The first lines, and nothing else.
+  /// The tasks of the first lines are recovered, and nothing else.
   case recovered(lineCount: Int)
   case refused(line: Int, byte: Int)
   case notAJournal

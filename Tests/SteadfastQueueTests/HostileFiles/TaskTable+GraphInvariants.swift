@@ -1,7 +1,7 @@
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The invariants of dependencies that this table breaks between changes.
+  /// Describes the invariants of dependencies that this table violates.
   func brokenDependencyInvariants() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {

@@ -3,7 +3,9 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The invariants that this table breaks between changes.
+  /// Describes the invariants that this table violates.
+  ///
+  /// They must hold between changes.
   func brokenInvariants() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
@@ -74,7 +76,7 @@ extension TaskTable {
       + brokenOrderKeyHeads() + brokenDependencyInvariants()
   }
 
-  /// Checks that each task is in the line of its place, and that the lines contain nothing else.
+  /// Checks that each task is in the list for its state, and that the lists contain nothing else.
   private func brokenLines() -> [String] {
     var broken: [String] = []
     func check(_ line: [Int], _ tasks: [Int], _ name: String) {
@@ -196,7 +198,7 @@ extension TaskTable {
       conditions: Set(lanes.all.flatMap(\.conditions))
     )
     let claimed = table.claim(request).tasks.map(\.record.id)
-    // Equal tasks may be in either order if the file gives them the same place.
+    // If the file gives two tasks the same position, either may come first.
     guard Set(expected.map(\.position)).count == expected.count else {
       return Set(claimed) == Set(expected.map(\.record.id)) && claimed.count == expected.count
         ? [] : ["all waiting tasks are claimed"]
@@ -204,7 +206,7 @@ extension TaskTable {
     return claimed == expected.map(\.record.id) ? [] : ["all waiting tasks are claimed in order"]
   }
 
-  /// Everything that a file would contain: lines for each task, value and memory, in order.
+  /// Everything that a file would contain: the lines of each task, value and memory, sorted.
   func contentLines() throws -> [String] {
     try entries.slots.map { slot in
       let entry = entries[slot]
@@ -230,10 +232,10 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Whether a date or a place is far larger than any that a writer uses.
+  /// Whether a date or a position is far larger than any that the library writes.
   ///
-  /// Such a date, billions of years away, may change by minutes when it is written again, and such
-  /// a place may be the last one.
+  /// A date billions of years away may change by minutes when it is written again. After an extreme
+  /// position, there may be no next one.
   var hasExtremes: Bool {
     entries.slots.contains { slot in
       let record = entries[slot].record
@@ -247,7 +249,6 @@ extension TaskTable {
 }
 
 extension StoredValues {
-  /// A line for each value, in order.
   fileprivate func valueLines() throws -> [String] {
     try committed.map { name, value in
       let line = try JournalBody(.value(named: name.text, value.bytes))

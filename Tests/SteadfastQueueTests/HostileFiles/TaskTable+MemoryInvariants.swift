@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// Checks that the memory of tasks is counted, and that no removed task has any.
+  /// Checks that all memory of tasks is counted, and that removed tasks have no memory.
   func brokenMemoryInvariants() -> [String] {
     var broken: [String] = []
     var count = 0
@@ -21,7 +21,7 @@ extension TaskTable {
     return broken
   }
 
-  /// The memory of tasks, as the lines of a file.
+  /// The lines of a file that contain the memory of tasks.
   func memoryLines() throws -> [String] {
     try entries.slots.flatMap { slot in
       let (id, memory) = (entries[slot].id, memories[slot])
@@ -34,7 +34,7 @@ extension TaskTable {
 }
 
 extension TaskTable.Entry {
-  /// Whether a date makes the task available, unless another task blocks it.
+  /// Whether the task becomes available at a date, unless another task blocks it.
   var isDueOnDate: Bool {
     record.state == .waiting || record.state == .suspended && record.hasDueDate
   }

@@ -3,13 +3,13 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// A case of the model check: a queue's configuration and the operations to perform.
+/// A test case of the model check: a queue's configuration, and operations to perform on the queue.
 struct ModelCase: Sendable {
   var seed: UInt64
   var workers: Int
   var backoffSeconds: Int
   var retention: Retention
-  /// Whether another queue uses the store, as in a group.
+  /// Whether a second queue uses the same store, as in a group.
   var hasSideQueue = false
   var operations: [ModelOperation]
 
@@ -39,7 +39,7 @@ extension ModelCase: CustomStringConvertible {
 // MARK: - Drawing
 
 extension ModelCase {
-  /// Draws a case of `count` operations.
+  /// Draws a case of `count` operations at random.
   init(seed: UInt64, operations count: Int) {
     var random = ModelRandom(seed: seed)
     self.seed = seed
@@ -51,7 +51,7 @@ extension ModelCase {
   }
 }
 
-/// Draws operations.
+/// Draws operations and their arguments at random.
 struct ModelRandom {
   private var generator: SplitMix64
 
@@ -123,7 +123,7 @@ struct ModelRandom {
   private mutating func makeBatch(_ task: inout ModelOperation.NewTask) {
     task.hasFollower = true
     task.count = below(4)
-    // The members of a batch have the keys of their payloads; these payloads have no keys.
+    // The tasks of a batch get unique keys only from their payloads, and these payloads have none.
     (task.key, task.uniqueFor, task.maxDelay) = (nil, nil, nil)
     for act in task.acts.indices where once(in: 3) { task.acts[act].joinsBatch = true }
   }
@@ -151,7 +151,9 @@ struct ModelRandom {
 // MARK: - Shrinking
 
 extension ModelCase {
-  /// Removes operations, and returns the smallest case found that still fails, with its failure.
+  /// Removes operations while the case still fails.
+  ///
+  /// - Returns: The smallest failing case that was found, and its failure.
   func shrunk(
     failing failure: any Error,
     by failureOf: (ModelCase) async -> (any Error)?

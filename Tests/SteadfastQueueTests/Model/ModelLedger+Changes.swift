@@ -4,7 +4,7 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// Checks that each change that a queue stores is the right consequence of earlier events.
+/// Checks that each change that a queue stores follows from earlier events.
 extension ModelLedger {
   mutating func recordStored(_ change: TaskChange) {
     switch change {
@@ -84,7 +84,6 @@ extension ModelLedger {
     require(isAsEnqueued, "\(label(record.id)) was enqueued as \(task), and stored as \(record)")
   }
 
-  /// Records that a waiting task was replaced by a new one with the same key.
   mutating func recordTakeover(by id: TaskID, _ change: TaskChange) {
     guard case .insert(let record, onDuplicate: .replace) = change,
       record.uniqueKey == table.record(of: id)?.uniqueKey
@@ -95,7 +94,7 @@ extension ModelLedger {
     expect("updated", of: id)
   }
 
-  /// Records that a task failed and its successor superseded it.
+  /// Records that a task failed and was superseded by its successor.
   mutating func recordSuperseding(_ change: TaskChange, by id: TaskID) {
     guard case .retry(let lease, _, _, _, _) = change, let entry = entries[lease.id],
       entries[id]?.hasEnded == false
@@ -120,9 +119,9 @@ extension ModelLedger {
     )
   }
 
-  /// Whether the task's time limit was over when its handler ended.
+  /// Whether the attempt had reached its time limit when the handler ended.
   ///
-  /// Exactly at the limit, both answers are right: `surely` decides.
+  /// Exactly at the limit, both results are allowed, and this returns `!surely`.
   private func hasTimedOut(_ id: TaskID, surely: Bool) -> Bool {
     guard let entry = entries[id], let limit = entry.claimed?.timeLimit,
       let attempt = entry.attempt, let ended = attempt.ended
@@ -182,9 +181,9 @@ extension ModelLedger {
     )
   }
 
-  /// Whether a delay, in seconds, is one of those allowed.
+  /// Whether a delay, in seconds, is one of the allowed delays.
   ///
-  /// A pass moves a date past its cutoff, which is at most one second later than the clock.
+  /// A pass may delay a retry until after its cutoff, at most one second after the clock's date.
   private func isDelay(_ found: Double, of allowed: [Double]) -> Bool {
     allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= $0 + 1.001) }
   }
@@ -205,7 +204,7 @@ extension ModelLedger {
       return require(false, "\(label(id)) is abandoned, but is not claimed")
     }
     let isLast = !record.maxRetries.allows(retryCount: record.retryCount + 1)
-    // The longest delay before a retry in this model.
+    // In this model, a retry is delayed by at most 20 seconds.
     let mayExpire = record.expiryDate.map { $0 <= failure.date + 20 } ?? false
     let timedOut = hasTimedOut(id, surely: false)
     let isRight =
@@ -246,7 +245,7 @@ extension ModelLedger {
     if case .claimed(let lease) = target { requireCutShort(lease, "is changed", nil) }
   }
 
-  /// Requires that the attempt, if there was one, was cancelled and ended by an error.
+  /// Requires that the attempt, if there was one, was cancelled and ended with an error.
   private func requireCutShort(
     _ lease: Lease,
     _ verb: String,

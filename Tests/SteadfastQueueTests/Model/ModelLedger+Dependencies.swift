@@ -3,7 +3,7 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// How tasks were enqueued, and their effects on the tasks that depend on them.
+/// Records how tasks were enqueued, and the effects of their changes on their dependents.
 extension ModelLedger {
   /// How a task was enqueued.
   struct Specification: Sendable {
@@ -11,14 +11,14 @@ extension ModelLedger {
     let after: Set<TaskID>
     let queue: String
     let enqueued: Date
-    /// Whether the task belongs to a batch, which has a follower.
+    /// Whether the task belongs to a batch that has a follower.
     var isMember = false
 
-    /// The dependency rule: that of the options, but for members of a batch the default.
+    /// The dependency rule of the task's options or, for a task of a batch, the default rule.
     var rule: DependencyRule { isMember ? .allSucceeded : task.rule }
   }
 
-  /// Records the tasks that will be enqueued, and returns their payloads.
+  /// Records tasks that are about to be enqueued, and returns their payloads.
   mutating func specify(
     _ task: ModelOperation.NewTask,
     _ after: Set<TaskID>,
@@ -58,7 +58,7 @@ extension ModelLedger {
     )
   }
 
-  /// Records the changes that a task's change made to its dependents.
+  /// Records the effects of a task's change on the task's dependents.
   mutating func recordConsequences(_ consequences: Consequences, of change: TaskChange) {
     for id in consequences.tasks {
       switch change {
@@ -84,10 +84,10 @@ extension ModelLedger {
     progress[follower, default: []].append(batch)
   }
 
-  /// Returns, for each change of a write batch, whether the store skipped it.
+  /// Returns for each change of a batch whether the store skipped the change.
   ///
-  /// A store may report a change as stale if an earlier change of the batch may cascade to its
-  /// task. The queue then repeats that change alone.
+  /// A store may report a change as stale if an earlier change of the batch may also affect the
+  /// task. The queue then repeats the stale change alone.
   func skippedChanges(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> [Bool] {
     var concerned: Set<TaskID> = []
     return zip(batch, outcomes).map { change, outcome in

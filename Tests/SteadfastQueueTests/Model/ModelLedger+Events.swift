@@ -4,7 +4,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Checks the events that an observer has seen.
+/// Checks the events that an observer has received.
 extension ModelLedger {
   mutating func recordEvent(_ event: TaskEvent) {
     let (id, name): (TaskID, String)
@@ -44,28 +44,30 @@ extension ModelLedger {
 
 extension ModelLedger.Entry {
   /// Checks that the events came in order, and that no required event is missing.
-  var hasSeenWhatIsTold: Bool {
+  var hasSeenExpectedEvents: Bool {
     wasChangedAlong ? hasSeenInAnyOrder : isExpected(seenEvents[...], from: 0)
   }
 
-  /// Whether these are the expected events from an index on, apart from those that may be missing.
+  /// Whether the events match the expected events from an index on.
+  ///
+  /// Some of these may be missing.
   private func isExpected(_ seen: ArraySlice<String>, from place: Int) -> Bool {
     guard place < expectedEvents.count else { return seen.isEmpty }
     if seen.first == expectedEvents[place], isExpected(seen.dropFirst(), from: place + 1) {
       return true
     }
-    return untoldEvents.contains(place) && isExpected(seen, from: place + 1)
+    return omittableEvents.contains(place) && isExpected(seen, from: place + 1)
   }
 
   private var hasSeenInAnyOrder: Bool {
     var unseen = Array(expectedEvents.enumerated())
     for event in seenEvents {
       let places = unseen.indices.filter { unseen[$0].element == event }
-      let place = places.first { !untoldEvents.contains(unseen[$0].offset) } ?? places.first
+      let place = places.first { !omittableEvents.contains(unseen[$0].offset) } ?? places.first
       guard let place else { return false }
       unseen.remove(at: place)
     }
-    return unseen.allSatisfy { untoldEvents.contains($0.offset) }
+    return unseen.allSatisfy { omittableEvents.contains($0.offset) }
   }
 }
 

@@ -6,20 +6,21 @@ import TestSupport
 
 /// Records the requests, attempts and stored changes of a case's tasks.
 ///
-/// Checks each event against the earlier ones, and records a violation if it contradicts them.
+/// Each new entry is compared with the earlier ones. If they contradict each other, a violation is
+/// recorded.
 struct ModelLedger: Sendable {
   enum End: Sendable {
     case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled, suspended
   }
 
-  /// An attempt of the current claim of a task.
+  /// The attempt after the latest claim of a task.
   struct Attempt: Sendable {
     let began: VirtualClock.Instant
     var ended: VirtualClock.Instant?
     var end: End?
     /// Whether the handler's Swift task had been cancelled when the handler ended.
     var wasCancelled = false
-    /// When the task wakes, if the attempt suspended it.
+    /// The date at which the task wakes, if the attempt suspended the task.
     var wakeDate: Date?
   }
 
@@ -32,7 +33,9 @@ struct ModelLedger: Sendable {
     var attempt: Attempt?
     /// The number of acts that the handler has completed.
     ///
-    /// An act that suspended the task runs again.
+    /// An act is the work of one attempt.
+    ///
+    /// An act that suspended the task is performed again.
     var actCount = 0
     var attemptCount = 0
     var failureCount = 0
@@ -47,18 +50,18 @@ struct ModelLedger: Sendable {
     var successor: TaskID?
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
-    /// Whether a cascade cancelled or restarted the task, or another queue completed its wait.
+    /// Whether the task was changed by a change of its dependency, or woken by another queue.
     ///
-    /// Such an event arrives with the events of the other task's change, so perhaps after an event
-    /// of a later change of this task.
+    /// The event of such a change arrives with the events of the dependency or the other queue, so
+    /// it may come after the event of a later change of this task.
     var wasChangedAlong = false
     /// The follower of the task's batch.
     var follower: TaskID?
-    /// The indices of the expected events that an observer may miss because the queue has ended.
-    var untoldEvents: Set<Int> = []
+    /// The indices of expected events that may be missing because the queue has ended.
+    var omittableEvents: Set<Int> = []
   }
 
-  /// The counts of a queue, to compare with its statistics.
+  /// The expected counts in a queue's statistics.
   struct Tally: Sendable, Equatable {
     var attempts = 0
     var succeeded = 0
@@ -70,12 +73,12 @@ struct ModelLedger: Sendable {
   let configuration: ModelCase
   var table = ReferenceTable()
   var entries: [TaskID: Entry] = [:]
-  /// All tasks that were stored, in order.
+  /// All tasks that were stored, in the order of their insertion.
   var known: [TaskID] = []
   var specifications: [Int: Specification] = [:]
-  /// The counts of each current queue.
+  /// The expected counts of each queue, by the queue's name.
   var tallies: [String: Tally] = [:]
-  /// Each progress that a batch has reached, by the batch's follower.
+  /// The progress values of each batch, by the batch's follower.
   var progress: [TaskID: [BatchProgress]] = [:]
   /// The pending requests for all tasks with a tag.
   var askedTags: [String: [ModelOperation.Request]] = [:]
@@ -83,12 +86,12 @@ struct ModelLedger: Sendable {
   var runsWereCut = false
   /// Whether the queue is shutting down.
   ///
-  /// Its events end, but tasks can still be added and changed.
+  /// The sequences of events end, but tasks can still be added and changed.
   var isShutDown = false
   /// The number of handlers running in each queue.
   var liveCounts: [String: Int] = [:]
   var lastNumber = 0
-  /// The values that completed waits, by their names in the tasks' memories.
+  /// The values of completions, by their names in the tasks' memory.
   var replies: [String: [UInt8]] = [:]
   private let log = Log<String>()
 
@@ -102,7 +105,6 @@ struct ModelLedger: Sendable {
     return table.values[ExactText(StoredPause.valueName + suffix)] != nil
   }
 
-  /// Changes the counts of a task's queue.
   mutating func changeTally(of id: TaskID, _ change: (inout Tally) -> Void) {
     change(&tallies[entries[id]?.queue ?? "", default: Tally()])
   }
@@ -111,7 +113,7 @@ struct ModelLedger: Sendable {
     if !holds, log.count < 10 { log.add(text()) }
   }
 
-  /// The name of a task in a violation.
+  /// The text that stands for a task in violations.
   func label(_ id: TaskID) -> String {
     let number = known.firstIndex(of: id).map { "task \($0)" } ?? "an unknown task"
     let state = table.record(of: id).map { "\($0.state)" } ?? "not stored"
@@ -120,7 +122,7 @@ struct ModelLedger: Sendable {
 
   func record(_ index: Int) -> TaskID? { known.isEmpty ? nil : known[index % known.count] }
 
-  /// Requires that tasks whose enqueueing threw are not stored.
+  /// Requires that tasks aren't stored, because the call that enqueued them threw an error.
   func requireUnknown(_ works: [ModelWork]) {
     let numbers = Set(works.map(\.number))
     let stored = known.filter { numbers.contains(entries[$0]?.number ?? 0) }
@@ -153,7 +155,7 @@ struct ModelLedger: Sendable {
     entries[id]?.expectedEvents.append("started")
     entries[id]?.attemptCount += 1
     changeTally(of: id) { $0.attempts += 1 }
-    // Ends a run that would never end: no task has 300 acts.
+    // No task has 300 acts. Without this check, a wrong run might never end.
     guard entry.attemptCount < 300 else {
       require(false, "\(label(id)) is performed 300 times")
       return Act(end: .succeed)
@@ -222,7 +224,6 @@ struct ModelLedger: Sendable {
     }
   }
 
-  /// Checks a value that the store has read.
   mutating func read(_ value: [UInt8]?, named name: String) {
     let expected = table.values[ExactText(name)]
     require(value == expected, "the value '\(name)' is \(value ?? []), not \(expected ?? [])")
@@ -236,40 +237,44 @@ struct ModelLedger: Sendable {
     release(id)
   }
 
-  /// The events that can happen without a run.
+  /// The events that can occur while the queue isn't running.
   private static let eventsWithoutRun: Set<String> = [
     "enqueued", "cancelled", "cancelledAlong", "paused", "resumed", "restarted", "rescheduled",
     "updated", "completion arrived",
   ]
 
-  /// Expects an event, unless the queue ends first.
+  /// Expects an event of a task, which may be missing if the queue ends first.
   mutating func expect(_ event: String, of id: TaskID) {
     if isShutDown, Self.eventsWithoutRun.contains(event) {
       let place = entries[id]?.expectedEvents.count ?? 0
-      entries[id]?.untoldEvents.insert(place)
+      entries[id]?.omittableEvents.insert(place)
     }
     entries[id]?.expectedEvents.append(event)
   }
 
-  /// Records that the queue is shutting down: it may omit the events of changes stored just before.
+  /// Records that the queue is shutting down.
+  ///
+  /// The queue may then omit the events of changes that were stored just before.
   mutating func beginShutDown() {
     isShutDown = true
     for (id, entry) in entries where entry.seenEvents.count < entry.expectedEvents.count {
-      let untold = (entry.seenEvents.count..<entry.expectedEvents.count).filter {
+      let omittable = (entry.seenEvents.count..<entry.expectedEvents.count).filter {
         Self.eventsWithoutRun.contains(entry.expectedEvents[$0])
       }
-      entries[id]?.untoldEvents.formUnion(untold)
+      entries[id]?.omittableEvents.formUnion(omittable)
     }
   }
 
-  /// Records that a task was removed, which has an event unless the task is finished.
+  /// Records that a task was removed.
+  ///
+  /// The removal has an event unless the task had ended.
   mutating func removed(_ id: TaskID) {
     if entries[id]?.hasEnded == false { end(id, .cancelled, event: "cancelled") }
   }
 
   /// Forgets the requests for tasks that are not claimed.
   ///
-  /// No call is in progress at this moment, so these requests were carried out, or never will be.
+  /// No call is in progress at this moment, so no request can be carried out later.
   mutating func forgetRequests() {
     for (id, entry) in entries where entry.lease == nil { entries[id]?.asked = [] }
   }

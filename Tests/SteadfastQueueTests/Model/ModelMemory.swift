@@ -3,7 +3,7 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// The handlers' use of steps, checkpoints, sleeps and completions.
+/// The steps, checkpoints, sleeps and completions of the handlers.
 extension ModelRun {
   /// Performs an act's steps, checkpoints and waits, and returns the error to throw.
   func remember(_ act: Act, _ context: TaskContext) async -> (any Error)? {
@@ -49,7 +49,9 @@ extension ModelRun {
     }
     // If the store fails, the last checkpoint may not be stored.
     if fault == nil, found != last {
-      violate("the checkpoint of a task is \(found.debug), but the task saved \(last.debug)")
+      recordViolation(
+        "the checkpoint of a task is \(found.debug), but the task saved \(last.debug)"
+      )
     }
     for value in [next - 1, next] {
       ledger.update { $0.entries[id]?.checkpoint = value }
@@ -63,7 +65,9 @@ extension ModelRun {
     do {
       try await context.sleep("nap", for: .seconds(seconds))
       let end = try ledger.update { $0.remembered(by: id, name: name) }.map(Self.date)
-      if let end, end > max(before, time.clock.date) + 1e-3 { violate("a sleep ends early") }
+      if let end, end > max(before, time.clock.date) + 1e-3 {
+        recordViolation("a sleep ends early")
+      }
     } catch let error as TaskSuspended {
       let end = try Self.date(ledger.update { $0.remembered(by: id, name: name) } ?? [])
       if known == nil { check(end, isAfter: seconds, since: before) }
@@ -87,7 +91,7 @@ extension ModelRun {
       }
       try checkReply(to: id, MemoryCoding.encode(CompletionOutcome.Value(value: value)))
     } catch let error as CompletionFailed {
-      if !error.hasTimedOut { violate("a wait has failed: \(error)") }
+      if !error.hasTimedOut { recordViolation("a wait has failed: \(error)") }
       try checkReply(to: id, MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true)))
       throw error
     } catch let error as TaskSuspended {
@@ -96,7 +100,9 @@ extension ModelRun {
       let deadline = open.deadline?.date
       if known == nil {
         if let limit, let deadline { check(deadline, isAfter: limit, since: before) }
-        if (limit == nil) != (deadline == nil) { violate("a wait ends at \(deadline.debug)") }
+        if (limit == nil) != (deadline == nil) {
+          recordViolation("a wait ends at \(deadline.debug)")
+        }
       }
       ledger.update { $0.entries[id]?.attempt?.wakeDate = deadline ?? .distantFuture }
       throw error
@@ -111,12 +117,12 @@ extension ModelRun {
     }
   }
 
-  /// Checks the end of a wait, which the system's date may have been stepped during.
+  /// Checks that a wait has ended at the right date, even if the system's date was changed.
   private func check(_ date: Date, isAfter seconds: Int, since begin: Date) {
     let now = time.clock.date
     let start = date - Double(seconds)
     if start < min(begin, now) - 1e-3 || start > max(begin, now) + 1e-3 {
-      violate("a wait of \(seconds) s from \(begin) ends at \(date)")
+      recordViolation("a wait of \(seconds) s from \(begin) ends at \(date)")
     }
   }
 
@@ -130,11 +136,11 @@ extension ModelRun {
     if let id = ledger.update({ $0.record(index) }) { complete(id) }
   }
 
-  /// Replies to a task through the main queue, if the task has handed out a token.
+  /// Completes the task's wait through the main queue, if the task has handed out a token.
   func complete(_ id: TaskID) {
     let (token, number) = ledger.update { ledger in
       ledger.lastNumber += 1
-      // The queue that completes the wait reports the event, not the task's own queue.
+      // The queue that completes the wait reports the event, even if the task is another queue's.
       if ledger.entries[id]?.queue != "" { ledger.entries[id]?.wasChangedAlong = true }
       return (ledger.entries[id]?.token, ledger.lastNumber)
     }
@@ -154,19 +160,20 @@ extension ModelRun {
     }
   }
 
-  /// Checks the memory of each task.
   func checkMemories() async throws {
     for entry in ledger.update({ $0.table.entries }) where !entry.memory.isEmpty {
       let memory = try await base.memory(of: entry.record.id)
       var found: [ExactText: [UInt8]] = [:]
       for name in memory.names { found[ExactText(name)] = memory[name] }
-      if found != entry.memory { violate("a task's memory is \(found), not \(entry.memory)") }
+      if found != entry.memory {
+        recordViolation("a task's memory is \(found), not \(entry.memory)")
+      }
     }
   }
 }
 
 extension ModelLedger {
-  /// The bytes in a task's memory with a name.
+  /// The bytes under a name in a task's memory.
   func remembered(by id: TaskID, name: String) -> [UInt8]? {
     table.memory(of: id)[ExactText(name)]
   }

@@ -2,10 +2,10 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// One step of a case of the model check.
+/// An operation in a case of the model check.
 ///
-/// A task is given by its index among the tasks stored so far, modulo their count. So a case stays
-/// valid when shrinking removes steps.
+/// A task is given by an index among the tasks that are stored at this point, modulo their count.
+/// So the operations remain valid if earlier ones are removed.
 indirect enum ModelOperation: Sendable {
   enum Request: String, Sendable, CaseIterable {
     case cancel, pause, resume, restart, reschedule, update, remove
@@ -35,9 +35,9 @@ indirect enum ModelOperation: Sendable {
     /// The indices of the tasks that the new task depends on.
     var after: [Int] = []
     var rule = DependencyRule.allSucceeded
-    /// Whether the tasks are a batch with a follower.
+    /// Whether the new tasks are a batch with a follower.
     var hasFollower = false
-    /// Whether the task goes to the other queue, if there is one.
+    /// Whether the task is added to the second queue, if there is one.
     var isAside = false
   }
 
@@ -45,16 +45,16 @@ indirect enum ModelOperation: Sendable {
   case ask(Request, task: Int)
   case askTagged(Request, tag: String)
   case outcome(task: Int)
-  /// Replies to a task that has waited for a reply.
+  /// Completes the wait of a task.
   case complete(task: Int)
   case pauseQueue, resumeQueue
-  /// Changes the pause that is stored.
+  /// Changes the queue's stored pause.
   case pauseStore, resumeStore
   case setValue(Int)
   case setCondition(Bool)
   case run, runAvailable, cancelRun
   case shutDown(within: Int)
-  /// Ends the queue and makes another on the same store.
+  /// Ends the queue, and makes another queue on the same store.
   case restartQueue
   case registerStray
   case advance(seconds: Int)

@@ -4,15 +4,15 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// The checks for a moment when nothing more can happen at the current instant.
+/// The checks that are made when nothing more can happen at the current instant.
 extension ModelRun {
-  /// Waits until nothing more can happen at this instant, and checks everything.
+  /// Waits until nothing more can happen at the current instant, and makes all checks.
   ///
   /// - Throws: a ``ModelViolation``.
   func settle() async throws {
     await time.advance(by: .zero)
     let found = try await base.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
-    // These calls must neither fail nor be interrupted.
+    // These calls can be made only if the store doesn't fail and the run isn't interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
     try await checkMemories()
     let state = state.withLock { $0 }
@@ -56,13 +56,13 @@ extension ModelRun {
     for (name, queue) in state.withLock(\.queues) {
       let count = try await queue.count
       let unfinished = found.count { !$0.state.isFinished && $0.queue == name }
-      if count != unfinished { violate("the queue's count is \(count), not \(unfinished)") }
+      if count != unfinished { recordViolation("the queue's count is \(count), not \(unfinished)") }
       let statistics = try await queue.statistics
       ledger.update { $0.compare(statistics, of: name) }
     }
   }
 
-  /// Runs until all tasks have ended, and checks that no call, run or wait is left.
+  /// Runs the queues until all tasks have ended, and checks that no call, run or wait remains.
   func finish() async throws {
     if state.withLock(\.isShutDown) { try await restart() }
     try await perform(.registerStray)
@@ -86,7 +86,7 @@ extension ModelRun {
       }
       runAgain()
       let date = left.map(\.availableDate).min() ?? time.clock.date
-      // The alarm checks the date once a minute.
+      // The queue's timer checks the date once a minute.
       let seconds = min(max(0, date.timeIntervalSince(time.clock.date)), 1e6)
       await time.advance(by: .seconds(seconds + 61))
     }
@@ -121,10 +121,10 @@ extension ModelRun {
 
   private func checkLeftovers() {
     let state = state.withLock { $0 }
-    if state.callsInFlight > 0 { violate("\(state.callsInFlight) calls have not returned") }
-    if !state.runs.isEmpty { violate("run() has not returned") }
+    if state.callsInFlight > 0 { recordViolation("\(state.callsInFlight) calls have not returned") }
+    if !state.runs.isEmpty { recordViolation("run() has not returned") }
     if state.pendingOutcomes.values.contains(where: { $0 != 0 }) {
-      violate("a wait for an outcome has not returned")
+      recordViolation("a wait for an outcome has not returned")
     }
   }
 }
@@ -164,7 +164,7 @@ extension ModelLedger {
     }
   }
 
-  /// Checks that no task waits that could be performed, and that each claimed task is performed.
+  /// Checks that every task that could be performed, or is claimed, is being performed.
   fileprivate func checkOrder(
     _ state: ModelRun.State,
     _ now: VirtualClock.Instant,
@@ -176,13 +176,13 @@ extension ModelLedger {
     let mayRun = !state.isShutDown && !hasFailed
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
-      // The task was claimed for a worker, but then the queue was paused or started to stop.
+      // If the queue was paused or stopped after the claim, the task isn't performed.
       let isRunning = mayRun && state.isRunning(entry.queue)
       let isPaused = state.isPaused || isPausedInStore(entry.queue)
       let isHeldBack =
         entry.attempt == nil && (isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
-      // The task was prefetched, and waits for a worker.
+      // A prefetched task waits for a worker.
       let isAhead =
         entry.attempt == nil && claimsAhead && liveCounts[entry.queue] == configuration.workers
       // If the store has failed, the next run stores the task's end.
@@ -225,7 +225,7 @@ extension ModelLedger {
     for id in known {
       guard let entry = entries[id] else { continue }
       require(
-        entry.hasSeenWhatIsTold,
+        entry.hasSeenExpectedEvents,
         "\(label(id)): the events \(entry.seenEvents), expected: \(entry.expectedEvents)"
       )
     }

@@ -3,13 +3,12 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// The handlers.
 extension ModelRun {
   func perform(_ work: ModelWork, _ context: TaskContext) async throws {
     let act = ledger.update { $0.recordBeginning(of: context.id, work, at: time.clock.now) }
-    store.passSuspension()
+    store.reportSuspensionPoint()
     let error = await carryOut(act, context)
-    store.passSuspension()
+    store.reportSuspensionPoint()
     let end: ModelLedger.End =
       switch (error, act.end) {
       case (is TaskSuspended, _): .suspended
@@ -22,7 +21,7 @@ extension ModelRun {
       case (_, .snooze(let seconds)): .snoozed(seconds)
       case (_, .retryAfter(let seconds)): .retryAfter(seconds)
       }
-    // If the store fails during a step, the attempt ends as if it had been cancelled.
+    // If the store fails during a step, the attempt ends like a cancelled one.
     let wasCancelled = Task.isCancelled || error is CancellationError
     ledger.update {
       $0.recordEnd(of: context.id, end, wasCancelled: wasCancelled, at: time.clock.now)
@@ -57,7 +56,7 @@ extension ModelRun {
         return error
       }
     }
-    // The cancellation of the handler's task does not reach an unstructured task.
+    // An unstructured task isn't cancelled with the handler's Swift task.
     await Task(executorPreference: time.executor) {
       try? await clock.sleep(for: .seconds(act.seconds))
     }.value

@@ -4,9 +4,8 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// The operations on the queue.
 extension ModelRun {
-  /// Starts an operation, usually without waiting for its end.
+  /// Starts an operation, usually without waiting until the operation ends.
   func perform(_ operation: ModelOperation) async throws {
     switch operation {
     case .enqueue(let task): start { await self.enqueue(task) }
@@ -68,7 +67,7 @@ extension ModelRun {
       try await queue.setValue(value, named: "number")
       let wasThere = try await queue.setValue(nil, named: "number", replacing: value)
       let next = try await queue.value(named: "number")
-      if wasThere, next == value { violate("the removed value \(number) has returned") }
+      if wasThere, next == value { recordViolation("the removed value \(number) has returned") }
     } catch {
       checkError(of: "setValue", error)
     }
@@ -78,7 +77,7 @@ extension ModelRun {
     let before = time.clock.date
     time.clock.setDate(before + Double(seconds))
     state.withLock { state in
-      // Until the alarm checks the date, only tasks that are due by both dates are sure to start.
+      // Until the queue's timer checks the date, only tasks that are due at both dates must start.
       let earlier = min(before, time.clock.date)
       state.lastStep = (time.clock.now, min(state.lastStep?.date ?? earlier, earlier))
     }
@@ -101,7 +100,7 @@ extension ModelRun {
     }
   }
 
-  /// Enqueues tasks by a call, and checks its result or error.
+  /// Enqueues tasks by a call of the queue, and checks the call's result or error.
   func enqueue(
     _ task: ModelOperation.NewTask,
     _ after: Set<TaskID> = [],
@@ -204,7 +203,9 @@ extension ModelRun {
     }
   }
 
-  /// Changes a task, and returns whether it was changed: a running task can't be.
+  /// Updates a task, and returns whether it was updated.
+  ///
+  /// A running task can't be.
   private nonisolated func update(_ id: TaskID, in queue: TaskQueue) async throws -> Bool {
     do {
       return try await queue.update(id, priority: .high)
@@ -264,7 +265,7 @@ extension ModelRun {
         let isShutDown = self.state.withLock { state in
           state.isShutDown || !state.queues.contains { $0.queue === queue }
         }
-        if !isShutDown { self.violate("outcome() reports a shutdown") }
+        if !isShutDown { self.recordViolation("outcome() reports a shutdown") }
       } catch {
         self.checkError(of: "outcome()", error)
       }

@@ -4,7 +4,6 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Running and stopping the queues.
 extension ModelRun {
   func interrupt(_ act: CancellationTests.Act) {
     switch act {
@@ -40,7 +39,6 @@ extension ModelRun {
 
   func run() { for (name, queue) in state.withLock(\.queues) { run(queue, named: name) } }
 
-  /// Runs each queue that isn't running.
   func runAgain() {
     let (queues, running) = state.withLock { ($0.queues, Set($0.runs.values.map(\.queue))) }
     for (name, queue) in queues where !running.contains(name) { run(queue, named: name) }
@@ -77,13 +75,15 @@ extension ModelRun {
     let isShutDown = state.withLock { $0.isShutDown }
     do {
       try result.get()
-      if !isPass, !isShutDown { violate("\(call) returned without a shutdown") }
+      if !isPass, !isShutDown { recordViolation("\(call) returned without a shutdown") }
     } catch is CancellationError {
       let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
-      if !isExpected { violate("\(call) throws a CancellationError without a cancellation") }
+      if !isExpected {
+        recordViolation("\(call) throws a CancellationError without a cancellation")
+      }
     } catch let error as TaskQueueError where error.code == .alreadyRunning {
     } catch let error as TaskQueueError where error.code == .shutDown {
-      if !isShutDown { violate("\(call) throws \(error)") }
+      if !isShutDown { recordViolation("\(call) throws \(error)") }
     } catch {
       checkError(of: call, error)
     }
@@ -99,7 +99,7 @@ extension Result where Failure == any Error {
 /// Interrupts a run of the model check at one of its suspension points.
 ///
 /// A run has suspension points before and after each call of the store, at the start and the end of
-/// a handler, and before each operation.
+/// each handler, and before each operation.
 final class Interruption: Sendable {
   private let act: CancellationTests.Act
   private let pointsLeft: Mutex<Int>

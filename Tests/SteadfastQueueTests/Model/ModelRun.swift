@@ -4,19 +4,21 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A violation of the model.
+/// An error that describes how a queue violates the model.
 struct ModelViolation: Error, CustomStringConvertible {
   let description: String
 }
 
-/// The execution of one case of the model check.
+/// A run of one case of the model check.
 ///
-/// It runs in virtual time, whose executor runs one job at a time.
+/// A case runs in virtual time, whose executor runs one job at a time.
 final class ModelRun: Sendable {
   let configuration: ModelCase
   let time: VirtualTime
   let ledger: SharedLedger
-  /// The store that the queue uses, which wraps `base`, which never fails.
+  /// The store that the queue uses.
+  ///
+  /// It wraps `base`, which never fails.
   let store: ModelStore
   let base: any Persistence
   let fault: FaultPlan?
@@ -26,7 +28,7 @@ final class ModelRun: Sendable {
   /// The current queue, its runs and its calls.
   struct State {
     var queue: TaskQueue
-    /// The other queue on the store, if there is one.
+    /// The second queue on the store, if there is one.
     var side: TaskQueue?
     var events: [TaskEvents]
     var eventTasks: [Task<Void, Never>] = []
@@ -41,10 +43,10 @@ final class ModelRun: Sendable {
     var handles: [TaskID: EnqueuedTask] = [:]
     var pendingOutcomes: [TaskID: Int] = [:]
     var callsInFlight = 0
-    /// All calls, for cancelling those that have not ended.
+    /// All calls, so that the calls that have not ended can be cancelled.
     var calls: [Task<Void, Never>] = []
     var wereCallsCancelled = false
-    /// When the date was last stepped, and the earliest date before or after a step.
+    /// The time of the last change of the date, and the earlier of the dates before and after it.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
     var valueCount = 0
@@ -61,7 +63,7 @@ final class ModelRun: Sendable {
       runs.contains { $0.value.queue == queue && !cancelledRuns.contains($0.key) }
     }
 
-    /// The queues, each under its name in the store.
+    /// The queues, each with its name in the store.
     var queues: [(name: String, queue: TaskQueue)] {
       [("", queue)] + (side.map { [(ModelRun.sideName, $0)] } ?? [])
     }
@@ -113,7 +115,7 @@ final class ModelRun: Sendable {
     guard hasSide else {
       return (TaskQueue(persistence: store, configuration: settings, clock: time.clock), nil)
     }
-    // Makes the queues in the way a group does.
+    // The queues are made in the same way as a group's.
     let members = GroupMembers(group: "model", on: store)
     func member(_ name: String) -> TaskQueue {
       let queue = TaskQueue(
@@ -129,7 +131,7 @@ final class ModelRun: Sendable {
     return (queue, member(sideName))
   }
 
-  /// Performs a case until all its tasks have ended.
+  /// Performs a case until all of its tasks have ended.
   ///
   /// - Throws: a ``ModelViolation``; a `VirtualTimeError` if the case hangs.
   static func perform(
@@ -156,17 +158,17 @@ final class ModelRun: Sendable {
           }
         }
         for operation in configuration.operations {
-          run.store.passSuspension()
+          run.store.reportSuspensionPoint()
           try await run.perform(operation)
         }
         try await run.settle()
         fault?.mend()
         try await run.finish()
       } catch {
-        await run.abandon()
+        await run.endRemainingTasks()
         throw error
       }
-      await run.abandon()
+      await run.endRemainingTasks()
     }
   }
 
@@ -175,7 +177,6 @@ final class ModelRun: Sendable {
   var queue: TaskQueue { state.withLock { $0.queue } }
   var queues: [TaskQueue] { state.withLock { $0.queues.map(\.queue) } }
 
-  /// The queue of a task.
   func queue(of id: TaskID) -> TaskQueue {
     let name = ledger.update { $0.entries[id]?.queue ?? "" }
     return queue(named: name)
@@ -231,7 +232,7 @@ final class ModelRun: Sendable {
       ledger.runsWereCut = true
       ledger.beginShutDown()
     }
-    // Handlers may ignore the cancellation for some time.
+    // Handlers may ignore their cancellation for some time.
     while count.withLock(\.self) < old.count { await time.advance(by: .seconds(1)) }
     try await settle()
     state.withLock { state in
@@ -256,7 +257,7 @@ final class ModelRun: Sendable {
     await setUp()
   }
 
-  /// Starts a call, concurrently with the others.
+  /// Starts a call concurrently with the other calls.
   func start(_ call: @escaping @Sendable () async -> Void) {
     state.withLock { state in
       state.callsInFlight += 1
@@ -269,20 +270,20 @@ final class ModelRun: Sendable {
     }
   }
 
-  func violate(_ text: String) { ledger.update { $0.require(false, text) } }
+  func recordViolation(_ text: String) { ledger.update { $0.require(false, text) } }
 
-  /// Checks an error of a call: it is allowed only if the store's fault is its cause.
+  /// Checks that an error of a call was caused by the store's fault.
   func checkError(of call: String, _ error: any Error) {
     let reason = (error as? TaskQueueError).flatMap { error in
       error.code == .storeFailed ? error.underlying : nil
     }
     let isFault = (reason ?? error) is Refusal && "\(error)".contains("the disk is on fire")
     if error is CancellationError, state.withLock(\.wereCallsCancelled) { return }
-    if fault?.wasMet != true || !isFault { violate("\(call) throws \(error)") }
+    if fault?.wasMet != true || !isFault { recordViolation("\(call) throws \(error)") }
   }
 
   /// Ends all remaining tasks, so that `withVirtualTime` can return.
-  private func abandon() async {
+  private func endRemainingTasks() async {
     fault?.mend()
     let (runs, eventTasks) = state.withLock { ($0.runs, $0.eventTasks) }
     for run in runs.values { run.task.cancel() }

@@ -11,7 +11,7 @@ import SteadfastSQLite
 import SteadfastPostgreSQL
 #endif
 
-/// Where the tasks of a case are stored.
+/// The kinds of stores for the tasks of a case.
 enum ModelStorage: Sendable, CaseIterable {
   case memory, suspending, suspendingAtOnce, sealed
   case file
@@ -22,7 +22,7 @@ enum ModelStorage: Sendable, CaseIterable {
   case server
   #endif
 
-  /// Makes a store at a file, or in memory if there is no file.
+  /// Makes a store in the file, or in memory if `file` is `nil`.
   func store(at file: URL?) -> any Persistence {
     guard let file else { return InMemoryStore() }
     #if SQLite
@@ -45,7 +45,7 @@ final class ModelStore: Persistence {
   private let suspends: Bool
   private let turns: Turns?
   private let fault: FaultPlan?
-  /// Called at each suspension point: of the store, of the handlers, and before each operation.
+  /// A closure to call at each suspension point of the store, the handlers and the operations.
   let onSuspension = Mutex<(@Sendable () -> Void)?>(nil)
   let appliesAtOnce: Bool
   /// The maximum number of tasks that a queue prefetches.
@@ -69,13 +69,15 @@ final class ModelStore: Persistence {
     self.fault = fault
   }
 
-  /// Reports a suspension point, of the store or of something else.
-  func passSuspension() { onSuspension.withLock(\.self)?() }
+  /// Reports a suspension point.
+  func reportSuspensionPoint() { onSuspension.withLock(\.self)?() }
 
-  /// Lets other tasks run; the virtual time's order decides how many.
+  /// Lets other Swift tasks run.
+  ///
+  /// The order of the virtual time's jobs decides how many.
   private func suspend() async {
     guard suspends else { return }
-    passSuspension()
+    reportSuspensionPoint()
     await withDiscardingTaskGroup { $0.addTask {} }
   }
 

@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// What a handler does at one attempt in the model check.
+/// What a handler does during one attempt in the model check.
 struct Act: Codable, Hashable, Sendable {
   enum End: Codable, Hashable, Sendable {
     case succeed, fail, abandon
@@ -9,7 +9,7 @@ struct Act: Codable, Hashable, Sendable {
   }
 
   var end: End
-  /// How long the handler works, on the virtual clock.
+  /// The seconds for which the handler works, on the virtual clock.
   var seconds = 0
   /// Whether the handler works for all of that time even if it is cancelled.
   var ignoresCancellation = false
@@ -18,12 +18,12 @@ struct Act: Codable, Hashable, Sendable {
   var enqueues = false
   /// Whether the handler adds a task to its batch before it ends.
   var joinsBatch = false
-  /// The number of steps.
+  /// The number of steps that the handler performs.
   var steps = 0
   var savesCheckpoints = false
   /// The seconds for which the task sleeps after the steps.
   var nap: Int?
-  /// The reply for which the task waits after the sleep.
+  /// The completion, called a reply, that the task waits for after the sleep.
   var reply: Reply?
   /// Whether the handler returns instead of throwing the error that suspends the task.
   var hidesSuspension = false
@@ -59,7 +59,9 @@ struct ModelWork: Codable, Hashable, Sendable {
   var acts: [Act]
 }
 
-/// A payload of the model, with its own task name.
+/// A payload of the model.
+///
+/// Each conforming type has its own task name.
 protocol ModelPayload: TaskPayload {
   var work: ModelWork { get }
   init(work: ModelWork)
@@ -67,13 +69,13 @@ protocol ModelPayload: TaskPayload {
 
 /// A job without a limit on concurrency.
 struct PlainJob: ModelPayload { var work: ModelWork }
-/// A job of which one is performed at a time.
+/// A job whose tasks are performed one at a time.
 struct LimitedJob: ModelPayload { var work: ModelWork }
 /// A job that has no handler until the case registers one.
 struct StrayJob: ModelPayload { var work: ModelWork }
 
 extension TaskRecord {
-  /// The task's payload, if the task belongs to the model.
+  /// The contents of the task's payload, if the task belongs to the model.
   var modelWork: ModelWork? {
     switch name {
     case PlainJob.taskName: try? payload(as: PlainJob.self).work

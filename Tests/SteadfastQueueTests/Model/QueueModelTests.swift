@@ -4,15 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a whole queue, or on two queues of a group, in virtual time, compared with
-/// a model.
+/// Performs random operations on one or two queues in virtual time, and compares them with a model.
 ///
 /// Three million operations: `STEADFAST_RUNS=18800 swift test -c release -Xswiftc -enable-testing
 /// --filter QueueModelTests`. `STEADFAST_SEED=17` repeats only the case with this seed.
 @Suite struct QueueModelTests {
   private static let operationsInCase = 40
 
-  /// The seeds of this run: the one in the environment, or a range.
+  /// The seeds to test: the seed in the environment, or a range.
   private static func seeds(short: Int) -> Range<UInt64> {
     if let seed = Soak.seed { return seed..<(seed + 1) }
     return 0..<UInt64(Soak.runs(short: short))

@@ -2,7 +2,7 @@ import Foundation
 import SteadfastQueue
 import TestSupport
 
-/// The job of iDelayedJob's README that conforms to its protocol, with a log of its calls.
+/// The example job of iDelayedJob's README, which logs the calls of its methods.
 struct AbilityJob: TaskHandler {
   struct Arguments: TaskPayload { var text: String }
 

@@ -1,4 +1,4 @@
-/// A view of downloads, on the main actor.
+/// A class on the main actor, like a view of downloads.
 @MainActor final class DownloadView {
   private(set) var shown: [String] = []
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Jobs that wait for the internet, for a host, or for the app.
+/// Tests jobs that wait for the internet, for a host, or for the app to be active.
 extension IDelayedJobTests {
   @Test(arguments: StoreKind.allCases)
   func `only jobs that need the internet wait for it`(
@@ -41,7 +41,7 @@ extension IDelayedJobTests {
       try await clock.sleep(for: .seconds(1))
       host.yield(true)
       #expect(try await job.outcome() == .succeeded)
-      // The app resigns active.
+      // The app is no longer active.
       await queue.setCondition("active", holds: false)
       let second = try await queue.enqueue(Note("job 2"), options: options)
       try await queue.waitUntilIdle()

@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The manager of several queues.
+/// Tests what iDelayedJob promises for its manager of several queues.
 extension IDelayedJobTests {
-  /// A manager that registers the job classes with each queue.
+  /// Makes a manager that registers the job classes with each queue.
   private func manager(_ store: any Persistence = InMemoryStore()) -> TaskQueueGroup {
     TaskQueueGroup(persistence: store, configuration: configuration, clock: clock) { [self] queue in
       await queue.register(Note.self) { [name = queue.name] note, _ in

@@ -5,16 +5,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that iDelayedJob's README and headers promise.
+/// Tests the behaviour that the README and the headers of iDelayedJob, an older library, promise.
 ///
 /// The intended differences:
-/// - A job whose class can't be found stays in the queue; it is not exhausted.
-/// - Nothing runs at an interval; a task is performed when it is due.
+/// - A job whose class can't be found stays in the queue, and doesn't count as exhausted.
+/// - The queue doesn't look for jobs at an interval. A task is performed when it is due.
 /// - `max_attempts: n` is `maxRetries: n - 1`. iDelayedJob's code allowed one attempt more than its
 ///   README.
 /// - A single queue has its own file; the queues of a manager share one file, and have names.
 /// - A shared manager or a default queue is a static property of the program.
-/// - The program defines the conditions for a named host that can be reached and an active app.
+/// - The program defines the conditions for a host that can be reached and for an active app.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct IDelayedJobTests {
   let clock: VirtualClock
   let log = Log<String>()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that KTBTaskQueue's headers promise for a queue and its delegate.
+/// Tests the behaviour that KTBTaskQueue's headers promise for a queue and its delegate.
 extension KTBTaskQueueTests {
   @Test(arguments: StoreKind.allCases)
   func `tasks run one at a time, in the order of their available dates`(kind: StoreKind)
@@ -53,8 +53,7 @@ extension KTBTaskQueueTests {
   }
 
   @Test
-  func
-    `a custom backoff can have KTBTaskQueue's delays: a chosen interval that doubles, minus 1 s`()
+  func `a custom backoff can double a chosen interval and subtract 1 s, as KTBTaskQueue does`()
     async throws
   {
     let backoff = Backoff.custom { attempt in

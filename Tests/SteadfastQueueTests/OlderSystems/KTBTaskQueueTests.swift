@@ -5,12 +5,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that KTBTaskQueue's README and headers promise for a task.
+/// Tests what the README and the headers of KTBTaskQueue, an older library, promise for a task.
 ///
 /// The promises for a queue are in `KTBTaskQueueTests+Queue.swift`. The intended differences:
-/// - A retry without backoff goes behind the available tasks: ahead of them, it would starve them.
+/// - A retry without backoff comes after the other available tasks, so that it doesn't starve them.
 /// - The path of a queue is used unchanged; no ".db" is added to it.
-/// - Nothing is polled: an interval is only the base of the delays.
+/// - The queue doesn't poll. Its interval is only the base of the delays.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct KTBTaskQueueTests {
   let clock: VirtualClock
   let log = Log<String>()
@@ -25,7 +25,7 @@ import Testing
     TaskQueueConfiguration(backoff: .exponential(from: .seconds(10), multiplier: 2))
   }
 
-  /// A queue whose one block performs all tasks and logs each attempt.
+  /// Makes a queue with one handler, which performs all tasks and logs each attempt.
   ///
   /// The first `failures` attempts of each task fail.
   func queue(

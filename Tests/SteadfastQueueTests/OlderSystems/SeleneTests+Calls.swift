@@ -35,7 +35,7 @@ extension SeleneTests {
     await #expect(throws: CancellationError.self) { try await first.value }
     #expect(try await second == .newData)
     #expect(clock.now.offset == .seconds(10))
-    // The duration of a task that was cut short is not recorded.
+    // The duration of a task that was cancelled is not recorded.
     let averages = try await scheduler.status.map { [$0.name: $0.averageDuration] }
     #expect(averages.contains(["slow": .seconds(20)]))
   }

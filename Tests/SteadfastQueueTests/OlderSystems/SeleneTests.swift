@@ -5,10 +5,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that Selene's README and headers promise.
+/// Tests the behaviour that the README and the headers of Selene, an older library, promise.
 ///
-/// The intended differences: a task is cancelled when the budget is used up, not always after 30 s;
-/// and a task can't forget to call a completion handler.
+/// The intended differences: A task is cancelled when the budget is used up, not always after 30 s.
+/// A task has no completion handler that it could forget to call.
 @Suite(.virtualTime) struct SeleneTests {
   let time: VirtualTime
   let log = Log<String>()
@@ -23,7 +23,7 @@ import Testing
     BackgroundScheduler(persistence: store, minimumInterval: minimumInterval, clock: clock)
   }
 
-  /// Registers a task that works for some seconds, and then logs its name.
+  /// Registers a task that works for some seconds, and then logs its own name.
   func register(
     _ name: String,
     with scheduler: BackgroundScheduler,
@@ -84,7 +84,7 @@ import Testing
       _ = try await scheduler.run(within: .seconds(30))
       #expect(try await average() == .seconds(expected))
     }
-    // A run that was cancelled at the end of the budget counts with the whole budget.
+    // A run that is cancelled at the end of the budget counts with the whole budget.
     #expect(try await scheduler.run(within: .seconds(30)) == .failed)
     #expect(try await average() == .seconds(37.0 / 3))
   }
@@ -208,7 +208,7 @@ import Testing
       try await first.run(within: .seconds(30))
     }
     try await clock.sleep(for: .seconds(10))
-    // The process ends here: it has not yet stored the end of the pass.
+    // The process ends here, before it has stored the end of the pass.
     let second = scheduler(store)
     await register("bad", with: second, expected: 20)
     await register("good", with: second, expected: 20)
@@ -251,7 +251,7 @@ import Testing
   }
 }
 
-/// Returns numbers one after the other.
+/// Numbers, each of which is returned once, in order.
 private final class FIFO: Sendable {
   private let numbers: Log<Int>
   private let taken = Counter()

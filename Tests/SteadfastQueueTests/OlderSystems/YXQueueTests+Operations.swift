@@ -5,12 +5,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Jobs of several operations with dependencies.
+/// Tests jobs that have several operations with dependencies.
 extension YXQueueTests {
   private struct Unpack: TaskPayload { var target: String }
   private struct Play: TaskPayload { var target: String }
 
-  /// Adds the operations of one job: a download, and the operations that depend on it.
+  /// Adds the operations of one job: a download, and operations that depend on the download.
   private func add(_ job: String, to queue: TaskQueue) async throws -> [EnqueuedTask] {
     let options = TaskOptions(tags: [job])
     return try await queue.enqueue { tasks in

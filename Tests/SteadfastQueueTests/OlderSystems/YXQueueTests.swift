@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The behaviour that YXQueue's README and headers promise.
+/// Tests the behaviour that the README and the headers of YXQueue, an older library, promise.
 ///
 /// The intended difference: adding a task to a paused queue does not resume the queue.
 @Suite(.timeLimit(.minutes(5))) struct YXQueueTests {
@@ -29,7 +29,7 @@ import Testing
     )
   }
 
-  /// A queue whose downloads start, report half of their progress, and wait for the gate.
+  /// Makes a queue whose downloads report half of their progress, and then wait for the gate.
   private func gatedQueue(concurrency: Int = 1) async -> TaskQueue {
     let queue = queue(concurrency: concurrency)
     await queue.register(Download.self) { [gate] _, context in
@@ -39,7 +39,7 @@ import Testing
     return queue
   }
 
-  /// The call of a delegate that corresponds to an event.
+  /// The name of the delegate's call that corresponds to an event.
   private static func callback(_ event: TaskEvent) -> String? {
     switch event {
     case .enqueued: "added"
@@ -56,7 +56,7 @@ import Testing
     }
   }
 
-  /// The callbacks up to the last one expected.
+  /// The delegate's calls for the events, up to the call named `last`.
   private func callbacks(_ events: TaskEvents, until last: String) async -> [String] {
     var found: [String] = []
     for await event in events {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Applying a batch, which is the same for all embedded stores.
+/// Applies batches of changes to all stores.
 @Suite(.virtualTime) struct BatchTests {
   private let clock: VirtualClock
 
@@ -57,7 +57,7 @@ import Testing
   @Test(arguments: StoreKind.allCases)
   func `a task gets another ID if its ID is taken`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      // Two queues with the same seed draw the same IDs. Two processes might do so by chance.
+      // Two queues with the same seed draw the same IDs, as two processes might by chance.
       let seeded = TaskQueueConfiguration(randomness: .seeded(7))
       let first = TaskQueue(persistence: store, configuration: seeded, clock: clock)
       let second = TaskQueue(persistence: store, configuration: seeded, clock: clock)
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a batch with a change that could not be read again is rejected`(
+  func `a batch with an invalid change is rejected`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  @Test func `a table frees the names and nodes of tasks that were removed`() {
+  @Test func `removed tasks leave no names or tree nodes in a table`() {
     var table = TaskTable()
     for number in 0..<20_000 {
       table.insert(.make(number, name: "name \(number)", key: "k"))

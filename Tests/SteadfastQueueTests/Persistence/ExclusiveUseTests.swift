@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that can't be shared runs one queue at a time.
+/// Tests that only one queue at a time can run on a store that can't be shared.
 @Suite struct ExclusiveUseTests {
   private func noteQueue(on store: any Persistence) async -> TaskQueue {
     let queue = TaskQueue(persistence: store)
@@ -24,7 +24,7 @@ import Testing
         try await withRunning(first) {
           _ = try await task.outcome()
           for _ in 0..<2 {
-            // The first queue rejects a second run of its own, and still uses the store.
+            // The first queue rejects its own second run, and continues to use the store.
             _ = try? await first.runAvailable()
             let error = await #expect(throws: TaskQueueError.self) {
               try await second.runAvailable()
@@ -58,12 +58,12 @@ import Testing
       let executor = ThreadForEachJob(isAwaited: true)
       group.addTask(executorPreference: executor) {
         await first.shutDown()
-        // This run starts inside the call in which the first run resumes its waiters.
+        // This run starts while the first run is still resuming the callers that wait for its end.
         executor.isAwaited.store(false, ordering: .relaxed)
         let count = try await second.runAvailable()
         #expect(count == 0)
       }
-      // The call of `shutDown()` is waiting by now.
+      // By now, the call of `shutDown()` is waiting.
       end.continuation.finish()
       try await group.waitForAll()
     }

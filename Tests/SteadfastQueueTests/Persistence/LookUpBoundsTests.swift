@@ -8,11 +8,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Filters and claims with dates and texts that no store can represent.
+/// Tests filters and claims with dates and strings that stores can't represent.
 struct LookUpBoundsTests {
   /// The first and the last date that every store can represent, and two between them.
   private static let storable: [Double] = [-62_135_769_600, 0, 10, 253_402_300_799]
-  /// Bounds, of which no store, some stores or all stores can represent each.
+  /// Bounds for filters.
+  ///
+  /// Each can be represented by all stores, by some or by none.
   private static let bounds = [
     -Double.infinity, -1e300, -9.3e12, -2.2e11, -7e10, 0, 5, 10, 3e11, 9.3e12, 1e300, .infinity,
     .nan,
@@ -59,7 +61,7 @@ struct LookUpBoundsTests {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a text with a NUL matches nothing, not even the text before the NUL`(
+  func `a string with a NUL matches nothing, not even the part before the NUL`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memories of tasks in a store that seals payloads.
+/// Tests that a sealed store also seals the values in the memory of tasks.
 @Suite struct SealedMemoryTests {
   private let base = InMemoryStore()
   private let secret = Array("a secret".utf8)
@@ -78,13 +78,13 @@ import Testing
     let lease = try await claim(store, 1)[0]
     let step = TaskChange.remember(lease, named: "step", value: Array("true".utf8))
     _ = try await store.apply([step], durability: .durable)
-    seal.use(2)
+    seal.setKeys(2)
     let error = await #expect(throws: TaskQueueError.self) {
       try await store.memory(of: .numbered(1))
     }
     #expect(error?.code == .unopenedPayload)
     #expect(error?.underlying is TestSeal.WrongKey)
-    seal.use(2, 1)
+    seal.setKeys(2, 1)
     let found = try await store.memory(of: .numbered(1))
     #expect(found["step"] == Array("true".utf8))
   }
@@ -146,7 +146,7 @@ import Testing
     try await queue.runAvailable()
     let awaited = try await queue.pendingCompletions()
     #expect(awaited.map(\.name) == ["upload"])
-    seal.use(2)
+    seal.setKeys(2)
     await #expect(throws: TaskQueueError.self) { try await queue.pendingCompletions() }
   }
 }

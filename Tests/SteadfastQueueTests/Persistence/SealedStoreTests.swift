@@ -17,7 +17,7 @@ import Testing
     return queue
   }
 
-  /// Enqueues tasks in the file, and returns the file's text.
+  /// Enqueues tasks in the file, and returns the file's contents.
   @discardableResult
   private func enqueue(
     _ texts: String...,
@@ -98,7 +98,7 @@ import Testing
     }
   }
 
-  /// Writes an entry to a journal, and returns the task that is read from it.
+  /// Writes an entry to a journal, and returns the task that is read from the journal.
   private func read(_ entry: JournalEntry) throws -> TaskRecord {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
@@ -206,7 +206,7 @@ import Testing
       try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     }
     #expect(try await queue.count == 0)
-    seal.use(1)
+    seal.setKeys(1)
     try await queue.enqueue(Note("c"))
     try await queue.runAvailable()
     #expect(log.entries == ["c"])

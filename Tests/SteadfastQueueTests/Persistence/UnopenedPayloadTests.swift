@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose payload can't be opened or belongs to another task.
+/// Tests tasks whose sealed payload can't be opened, or was sealed for another task.
 @Suite(.virtualTime) struct UnopenedPayloadTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -23,7 +23,7 @@ import Testing
     let seal = TestSeal(keys: [1])
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     let first = try await queue.enqueue(Note("old key"))
-    seal.use(2)
+    seal.setKeys(2)
     try await queue.enqueue(Note("new key"))
     try await queue.runAvailable()
     #expect(log.entries == ["new key"])
@@ -37,7 +37,7 @@ import Testing
         stays in the store, unchanged
         """
     )
-    seal.use(2, 1)
+    seal.setKeys(2, 1)
     try await queue.runAvailable()
     #expect(log.entries == ["new key", "old key"])
     #expect(try await queue.count == 0)
@@ -48,10 +48,10 @@ import Testing
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     let events = queue.events
     let task = try await queue.enqueue(Note("locked"))
-    seal.use()
+    seal.setKeys()
     let outcome = try await withRunning(queue) {
       for await event in events { if case .unhandled = event { break } }
-      seal.use(0x5A)
+      seal.setKeys(0x5A)
       await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
       return try await task.outcome()
     }
@@ -63,7 +63,7 @@ import Testing
     let seal = TestSeal(keys: [1])
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     try await queue.enqueue(Note("a"))
-    seal.use(2)
+    seal.setKeys(2)
     try await queue.enqueue(Note("b"))
     let records = try await queue.tasks()
     #expect(records.map(\.payload.format) == [.json, .json])

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How a queue handles numbers, dates and texts that make little or no sense.
+/// Passes invalid and extreme numbers, dates and strings to a queue.
 @Suite(.virtualTime) struct BadArgumentsTests {
   private let clock: VirtualClock
 
@@ -165,7 +165,7 @@ import Foundation
 
   // MARK: Accepted
 
-  @Test func `blank texts and extreme numbers and dates are accepted`() async throws {
+  @Test func `blank strings and extreme numbers and dates are accepted`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)

@@ -4,7 +4,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// The calls that the documentation shows, with the public interface only.
+/// Makes the calls that the documentation shows, without access to internal declarations.
 @Suite struct CallSiteTests {
   struct PostComment: TaskPayload { var text: String }
 

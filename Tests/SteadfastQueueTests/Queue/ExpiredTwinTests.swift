@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys of tasks that have expired.
+/// Tests the unique keys of tasks that have expired.
 @Suite(.virtualTime) struct ExpiredTwinTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -57,7 +57,7 @@ import Testing
     for policy in Self.policies {
       try await kind.withStore { store in
         let queue = await makeQueue(on: store)
-        // The queue runs while the task expires, or starts only afterwards.
+        // For some reasons, the queue starts only after the task has expired.
         let runsLater = [.queueDoesNotRun, .taskIsSuspended].contains(reason)
         let early =
           runsLater
@@ -84,8 +84,7 @@ import Testing
     #expect(log.entries == Self.policies.map { _ in "new" })
   }
 
-  /// Adds a task that isn't attempted, or is suspended, until it expires, then adds another task
-  /// with the same key.
+  /// Adds a task that expires before it is performed, and then another task with the same key.
   private func addExpiredAndNewTask(
     to queue: TaskQueue,
     reason: Reason,
@@ -168,7 +167,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a successor that expires before the holder's retry doesn't supersede the holder`(
+  func `a successor that expires before the failed task's retry doesn't supersede the failed task`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -204,7 +203,7 @@ import Testing
       #expect(error?.code == .duplicate)
       #expect(error?.message.contains("\(new.id)") == true)
       try await new.cancel()
-      // No other task has the key now.
+      // Now no other task has the key.
       #expect(try await queue.retry(old.id))
       let second = try await queue.enqueue(Note("new"), uniqueKey: "k")
       #expect(second.id == old.id)
@@ -215,7 +214,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `only one of two tasks with a key is performed, even if neither has expired by a slow clock`(
+  func `only one of two tasks with a key is performed, even if a slow clock expires neither`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

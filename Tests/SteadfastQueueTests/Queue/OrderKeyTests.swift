@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Order keys, as seen by callers of a queue.
+/// Tests order keys through the public interface of a queue.
 @Suite(.virtualTime) struct OrderKeyTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -50,7 +50,7 @@ import Testing
         tasks.append(try await queue.enqueue(Note("other")))
         for task in tasks { #expect(try await task.outcome() == .succeeded) }
       }
-      // The second task fails at 20 s, and blocks the third one until its retry succeeds.
+      // The second task fails at 20 s, and blocks the third task until the retry succeeds.
       #expect(Set(log.entries.prefix(2)) == ["0 1", "0 other"])
       #expect(log.entries.dropFirst(2) == ["10 2", "80 2", "90 3"])
     }
@@ -125,7 +125,7 @@ import Testing
       let tasks = try await queue.enqueue(contentsOf: notes, options: blocking)
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(1))
-        // A running, a waiting and a paused task.
+        // Now one task is running, one is waiting, and one is paused.
         try await queue.pause(tasks[2].id)
         #expect(try await queue.remove(tasks[1].id))
         #expect(try await queue.remove(tasks[0].id))

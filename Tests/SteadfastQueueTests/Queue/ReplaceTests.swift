@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Concurrent replacements of the task with a unique key.
+/// Tests concurrent calls that replace the task with a unique key.
 @Suite(.virtualTime) struct ReplaceTests {
   @Test func `replacements by many concurrent callers update a single task`() async throws {
     let clock = try #require(VirtualTime.current).clock

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys, as seen by callers of a queue.
+/// Tests unique keys and successors through the public interface of a queue.
 @Suite(.virtualTime) struct SuccessorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -97,7 +97,7 @@ import Testing
   }
 
   @Test
-  func `looking up a successor doesn't wait for another caller that waits for the same results`()
+  func `a lookup of a successor doesn't wait for a cancellation that waits for the same results`()
     async throws
   {
     let queue = await makeQueue(on: LateAnswers(clock: clock)) { [clock] note, _ in
@@ -112,7 +112,7 @@ import Testing
       try await clock.sleep(for: .seconds(1))
       let successor = try await queue.enqueue(Note("successor"), uniqueKey: "k")
       async let outcome = holder.outcome()
-      // The other results are stored at 14 s, and answered at 19 s.
+      // The other results are stored at 14 s, but the store returns at 19 s.
       try await clock.sleep(for: .seconds(14))
       let both = TaskFilter(ids: [other.id, successor.id])
       #expect(try await queue.cancel(matching: both) == 2)
@@ -133,7 +133,7 @@ import Testing
       }
       try await withRunning(queue) {
         var tasks: [EnqueuedTask] = []
-        // The second task waits until 70 s, the date of the first one's retry.
+        // The second task waits until 70 s, the date of the first task's retry.
         for (number, date) in [(1, 0.0), (2, 1), (3, 75)] {
           try await clock.sleep(for: .seconds(date) - clock.now.offset)
           tasks.append(try await queue.enqueue(Note("\(number)"), uniqueKey: "k"))
@@ -145,7 +145,7 @@ import Testing
   }
 
   @Test
-  func `a caller's wait ends even if a successor ended before the queue learned of the successor`()
+  func `a wait for a superseded task's outcome ends even if the successor was already removed`()
     async throws
   {
     let base = InMemoryStore()
@@ -179,7 +179,7 @@ import Testing
   func `a pass also performs an available successor`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await makeQueue(on: store)
-      // The holder and its successor both wait, as they do after a crash.
+      // Both tasks with the key wait, as they do after a crash.
       let first = try await queue.enqueue(Note("first"), uniqueKey: "k")
       let claim = try await store.claim(
         ClaimRequest(limit: 1, names: [Note.taskName: 1], now: clock.date)
@@ -228,7 +228,7 @@ import Testing
   }
 
   @Test
-  func `during uniqueFor, an ended task is retained, and tasks with its key are its duplicates`()
+  func `during the uniqueFor period of an ended task, new tasks with its key are duplicates`()
     async throws
   {
     let queue = await makeQueue(on: InMemoryStore())
@@ -249,7 +249,7 @@ import Testing
   }
 
   @Test
-  func `a dead letter doesn't block a new task, and can't be restarted while the new task exists`()
+  func `a dead letter doesn't block a new task with its key, but then can't be restarted`()
     async throws
   {
     let queue = await makeQueue(on: InMemoryStore()) { note, _ in
@@ -290,7 +290,7 @@ import Testing
   }
 }
 
-/// A store that stores retries at once, but answers five seconds later.
+/// A store that stores retries at once, but returns five seconds later.
 private struct LateAnswers: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let clock: VirtualClock

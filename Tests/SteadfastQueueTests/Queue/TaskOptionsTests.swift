@@ -3,7 +3,7 @@ import SteadfastQueue
 import SteadfastTesting
 import Testing
 
-/// The precedence of a new task's options.
+/// Tests which options of a new task take precedence.
 @Suite struct TaskOptionsTests {
   private let clock = VirtualClock()
 
@@ -118,7 +118,10 @@ import Testing
     #expect(found.timeLimit == .seconds(2))
   }
 
-  @Test func `each payload of a call has its own options, but one policy`() async throws {
+  @Test
+  func `the payloads of a call each have their own options, but share one duplicate policy`()
+    async throws
+  {
     struct Letter: TaskPayload {
       var isUrgent = false
       var policy: String?

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls that affect many tasks at once.
+/// Tests calls that affect more tasks than a store returns at once.
 @Suite struct TaskPagesTests {
   /// A store that runs an action, such as enqueueing tasks, whenever tasks are listed.
   private final class BusyStore: ForwardingStore {
@@ -59,7 +59,7 @@ import Testing
   }
 
   @Test
-  func `cancelling all tasks reaches IDs of any date, even if other tasks are constantly added`()
+  func `cancelling all tasks includes IDs of any date, even if other tasks are constantly added`()
     async throws
   {
     let later = Date().addingTimeInterval(400 * 86_400)
@@ -78,7 +78,7 @@ import Testing
     }
     _ = try await store.apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
     #expect(try await queue.cancelAll() == ids.count)
-    // Without the last two IDs, the call has to search for the greatest one.
+    // Without these last two IDs, the call has to search for the greatest ID.
     let some = records.filter { $0.id.high < .max }
     _ = try await store.apply(some.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
     store.setListingAction { [queue] in

@@ -3,7 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Payloads that can't be stored, tested in real time because virtual time encodes all payloads.
+/// Tests payloads that can't be stored.
+///
+/// The tests run in real time, because a queue in virtual time encodes all payloads.
 @Suite struct UnstorablePayloadTests {
   private static func nestedValue(depth: Int) -> JSONValue {
     (0..<depth).reduce(.null) { value, number in

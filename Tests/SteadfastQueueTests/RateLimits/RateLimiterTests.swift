@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct RateLimiterTests {
-  /// Whether no interval, wherever it starts, has more starts than its window allows.
+  /// Whether every interval of a window's length has at most as many starts as the window allows.
   private static func complies(_ starts: [Int64], _ windows: [RateWindow]) -> Bool {
     windows.allSatisfy { window in
       starts.indices.dropFirst(window.count).allSatisfy {
@@ -60,7 +60,7 @@ import Testing
     (3, .nanoseconds(1), 3, 1),
     (10, .milliseconds(1) + .nanoseconds(1), 10, 1_001),
   ])
-  func `a limit of more than 1,024 starts divides its interval, and intervals are rounded up`(
+  func `a limit of more than 1,024 starts is divided into shorter intervals, which are rounded up`(
     count: Int,
     interval: Duration,
     windowCount: Int,
@@ -68,7 +68,7 @@ import Testing
   ) {
     let window = RateWindow(count, per: interval)
     #expect(window.count == windowCount && window.interval == microseconds)
-    // The parts cover the whole interval, and together allow no more starts than it does.
+    // Together, the shorter intervals aren't shorter than the limit's, and allow no more starts.
     let parts = (count + RateWindow.maxCount - 1) / RateWindow.maxCount
     #expect(window.count * parts <= count)
     #expect(.microseconds(window.interval * Int64(parts)) >= interval)

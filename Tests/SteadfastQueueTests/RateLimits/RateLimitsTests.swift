@@ -77,7 +77,7 @@ private struct PlainMail: TaskPayload {
     #expect(later.limit == 3 && later.room(for: "OldMail") == 0 && later.room(for: "Free") == 7)
   }
 
-  @Test func `several limits for the same tasks share one history`() throws {
+  @Test func `several limits for the same tasks share one history of starts`() throws {
     var limits = RateLimits(
       [.atMost(2, per: .seconds(1)), .atMost(3, per: .seconds(60))],
       tolerance: 0
@@ -98,7 +98,7 @@ private struct PlainMail: TaskPayload {
     #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
   }
 
-  @Test func `limits with the same current name share one history`() throws {
+  @Test func `limits of a type and of the type's name share one history of starts`() throws {
     var limits = RateLimits(
       [
         .atMost(6, per: .seconds(60), of: Mail.self),
@@ -155,7 +155,10 @@ private struct PlainMail: TaskPayload {
     #expect(next.postponed.map(\.index) == [2] && next.postponed.map(\.until) == [second])
   }
 
-  @Test func `tasks whose key has no free start are postponed until the next free start`() throws {
+  @Test
+  func `tasks whose key's limit is used up are postponed until the key's next start is allowed`()
+    throws
+  {
     var limits = RateLimits(
       [.atMost(2, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
@@ -174,14 +177,15 @@ private struct PlainMail: TaskPayload {
     limits.recordWrites(of: first, decidedAt: 0, at: 0)
     let next = try admission(limits, [mail(1)], at: second)
     #expect(next.postponed.map(\.until) == [10 * second])
-    // Once starts are free again, the line is empty.
+    // Once starts are allowed again, no task of the key is waiting.
     limits.recordWrites(of: next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
     limits.recordWrites(of: last, decidedAt: 30 * second, at: 30 * second)
     #expect(limits.postponedUntilFree.isEmpty)
   }
 
-  @Test func `tasks far back in a key's line are tried again when a start may be free`()
+  @Test
+  func `a task far behind others with its key is tried again only when a start may be free for it`()
     throws
   {
     var limits = RateLimits(
@@ -205,7 +209,7 @@ private struct PlainMail: TaskPayload {
     // Tasks that are denied for the first time retry when the next start is free.
     let new = try admission(limits, (0..<40).map { _ in waiting() }, at: second)
     #expect(Set(new.postponed.map(\.until)) == [10 * second])
-    // The others also retry then if few tasks are ahead of them.
+    // Tasks that were denied before also retry then if few tasks are ahead of them.
     let later = try admission(limits, (0..<40).map { _ in waiting(since: 1) }, at: second)
     #expect(later.postponed.prefix(16).allSatisfy { $0.until == 10 * second })
     #expect(later.postponed[16].until == 170 * second + 1)
@@ -225,7 +229,7 @@ private struct PlainMail: TaskPayload {
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
     let later = try admission(limits, [mail(1)], at: 15 * second)
     #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
-    // The repaired value is stored, so that the next process counts from the same date.
+    // Storing the repaired value lets the next process count from the same date.
     let mended = limits.mendValue(named: "steadfast.limit", bytes: [9, 9], at: 5 * second)
     #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == mended)
     var next = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
@@ -238,7 +242,8 @@ private struct PlainMail: TaskPayload {
     #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
   }
 
-  @Test func `if a stored value has too many keys, further keys wait until a stored key expires`()
+  @Test
+  func `if a limit's stored value is full, tasks with other keys wait until a stored key expires`()
     throws
   {
     var limits = RateLimits(
@@ -266,7 +271,7 @@ private struct PlainMail: TaskPayload {
     #expect(try admission(limits, records, at: 0).admitted == [0, 1, 2])
   }
 
-  @Test func `a task pauses the limit of its key, else of its name, else of the queue`() {
+  @Test func `a snooze pauses the limit of the task's key, else of its name, else of the queue`() {
     let all = RateLimit.atMost(1, per: .seconds(1))
     let named = RateLimit.atMost(1, per: .seconds(1), of: Mail.self)
     let keyed = RateLimit.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)

@@ -3,7 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Hourly dates at :00, the first at midnight, which was either handled or missed.
+/// Tests an hourly schedule.
+///
+/// Its first date, at midnight, was either handled or missed.
 struct CatchUpTests {
   private let start = Date(timeIntervalSinceReferenceDate: 0)
 
@@ -24,7 +26,7 @@ struct CatchUpTests {
     missed: MissedOccurrences
   ) throws {
     #expect(try catchUp(missed, hours: 0.9) == CatchUp(next: hour(1)))
-    // A lagging clock.
+    // The same with a clock that is three hours slow.
     #expect(try catchUp(missed, hours: -3) == CatchUp(next: hour(1)))
   }
 
@@ -78,7 +80,7 @@ struct CatchUpTests {
       let catchUp = CatchUp(after: start, wasHandled: true, now: start + years, policy)
       var next = try #require(catchUp.next)
       let interval = rule.timeZoneIdentifier == nil ? 7.0 : 60
-      // The dates are still whole intervals apart.
+      // The distance between the dates is still a multiple of the interval.
       #expect(next.timeIntervalSince(start).truncatingRemainder(dividingBy: interval) == 0)
       for _ in 1..<maxCount { next = try #require(rule.next(after: next)) }
       #expect(next <= start + years && next + interval > start + years)

@@ -17,7 +17,7 @@ struct CronLineTests {
     ("10-50/20 * * * *", ["2027-01-01T00:10", "2027-01-01T00:30", "2027-01-01T00:50"]),
     ("0 0 31 * *", ["2027-01-31T00:00", "2027-03-31T00:00", "2027-05-31T00:00"]),
     ("0 0 29 feb *", ["2028-02-29T00:00", "2032-02-29T00:00", "2036-02-29T00:00"]),
-    // If both kinds of day are restricted, a date needs to match only one of them.
+    // If both the day of the month and the weekday are restricted, a date needs to match only one.
     ("0 8 1 * mon", ["2027-01-01T08:00", "2027-01-04T08:00", "2027-01-11T08:00"]),
     ("0 8 */10 * mon", ["2027-01-11T08:00", "2027-02-01T08:00", "2027-03-01T08:00"]),
     ("0 8 1 * *", ["2027-01-01T08:00", "2027-02-01T08:00", "2027-03-01T08:00"]),
@@ -34,7 +34,7 @@ struct CronLineTests {
     #expect(try dates(line, after: "2027-01-01T00:00:00Z") == expected)
   }
 
-  @Test func `several dates that the clocks skip at once become one date`() throws {
+  @Test func `several times that the clocks skip at once become one date`() throws {
     let rule = try ScheduleRule.cron("*/10 2-3 * * *", in: zone("Europe/Berlin"))
     let first = try #require(rule.next(after: date("2027-03-28T00:59:00Z")))
     #expect(first == (try date("2027-03-28T01:00:00Z")))

@@ -18,7 +18,7 @@ struct OccurrenceIDTests {
     }
   }
 
-  @Test func `the IDs of other tasks are not those of occurrences`() {
+  @Test func `the ID of a task without a schedule is not recognised as an occurrence's ID`() {
     var generator = TaskIDGenerator(.seeded(1))
     for second in 0..<1_000 {
       let id = generator.next(at: Date(timeIntervalSince1970: Double(second)))
@@ -32,7 +32,7 @@ struct OccurrenceIDTests {
     let parts = Dictionary(grouping: keys, by: \.part)
     #expect(parts.count == 64)
     #expect(parts.values.allSatisfy { (90...230).contains($0.count) })
-    // The value name must never change: it is that of stored values.
+    // The name of the value must never change, because existing stores contain it.
     #expect(ScheduleKey("nightly").valueName == "steadfast.schedule.\(Self.nightly)")
   }
 

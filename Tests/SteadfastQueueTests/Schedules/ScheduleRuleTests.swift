@@ -30,13 +30,14 @@ struct ScheduleRuleTests {
         "2027-10-31T00:30:00Z", "2027-11-01T01:30:00Z",
       ]
     )
-    // From a start between the two times.
+    // The start is between the two occurrences of the time.
     #expect(
       try rule.dates(after: "2027-10-31T01:15:00Z", count: 1) == ["2027-11-01T01:30:00Z"]
     )
   }
 
-  @Test func `a day that a time zone skipped becomes the first moment after it`() throws {
+  @Test
+  func `a date on a day that a time zone skipped becomes the first moment after the day`() throws {
     // Samoa went from 29 to 31 December 2011.
     let rule = try ScheduleRule.daily(at: .time(12, 0), in: zone("Pacific/Apia"))
     #expect(
@@ -118,7 +119,7 @@ struct ScheduleRuleTests {
     #expect(rule.next(after: Date(timeIntervalSince1970: .nan)) == nil)
   }
 
-  @Test func `a rule can be restored from its text`() throws {
+  @Test func `a rule can be restored from its string`() throws {
     let berlin = try zone("Europe/Berlin")
     let rules = try [
       ScheduleRule.every(.seconds(900)), .hourly(minute: 59, in: berlin),

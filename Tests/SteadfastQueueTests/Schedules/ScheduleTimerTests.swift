@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The cost of many schedules.
+/// Tests that many schedules need few sleeps.
 @Suite(.virtualTime) struct ScheduleTimerTests {
   private let clock: VirtualClock
 
@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test func `many schedules need as many sleeps as one schedule`() async throws {
-    func sleeps(_ count: Int) async throws -> Int {
+    func sleepCount(schedules count: Int) async throws -> Int {
       let queue = TaskQueue(persistence: InMemoryStore(), clock: clock)
       await queue.register(Note.self) { _, _ in }
       try await schedule(count, on: queue)
@@ -25,6 +25,6 @@ import Testing
         return clock.pendingSleeps.count
       }
     }
-    #expect(try await sleeps(100) == sleeps(1))
+    #expect(try await sleepCount(schedules: 100) == sleepCount(schedules: 1))
   }
 }

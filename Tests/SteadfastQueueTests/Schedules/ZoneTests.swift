@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The dates of rules in many time zones, compared with other ways to compute them.
+/// Compares the dates of rules in many time zones with dates that are computed in other ways.
 struct ZoneTests {
   /// The dates of a rule after `start` and until `end`, in seconds since 1970.
   private func dates(_ rule: ScheduleRule, after start: Int, through end: Int) -> [Int] {
@@ -17,7 +17,7 @@ struct ZoneTests {
     return dates
   }
 
-  /// Time zones, each with the first of six days around a change of its offset.
+  /// Time zones, each with the first of six days around a change of the zone's offset.
   private static let changes = [
     ("Europe/Berlin", "2027-03-25"), ("Europe/Berlin", "2027-10-28"),
     ("Australia/Lord_Howe", "2027-04-01"), ("Australia/Lord_Howe", "2027-09-30"),
@@ -40,7 +40,7 @@ struct ZoneTests {
     for minutes in [[150], [0], [90, 1_439], Array(stride(from: 7, to: 1_440, by: 15))] {
       let hours = Set(minutes.map { $0 / 60 })
       let inHour = Set(minutes.map { $0 % 60 })
-      // Only sets of minutes that a line of cron can express.
+      // A cron line can express only some sets of minutes of a day.
       guard minutes.count == hours.count * inHour.count || minutes.count == 1 else { continue }
       let line =
         "\(inHour.sorted().map(String.init).joined(separator: ",")) "
@@ -50,7 +50,7 @@ struct ZoneTests {
       var shown = time(start)
       for instant in stride(from: start + 60, through: end, by: 60) {
         let now = time(instant)
-        // The times that the clock now shows for the first time, or skips.
+        // The minutes of local time that the clock reaches or skips with this minute.
         let isWanted = stride(from: shown + 60, through: now, by: 60).contains {
           wanted.contains(($0 / 60) % 1_440)
         }
@@ -88,7 +88,7 @@ struct ZoneTests {
     try #require(zones.count > 400)
     let all = try await withThrowingTaskGroup(of: (String, [[Int32]]).self) { group in
       for identifier in zones {
-        group.addTask { (identifier, try self.everything(in: zone(identifier))) }
+        group.addTask { (identifier, try self.allDates(in: zone(identifier))) }
       }
       var groups: [[[Int32]]: [String]] = [:]
       for try await (identifier, dates) in group { groups[dates, default: []].append(identifier) }
@@ -111,11 +111,11 @@ struct ZoneTests {
   }
 
   /// The dates of each rule, in seconds since 2000.
-  private func everything(in zone: TimeZone) throws -> [[Int32]] {
+  private func allDates(in zone: TimeZone) throws -> [[Int32]] {
     var all = try Self.rules.map { make in
       dates(try make(zone), after: Self.firstSecond - 1, through: Self.lastSecond)
     }
-    // Each hour of three days around each change of the offset.
+    // Every hour of the three days around each change of the zone's offset.
     let hourly = try ScheduleRule.hourly(minute: 20, in: zone)
     func offset(_ instant: Int) -> Int {
       zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(instant)))

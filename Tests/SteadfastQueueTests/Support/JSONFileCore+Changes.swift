@@ -29,7 +29,7 @@ extension JSONFileCore {
     _ = try await apply([end], .durable)
   }
 
-  /// Enqueues and ends tasks.
+  /// Inserts tasks, each of which is claimed and succeeds at once.
   func churn(_ numbers: ClosedRange<Int>) async throws {
     for number in numbers {
       let insertion = TaskChange.insert(.make(number, name: "Churn"), onDuplicate: .keep)

@@ -5,7 +5,7 @@ struct JournalText {
   private(set) var lines: [[UInt8]] = []
   private var sequence: UInt64 = 0
 
-  /// A file with a header.
+  /// Makes a file that contains only a header.
   init(generation: Int = 1) throws {
     try add(.header(version: 1, generation: generation))
   }
@@ -17,7 +17,7 @@ struct JournalText {
     for entry in entries { try addBatch([entry]) }
   }
 
-  /// Adds a batch.
+  /// Adds a batch of several lines.
   mutating func addBatch(_ entries: [JournalEntry]) throws {
     let first = sequence
     for (index, entry) in entries.enumerated() {
@@ -66,7 +66,7 @@ extension [[UInt8]] {
 }
 
 extension TaskTable {
-  /// The numbers of the tasks, which tests made, in the order of their IDs.
+  /// The numbers of the tasks in the table, in order.
   var numbers: [Int] {
     tasks(matching: TaskFilter(), after: nil, limit: .max).map { Int($0.id.low) }
   }

@@ -21,7 +21,9 @@ final class MemoryStorage: JournalStorage {
   }
 
   struct State {
-    /// The contents of each file; `names` has the index of each name.
+    /// The contents of the files.
+    ///
+    /// `names` contains the index of each file.
     var files: [[UInt8]] = []
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
@@ -62,14 +64,16 @@ final class MemoryStorage: JournalStorage {
     state.withLock { state in state.names[name].map { state.files[$0] } }
   }
 
-  /// Makes one call of this kind fail with this error, after `count` such calls have succeeded.
+  /// Makes one call of this kind fail with an error number, after `count` such calls succeed.
   func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
     state.withLock { $0.failures.append((call, number, count)) }
   }
 
   var isSizeLimited: Bool { state.withLock { $0.isSizeLimited } }
 
-  /// Simulates a limit on the size of files: a write beyond it may end the process.
+  /// Simulates a limit of the system on the size of files.
+  ///
+  /// A write beyond the limit may end the process.
   func limitSizes() { state.withLock { $0.isSizeLimited = true } }
 
   /// Sets a closure to run before each call.
@@ -89,17 +93,17 @@ final class MemoryStorage: JournalStorage {
     if let failure { throw SystemCallError("\(call)", failure) }
   }
 
-  private func noteOpening(_ call: Call) throws(FileOpeningError) {
+  private func recordOpening(_ call: Call) throws(FileOpeningError) {
     do { try note(call) } catch { throw .systemCall(error) }
   }
 
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
-    try noteOpening(.open(name))
+    try recordOpening(.open(name))
     return state.withLock { $0.names[name] }.map { MemoryFile(self, $0) }
   }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
-    try noteOpening(.create(name))
+    try recordOpening(.create(name))
     guard bytes(of: name) == nil else { throw .systemCall(SystemCallError("create", EEXIST)) }
     let node = state.withLock { state in
       state.files.append([])

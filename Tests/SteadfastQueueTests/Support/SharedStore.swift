@@ -8,9 +8,9 @@ import Synchronization
 final class SharedStore: Sendable {
   struct State {
     var table = TaskTable()
-    /// When leases expire, by the store's clock.
+    /// The date at which each lease expires, by the store's clock.
     var leaseEnds: [Lease: Date] = [:]
-    /// When expired leases were last ended.
+    /// The date at which expired leases were last ended.
     var lastEnding = Date.distantPast
     /// The seconds by which the clock was moved forward.
     var clockOffset = 0.0
@@ -22,8 +22,9 @@ final class SharedStore: Sendable {
   let sharing: StoreSharing
   /// Whether the store notifies all processes of each batch.
   private let givesHints: Bool
-  /// Whether the store looks for expired leases only three times per lease duration, and asks the
-  /// queue to claim again after each claim that found tasks.
+  /// Whether the store looks for expired leases only three times per lease duration.
+  ///
+  /// If so, each claim that found tasks also requests another claim.
   private let looksSeldom: Bool
   /// The store's own clock, which stands still in a test without virtual time.
   private let clock: VirtualClock
@@ -49,7 +50,9 @@ final class SharedStore: Sendable {
   /// Connects another process to the store.
   func process() -> Process { Process(self) }
 
-  /// A process that may die; from then on, none of its calls returns.
+  /// A process that may die.
+  ///
+  /// From then on, none of its calls returns.
   final class Process: Persistence {
     private let store: SharedStore
     private let isDead = Mutex(false)
@@ -144,7 +147,7 @@ final class SharedStore: Sendable {
         state.leaseEnds[task.lease] = request.leaseDuration.map { now + $0 / .seconds(1) }
       }
       if let end = state.leaseEnds.values.min() {
-        // A lease that has already expired is ended by a later claim.
+        // Only the next claim ends a lease that has already expired, so it must come later.
         let date = request.now + max(1, end.timeIntervalSince(now))
         claim.nextDate = min(claim.nextDate ?? date, date)
       }

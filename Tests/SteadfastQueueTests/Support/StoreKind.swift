@@ -24,8 +24,8 @@ enum StoreKind: CaseIterable {
 
   /// The stores to test.
   ///
-  /// With a package trait, these are only the stores that the trait adds: a run without the trait
-  /// tests the others. Stores in PostgreSQL need a server, whose connection string is in
+  /// With a package trait, these are only the stores that the trait adds, because a run without the
+  /// trait tests the others. The connection string of a PostgreSQL server is in
   /// `STEADFAST_POSTGRESQL`.
   static var allCases: [StoreKind] {
     var added: [StoreKind] = []
@@ -53,7 +53,7 @@ enum StoreKind: CaseIterable {
       return try await withTemporaryFolder { folder in
         let store = JSONFileStore(at: folder.appending(path: "queue"))
         let result = try await body(store)
-        // A test that destroyed the store has closed it.
+        // A test that has destroyed the store has also closed it.
         try? await store.close()
         return result
       }

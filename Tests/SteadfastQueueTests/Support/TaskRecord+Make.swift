@@ -3,14 +3,18 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskID {
-  /// An ID for tests; the order is that of the numbers.
+  /// An ID for tests.
+  ///
+  /// IDs sort in the order of their numbers.
   static func numbered(_ number: Int) -> TaskID {
     TaskID(high: UInt64(number), low: UInt64(number))
   }
 }
 
 extension TaskRecord {
-  /// A task for tests; dates are seconds since 1970.
+  /// Makes a task for tests.
+  ///
+  /// Dates are in seconds since 1970.
   static func make(
     _ number: Int,
     name: String = "Note",

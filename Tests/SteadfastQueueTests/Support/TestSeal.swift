@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A substitute for encryption, with its rules but without its security.
+/// A substitute for encryption, without security.
 ///
 /// A sealed payload opens only if it is unchanged, with the same key and for the same task.
 final class TestSeal: Sendable {
@@ -19,7 +19,7 @@ final class TestSeal: Sendable {
   init(keys: [UInt8] = [0x5A]) { self.keys = Mutex(keys) }
 
   /// Sets the keys: the first seals payloads, and each of them opens payloads.
-  func use(_ keys: UInt8...) { self.keys.withLock { $0 = keys } }
+  func setKeys(_ keys: UInt8...) { self.keys.withLock { $0 = keys } }
 
   var sealCount: Int { counted.withLock { $0.seals } }
   var openCount: Int { counted.withLock { $0.opens } }

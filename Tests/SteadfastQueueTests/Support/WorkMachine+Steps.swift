@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension WorkMachine.Step {
-  /// A short text for the step, for comparison.
+  /// A short text that describes the step.
   var summary: String {
     switch self {
     case .perform(let task, _, let wakesAnother):
@@ -22,17 +22,17 @@ extension WorkMachine.Step {
 }
 
 extension WorkMachine {
-  /// The next step of the first idle worker.
+  /// Returns the next step of the first idle worker.
   mutating func next(wasWoken: Bool = false, at time: Duration = .zero) -> Step {
     next(for: attempts.firstIndex { $0 == nil } ?? 0, wasWoken: wasWoken, at: time)
   }
 
-  /// The next step of a worker.
+  /// Returns the next step of a worker.
   mutating func next(for worker: Int, wasWoken: Bool = false, at time: Duration) -> Step {
     next(for: worker, wasWoken: wasWoken) { time }
   }
 
-  /// Ends the attempt of the first busy worker, and stores the end.
+  /// Ends the attempt of the first busy worker, and stores the result.
   mutating func freeWorker() {
     freeWorker(attempts.firstIndex { $0 != nil } ?? 0, countsAsAttempt: true)
   }
@@ -44,7 +44,7 @@ extension WorkMachine {
 }
 
 extension WorkMachine {
-  /// A machine whose run has started.
+  /// Makes a machine whose run has started.
   static func running(
     workers: Int = 2,
     _ mode: Mode = .untilStopped,

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are staged while earlier ones are not committed yet, as in a file under load.
+/// Tests changes that are staged while earlier changes aren't committed yet, as in a busy file.
 @Suite struct StagedHistoryTests {
   /// A table, and the lines of its committed changes.
   private struct Run {
@@ -66,7 +66,7 @@ import Testing
       pending = []
     }
 
-    /// Compares the table with the one that is read from the lines.
+    /// Compares the table with a table that is read from the lines.
     func check() throws {
       var found = TaskTable()
       for (number, entry) in written.enumerated() {

@@ -2,13 +2,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Values in the table while their changes are being written to a file.
+/// Tests values in the table while changes of the values are being written to a file.
 @Suite struct StoredValuesTests {
   private func setting(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
   }
 
-  @Test func `a change compares with the staged value, but a read returns the stored value`() {
+  @Test func `a change is compared with the staged value, but a read returns the stored value`() {
     var table = TaskTable()
     _ = table.apply([setting("a", nil, [1])])
     let first = table.stage(setting("a", [1], [2]))

@@ -37,7 +37,7 @@ import Testing
   @Test(arguments: [
     ("K", "\u{212a}"), ("\u{212a}", "K"), ("\u{e9}", "e\u{301}"), ("e\u{301}", "\u{e9}"),
   ])
-  mutating func `a lane has the tasks whose names have the same bytes`(
+  mutating func `tasks have the same name only if the bytes of their names are equal`(
     one: String,
     two: String
   ) {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lookups that release the table between their slices.
+/// Tests lookups that examine the table in slices, between which the table may change.
 @Suite struct TaskLookUpTests {
   private static let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned]
 
@@ -60,7 +60,7 @@ import Testing
     #expect(table.tasks(matching: filter, after: nil, limit: 0).isEmpty)
   }
 
-  @Test func `a slice examines a limited number of tasks, even if few match`() {
+  @Test func `each slice of a lookup examines a limited number of tasks, even if few match`() {
     var table = TaskTable()
     for number in 1...10_000 { table.insert(.make(number)) }
     var lookUp = TaskLookUp(TaskFilter(tags: ["none"]), after: nil, limit: 10)

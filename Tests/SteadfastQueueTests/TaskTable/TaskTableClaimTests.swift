@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Claims with many names.
+/// Tests claims that request tasks of many names.
 @Suite struct TaskTableClaimTests {
   private var table = TaskTable()
   private var reference = ReferenceTable()

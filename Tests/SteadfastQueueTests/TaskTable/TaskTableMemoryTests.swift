@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memories of tasks while changes are staged and not committed yet.
+/// Tests the memory of tasks while changes are staged, but not committed yet.
 @Suite struct TaskTableMemoryTests {
   var table = TaskTable()
 
@@ -37,7 +37,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `a step that is rolled back does not prevent a superseding`(isLast: Bool) {
+  mutating func `a step that is rolled back does not prevent its task from being superseded`(
+    isLast: Bool
+  ) {
     let lease = begin(.make(1, key: "k"))
     _ = table.apply([.insert(.make(2, key: "k"), onDuplicate: .keep)])
     let steps = ["a", "b"].map { table.stage(.remember(lease, named: $0, value: [1])) }

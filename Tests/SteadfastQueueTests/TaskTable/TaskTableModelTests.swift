@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a table, compared with a reference and with the journal that is written.
+/// Performs random operations on a table, a reference implementation and a journal.
 private struct Comparison {
   private var random: SplitMix64
   private var table = TaskTable()
@@ -41,7 +41,7 @@ private struct Comparison {
     }
   }
 
-  /// Checks the state that a new process reads from the file if this process is killed.
+  /// Checks the tasks that a new process would read from the file if this process were killed.
   func checkRestart() throws {
     var found = try JournalReader.read(storage.bytes).table
     var expected = reference
@@ -80,7 +80,9 @@ private struct Comparison {
     try #require(table.memoryCount == count, "\(moment)")
   }
 
-  /// Checks the order of claimed tasks; those that were unparked together may be in any order.
+  /// Checks the order of claimed tasks.
+  ///
+  /// Tasks that were unparked together may be in any order.
   private static func requireClaimed(
     _ claim: Claim,
     of reference: inout ReferenceTable,
@@ -110,7 +112,7 @@ private struct Comparison {
     case 6...7: try end()
     case 8: try control()
     case 9: try random.next() % 2 == 0 ? setValue() : complete()
-    default: try lookAfter()
+    default: try performMaintenance()
     }
   }
 
@@ -125,7 +127,7 @@ private struct Comparison {
 
   private mutating func drawName() -> String { Self.names[Int(random.next() % 3)] }
 
-  /// Completes a wait of a task, usually of one with an open completion.
+  /// Completes a wait of a task, usually a task that has an open completion.
   private mutating func complete() throws {
     let open = reference.entries.filter { $0.memory.values.contains([]) }.map(\.record.id)
     let id =
@@ -242,9 +244,9 @@ private struct Comparison {
     }
   }
 
-  /// Applies an operation of a user to a task in any state.
+  /// Applies a caller's operation to a task in any state.
   private mutating func control() throws {
-    // Usually one of the latest tasks, which often have dependencies or dependents.
+    // Usually, the task is one of the latest, which often have dependencies or dependents.
     let isLate = random.next() % 3 > 0
     let age = Int(random.next() % (isLate ? 8 : UInt64(lastNumber + 1)))
     let id = TaskID.numbered(max(1, lastNumber - age))
@@ -261,7 +263,7 @@ private struct Comparison {
     }
   }
 
-  private mutating func lookAfter() throws {
+  private mutating func performMaintenance() throws {
     switch random.next() % 5 {
     case 0, 1: try apply(.unpark(name: "A", queue: drawQueue()))
     case 2:
@@ -280,12 +282,14 @@ private struct Comparison {
 
 @Suite struct TaskTableModelTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 5)))
-  func `a table behaves like its reference, also after a restart`(seed: UInt64) throws {
+  func `a table behaves like a simple reference implementation, also after a restart`(seed: UInt64)
+    throws
+  {
     var comparison = try Comparison(seed: seed)
     for part in 0..<10 {
       try comparison.run(operations: 30)
       try comparison.checkRestart()
-      try ToldFile.write(comparison.storage.bytes, named: "model-\(seed)-\(part)")
+      try ExportedFile.write(comparison.storage.bytes, named: "model-\(seed)-\(part)")
     }
   }
 }

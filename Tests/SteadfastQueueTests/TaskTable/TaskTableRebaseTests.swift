@@ -20,7 +20,9 @@ import Testing
   }
 
   @Test(arguments: 1...100 as ClosedRange<UInt64>)
-  func `a rebase moves all dates that are later than the clock`(seed: UInt64) throws {
+  func `a rebase after the clock was set back moves all dates that are later than the clock`(
+    seed: UInt64
+  ) throws {
     var random = SplitMix64(seed: seed)
     func date() -> Double { Double(random.next() % 100) }
     var table = TaskTable()
@@ -29,7 +31,7 @@ import Testing
       _ = table.apply([.insert(record, onDuplicate: .keep)])
       let claimed = date()
       for task in table.claim(Self.request(Int(random.next() % 2), claimed)).tasks {
-        // Earlier claims had later dates.
+        // Earlier claims may have had later dates, but this claim must not return later tasks.
         #expect(task.record.availableDate <= .seconds(claimed))
         let failure = TaskFailure(reason: "no", date: .seconds(date()))
         let retry = TaskChange.retry(
@@ -75,7 +77,7 @@ import Testing
     }
   }
 
-  /// A table that was read from a file, with tasks of these dates.
+  /// Makes a table like one that was read from a file, with tasks of these dates.
   private static func replayed(_ dates: [(created: Double, available: Double)]) -> TaskTable {
     var table = TaskTable()
     for (index, date) in dates.enumerated() {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Decisions about changes while others are staged and not committed yet.
+/// Tests changes while other changes are staged, but not committed yet.
 @Suite struct TaskTableStagingTests {
   var table = TaskTable()
 
@@ -26,7 +26,7 @@ import Testing
   }
 
   @Test(arguments: Request.allCases)
-  mutating func `no change applies to an ended task until staged prunings are decided`(
+  mutating func `a change of an ended task is stale while a pruning is staged`(
     request: Request
   ) {
     insertEnded()
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  mutating func `no claim returns the new head of an order key while the head has a staged change`(
+  mutating func `a task that becomes the first of its order key during a change isn't claimed`(
     isRolledBack: Bool
   ) {
     for number in 1...2 { table.insert(.make(number, order: "o")) }

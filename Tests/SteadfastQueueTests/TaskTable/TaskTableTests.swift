@@ -17,7 +17,7 @@ import Testing
     #expect(table.claim(9).numbers == [5, 3, 2, 4, 1])
   }
 
-  @Test mutating func `a name without tasks is distinct from the empty name`() {
+  @Test mutating func `a name whose tasks were all removed is distinct from the empty name`() {
     for number in [1, 2, 3] as [Int] {
       let name = number == 2 ? "" : "Note"
       table.insert(.make(number, name: name))
@@ -77,14 +77,14 @@ import Testing
     #expect(table.claim(1).numbers == [1])
   }
 
-  @Test mutating func `a released task returns to its position in line`() {
+  @Test mutating func `a released task returns to its previous position in the order`() {
     for number in 1...3 { table.insert(.make(number)) }
     let first = table.claim(1)
     _ = table.apply([.release(first[0].lease)])
     #expect(table.claim(3).numbers == [1, 2, 3])
   }
 
-  @Test mutating func `a retried task goes behind tasks of the same rank`() {
+  @Test mutating func `a retried task is ordered after other tasks with its priority and date`() {
     for number in 1...3 { table.insert(.make(number)) }
     let first = table.claim(1)
     _ = table.apply([

@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Dates and durations at and beyond the bounds of what every store can represent.
+/// Tests dates and durations at and beyond the bounds that every store can represent.
 @Suite(.virtualTime) struct DateBoundsTests {
   private let clock: VirtualClock
 
@@ -53,11 +53,9 @@ import Foundation
   ]
 
   @Test(arguments: DateBoundsTests.calls.indices)
-  func
-    `a date or duration out of bounds is refused, and the error names the value and the bound`(
-      index: Int
-    ) async throws
-  {
+  func `a date or duration out of bounds is refused, and the error names the value and the bound`(
+    index: Int
+  ) async throws {
     let (word, call) = Self.calls[index]
     let queue = TaskQueue(clock: clock)
     let error = await queueError { try await call(queue) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The descriptions of types, and the localized descriptions of errors.
+/// Tests the descriptions of types, and the localized descriptions of errors.
 @Suite struct DescriptionTests {
   private let clock = VirtualClock()
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Texts that Swift considers equal although their bytes differ.
+/// Tests strings that Swift considers equal although their bytes differ.
 @Suite(.virtualTime) struct ExactTextTests {
   private let clock: VirtualClock
   /// A letter as one Unicode scalar.

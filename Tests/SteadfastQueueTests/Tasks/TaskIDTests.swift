@@ -14,7 +14,7 @@ import Testing
     #expect(["8", "9", "a", "b"].contains(id.description.dropFirst(19).first))
   }
 
-  @Test func `the text of an ID can be read again, in either case`() throws {
+  @Test func `the string of an ID can be read again, in upper or lower case`() throws {
     var generator = TaskIDGenerator(.system)
     for _ in 0..<100 {
       let id = generator.next(at: Date())
@@ -30,7 +30,7 @@ import Testing
     "018bcfe5-687b-7000-8000-00000000000g", "018bcfe5_687b-7000-8000-000000000000",
     "018bcfe5-687b-7000-8000-0000000000000",
   ])
-  func `other text is not an ID`(text: String) {
+  func `any other string is not an ID`(text: String) {
     #expect(TaskID(text) == nil)
     #expect(throws: DecodingError.self) {
       try JSONDecoder().decode([TaskID].self, from: JSONEncoder().encode([text]))

@@ -4,7 +4,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct TaskRecordRebaseTests {
-  /// The dates of a task before and after the clock went back to 100.
+  /// The dates of a task before and after the clock goes back to 100.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
     let before: (created: Double, failed: Double?, available: Double, from: Double?)
@@ -95,7 +95,7 @@ import Testing
   }
 
   @Test(arguments: TaskState.allCases)
-  func `dates relative to the creation keep their distance from the creation date, in any state`(
+  func `a rebase keeps the distance of relative dates from the creation date, in any state`(
     state: TaskState
   ) {
     var record = TaskRecord.make(1, key: "k", created: 5000, uniqueFor: 30, maxDelay: 40)
@@ -105,7 +105,8 @@ import Testing
     #expect(record.latestDate == .seconds(140))
   }
 
-  @Test func `a rebase does not move the dates of a replacement by the correct clock`() {
+  @Test
+  func `a rebase does not move the dates of a replacement that was made with the correct clock`() {
     var record = TaskRecord.make(1, key: "k", created: 5000)
     let new = TaskRecord.make(
       2,

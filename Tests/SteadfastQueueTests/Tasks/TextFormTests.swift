@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The character NUL, which PostgreSQL can't store in a text.
+/// Tests strings with the character NUL, which PostgreSQL can't store.
 @Suite(.virtualTime) struct TextFormTests {
   private let clock: VirtualClock
 
@@ -19,7 +19,7 @@ import Foundation
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> Void
 
-  /// Calls with a NUL in a text, each with the parameter that the error names.
+  /// Calls with a NUL in a string, each with the parameter that the error names.
   private static let calls: [(String, Enqueuing)] = [
     ("name", { try await $0.enqueue(name: "a\0b") }),
     ("uniqueKey", { try await $0.enqueue(Note("a"), uniqueKey: "\0") }),
@@ -28,7 +28,8 @@ import Foundation
   ]
 
   @Test(arguments: TextFormTests.calls.indices)
-  func `a text with a NUL is rejected, and the error names the parameter`(index: Int) async throws {
+  func `a string with a NUL is rejected, and the error names the parameter`(index: Int) async throws
+  {
     let (word, call) = Self.calls[index]
     let queue = TaskQueue(clock: clock)
     let error = await queueError { try await call(queue) }
@@ -55,7 +56,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a NUL in the text of a failure is replaced by another character`(kind: StoreKind)
+  func `a NUL in the message of a failure is replaced by another character`(kind: StoreKind)
     async throws
   {
     try await kind.withStore { store in
@@ -80,7 +81,7 @@ import Foundation
     }
   }
 
-  @Test func `a long text of NULs is shortened to the limit`() throws {
+  @Test func `a long message of NULs is shortened to the limit`() throws {
     let judge = AttemptJudge(TaskQueueConfiguration())
     var generator = SplitMix64(seed: 0)
     let verdict = judge.verdict(
@@ -99,7 +100,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a store rejects a change with a NUL in a text`(kind: StoreKind) async throws {
+  func `a store rejects a change with a NUL in a string`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let lease = Lease(id: .numbered(1), token: 1)
       let failure = TaskFailure(reason: "a\0", date: .seconds(0))
@@ -150,7 +151,7 @@ import Foundation
   }
 }
 
-/// Files of earlier versions, which accepted NULs.
+/// Tests files of earlier versions, which accepted strings with NULs.
 @Suite(.virtualTime) struct OldTextFormTests {
   private func withOldFile(
     _ entries: [JournalEntry],
@@ -174,7 +175,7 @@ import Foundation
     return record
   }
 
-  @Test func `a file with NULs in its texts can be opened, and its tasks are unchanged`()
+  @Test func `a file with NULs in its strings can be opened, and its tasks are unchanged`()
     async throws
   {
     let lease = Lease(id: .numbered(2), token: 0)
@@ -193,7 +194,7 @@ import Foundation
       #expect(tasks.map(\.uniqueKey) == ["k\0", nil])
       #expect(tasks.map(\.tags) == [["t\0"], ["u\0"]])
       #expect(tasks.map(\.lastError) == ["e\0", "f\0"])
-      // The tasks can be found by their texts.
+      // The tasks can be found by their key and tag.
       let filter = TaskFilter(uniqueKeys: ["k\0"], tags: ["t\0"])
       #expect(try await store.count(matching: filter) == 1)
     }

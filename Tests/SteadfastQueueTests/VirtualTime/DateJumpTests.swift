@@ -38,7 +38,7 @@ import Testing
     try await withRunning(queue) {
       await time.advance(by: .seconds(100))
       step(hours: -5)
-      // The queue notices the jump within a minute, and the delay starts again.
+      // The queue detects the jump within a minute, and then the delay starts again.
       await time.advance(by: .seconds(660))
       #expect(log.entries.count == 2)
       await time.advance(by: .seconds(600))

@@ -4,12 +4,12 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Repeated runs of a queue, which differ only in the load and timing of the machine.
+/// Tests that repeated runs of a queue leave the same trace, whatever the load of the machine.
 ///
-/// The long form is meant for a machine with a busy loop on each core. It does the given number of
-/// runs in memory, the same number but at most 2,000 over a file, and a tenth of each with pairs of
-/// seeds: `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter
-/// QueueDeterminismTests`.
+/// For a long run, on a machine with a busy loop on each core: `STEADFAST_RUNS=20000 swift test
+/// -c release -Xswiftc -enable-testing --filter QueueDeterminismTests`. This makes the given number
+/// of runs in memory, as many over a file, but at most 2,000, and a tenth of each with pairs of
+/// seeds.
 @Suite struct QueueDeterminismTests {
   private static let runs = Soak.runs(short: 100)
   private static let fileRuns = min(Soak.runs(short: 5), 2000)
@@ -54,7 +54,7 @@ import Testing
   @Test func `three workers over a real file leave the same trace each time`() async throws {
     try await withTemporaryFolder { folder in
       let first = try await Self.traceOverFile(in: folder)
-      try await Self.sideBySide(Self.fileRuns) { _ in
+      try await Self.runConcurrently(Self.fileRuns) { _ in
         let found = try await Self.traceOverFile(in: folder)
         #expect(found == first, "\(found.difference(from: first))")
       }
@@ -67,7 +67,7 @@ import Testing
     let traces = Log<[String]>()
     let seeds = max(Self.fileRuns / 10, 5)
     try await withTemporaryFolder { folder in
-      try await Self.sideBySide(seeds) { seed in
+      try await Self.runConcurrently(seeds) { seed in
         let order = VirtualTime.Order.shuffled(seed: UInt64(seed))
         let trace = try await Self.traceOverFile(in: folder, order: order)
         let again = try await Self.traceOverFile(in: folder, order: order)
@@ -78,8 +78,8 @@ import Testing
     #expect(Set(traces.entries).count >= min(seeds / 2, 30))
   }
 
-  /// Does this many runs, several concurrently because they mostly wait for the disk.
-  private static func sideBySide(
+  /// Makes `count` runs, several at a time because they mostly wait for the disk.
+  private static func runConcurrently(
     _ runs: Int,
     _ run: @escaping @Sendable (_ number: Int) async throws -> Void
   ) async throws {

@@ -3,14 +3,16 @@ import SteadfastQueue
 import SteadfastTesting
 import TestSupport
 
-/// A queue with three workers.
+/// A scenario for a queue with three workers.
 ///
-/// The scenario has retries, time limits, tasks that are snoozed, abandoned and replaced, and a run
-/// that is cancelled halfway.
+/// The scenario has retries and time limits, tasks that are snoozed, abandoned and replaced, and a
+/// run that is cancelled halfway.
 enum QueueScenario {
   struct Job: TaskPayload { var number: Int }
 
-  /// Runs the scenario, and returns its log; each line has its time.
+  /// Runs the scenario, and returns its log.
+  ///
+  /// Each line contains the time.
   static func trace(
     over store: some Persistence,
     order: VirtualTime.Order = .inOrder

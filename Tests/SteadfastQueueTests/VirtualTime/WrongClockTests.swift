@@ -17,12 +17,12 @@ private struct Call: TaskPayload {
   var uniqueKey: String? { key }
 }
 
-/// A clock that is a day ahead during a call or an event, and is then corrected.
+/// Tests a clock that is a day ahead during a call or an event, and is then corrected.
 @Suite(.virtualTime(.manual), .timeLimit(.minutes(5))) struct WrongClockTests {
   enum Case: CaseIterable {
     case plain, dateThatHasPassed, delay, debounce, debounceAtMost, retry, snooze, snoozeAfterRetry
     case limitWithKey, pausedLimit, sleep, completion, restart, reschedule, rescheduleAfterRetry
-    // The caller chose the dates of these tasks, which are a day and ten minutes away.
+    // In these cases, the caller chooses the date, which is a day and ten minutes away.
     case date, rescheduleToDate, dateAfterRetry, sleepUntilDate
 
     /// The seconds between the correction of the clock and the task's attempt.
@@ -144,7 +144,7 @@ private struct Call: TaskPayload {
 
   func step(days: Double) { time.clock.setDate(time.clock.date + days * Self.day) }
 
-  /// Enqueues the task that exists before the clock is wrong, if the case has one.
+  /// Enqueues the task that must exist before the clock is wrong, if the case needs one.
   private func prepare(_ test: Case, _ queue: TaskQueue) async throws -> TaskID? {
     switch test {
     case .restart:
@@ -211,7 +211,7 @@ private struct Call: TaskPayload {
     }
   }
 
-  /// Expects that the task is performed at its time, and not before.
+  /// Expects that the task is performed when the case says, and not before.
   private func expectDone(_ test: Case, within seconds: Double) async throws {
     let before = test == .limitWithKey ? 1 : 0
     if test.seconds > 0 {
@@ -256,14 +256,14 @@ extension WrongClockTests {
     }
   }
 
-  /// The clock is ahead, and corrected again, between two claims.
+  /// The clock is set ahead and corrected again between two claims.
   @Test(arguments: [false, true])
   func `a task that was added while the clock was briefly ahead is performed`(
     isRunning: Bool
   ) async throws {
     let queue = await queue(InMemoryStore())
     try await queue.runAvailable()
-    @Sendable func addByWrongClock(delay: Duration?) async throws {
+    @Sendable func addWithWrongClock(delay: Duration?) async throws {
       step(days: 1)
       try await queue.enqueue(Call(), options: TaskOptions(delay: delay))
       step(days: -1)
@@ -271,13 +271,13 @@ extension WrongClockTests {
     if isRunning {
       try await withRunning(queue) {
         await time.advance(by: .seconds(1))
-        try await addByWrongClock(delay: Self.tenMinutes)
-        // The queue checks the clock within a minute, and the delay counts from then.
+        try await addWithWrongClock(delay: Self.tenMinutes)
+        // The queue checks the clock within a minute, and the delay counts from that check.
         await time.advance(by: .seconds(660))
         #expect(done.value == 1)
       }
     } else {
-      try await addByWrongClock(delay: nil)
+      try await addWithWrongClock(delay: nil)
       try await queue.runAvailable()
       #expect(done.value == 1)
     }

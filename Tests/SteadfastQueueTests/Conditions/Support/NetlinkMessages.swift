@@ -2,7 +2,7 @@
 @testable import SteadfastQueue
 
 extension NetlinkMessage {
-  /// An interface as the kernel lists it.
+  /// The kernel's message that lists an interface.
   static func interface(_ index: UInt32, _ flags: UInt32, sequence: UInt32 = 1) -> NetlinkMessage {
     NetlinkMessage(
       type: Kind.newInterface,
@@ -12,7 +12,7 @@ extension NetlinkMessage {
     )
   }
 
-  /// The end of a list, with the number of an error.
+  /// The kernel's message that ends a list, with an error number.
   static func done(sequence: UInt32, error: Int32 = 0) -> NetlinkMessage {
     let body = UInt32(bitPattern: error).bytes
     return NetlinkMessage(type: Kind.done, flags: 2, sequence: sequence, body: body)
@@ -32,21 +32,21 @@ extension NetlinkMessage {
   }
 }
 
-/// A route, in the form in which the kernel lists it and in which a request adds it.
+/// The body of a message that lists a route or, as a request, adds one.
 struct RouteForm: Sendable {
   var family = InternetFamily.ipv4
   var prefixLength: UInt8 = 0
   var table: UInt8 = 254
   var type: UInt8 = 1
   var flags: UInt32 = 0
-  /// The interface, if the route has one hop.
+  /// The index of the interface, if the route has one hop.
   var interface: UInt32?
-  /// The interfaces and the flags of several hops.
+  /// The interface and the flags of each hop, if the route has several.
   var hops: [(interface: UInt32, flags: UInt8)] = []
   var otherAttributes: [UInt8] = []
 
   var body: [UInt8] {
-    // Scope 253: the hop is on the link. Origin 4: an administrator added the route.
+    // Scope 253: the next hop is on the link. Origin 4: an administrator added the route.
     let hasHop = interface != nil || !hops.isEmpty
     let scope: UInt8 = hasHop && family == InternetFamily.ipv4 ? 253 : 0
     let header = [family, prefixLength, 0, 0, table, 4, scope, type] + flags.bytes

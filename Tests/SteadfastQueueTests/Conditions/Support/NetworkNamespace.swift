@@ -13,7 +13,7 @@ final class NetworkNamespace: Sendable {
   private let hasJob = DispatchSemaphore(value: 0)
   private let isEnding = Mutex(false)
 
-  /// Why tests can't create a separate network here, or `nil` if they can.
+  /// The reason why tests can't create a separate network on this machine, or `nil` if they can.
   static let obstacle: String? = {
     guard geteuid() == 0 else { return "only root can create a separate network" }
     let found = Mutex<String?>(nil)
@@ -45,7 +45,6 @@ final class NetworkNamespace: Sendable {
     try await body(namespace)
   }
 
-  /// Performs a job on the network's thread.
   func perform<Result: Sendable>(
     _ job: @escaping @Sendable () throws -> Result
   ) async throws -> Result {
@@ -63,7 +62,7 @@ final class NetworkNamespace: Sendable {
     }
   }
 
-  /// Moves the calling thread to a new network (`unshare` of sched.h, which Swift can't import).
+  /// Moves the calling thread to a new network with `unshare`, which Swift can't import.
   private static func leaveNetwork() throws {
     typealias Unshare = @convention(c) (Int32) -> Int32
     let newNetwork: Int32 = 0x4000_0000
@@ -77,7 +76,7 @@ final class NetworkNamespace: Sendable {
 
 /// The interfaces and routes of the calling thread's network.
 enum TestInterfaces {
-  /// An Ethernet cable, with an interface at each end.
+  /// The names of the interfaces at the two ends of an Ethernet cable.
   static let names = ["steady0", "steady1"]
 
   static func index(_ name: String = names[0]) throws -> UInt32 {
@@ -134,7 +133,7 @@ enum TestInterfaces {
       + NetlinkMessage.attribute(1, address) + NetlinkMessage.attribute(2, address)
   }
 
-  /// Adds a shared hop (a nexthop object), over an interface.
+  /// Adds a shared hop, which the kernel calls a nexthop object, over an interface.
   static func addSharedHop(_ number: UInt32) throws {
     let interface = try NetlinkMessage.attribute(5, index().bytes)
     try request(104, sharedHopBody(number) + interface, creates: true)
@@ -151,7 +150,7 @@ enum TestInterfaces {
     [family, 0, 0, 0] + UInt32(0).bytes + NetlinkMessage.attribute(1, number.bytes)
   }
 
-  /// Asks the kernel for a change, and waits until it is made.
+  /// Requests a change from the kernel, and waits until the change is made.
   private static func request(_ type: UInt16, _ body: [UInt8], creates: Bool = false) throws {
     // 0x4 requests an acknowledgement; 0x600 creates the object, and fails if it exists.
     let flags = NetlinkMessage.Flag.request | 0x4 | (creates ? 0x600 : 0)

@@ -6,15 +6,14 @@ import Synchronization
 final class BuggyFile: JournalFile {
   private struct State {
     var needsFlush = false
-    /// Whether the last change since the last flush was a truncation.
+    /// Whether the latest change is a truncation that hasn't been flushed.
     var wasCut = false
-    /// Whether a flush was made since the file was opened.
+    /// Whether the file was flushed since it was opened.
     var wasFlushed = false
   }
 
   private let file: any JournalFile
   private let storage: BuggyStorage
-  /// Whether the file was created, not opened.
   private let isNew: Bool
   private let state = Mutex(State())
 
@@ -57,15 +56,15 @@ final class BuggyFile: JournalFile {
     case .noChecksum where offset < size, .checksumOfEnds where offset < size,
       .noSequence where offset < size, .batchMarkIgnored where offset < size,
       .badLineIsTorn where offset < size, .badLineAndGoodOneIsDamage where offset < size:
-      // With these bugs, reading changes the bytes. Writing back must preserve the real ones.
+      // With these bugs, `read(_:at:)` changes the bytes. The unchanged bytes must be written back.
       return try file.write(try file.read(bytes.count, at: offset)[...], at: offset)
     default: break
     }
-    return try file.write(changed(Array(bytes))[...], at: offset)
+    return try file.write(applyingBug(to: Array(bytes))[...], at: offset)
   }
 
-  /// The bytes to write instead of these.
-  private func changed(_ bytes: [UInt8]) -> [UInt8] {
+  /// Changes the bytes to write as the bug does.
+  private func applyingBug(to bytes: [UInt8]) -> [UInt8] {
     switch storage.bug {
     case .batchMarkNotWritten: return bytes.changingLines { $0.moveBatchMark() }
     case .durableTooSoon:
@@ -112,7 +111,7 @@ final class BuggyFile: JournalFile {
     switch storage.bug {
     case .noFlush: return
     case .lateFlush: self.state.withLock { $0.needsFlush = true }
-    case .everySecondFlush where storage.isNextFlushEven(): return
+    case .everySecondFlush where storage.takeEvenFlush(): return
     case .truncationNotFlushed where state.wasCut: return
     case .openingNotFlushed where !isNew && !state.wasFlushed: return
     case .flushAfterRename where storage.postponeFlush(of: file): return
@@ -133,7 +132,7 @@ final class BuggyFile: JournalFile {
   }
 
   func close() {
-    // With this bug, the file is flushed later, after it is renamed.
+    // With this bug, the file must stay open: it is flushed after it is renamed.
     if storage.bug != .flushAfterRename { file.close() }
   }
 }

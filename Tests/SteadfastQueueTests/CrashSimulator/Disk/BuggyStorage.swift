@@ -5,9 +5,9 @@ import Synchronization
 /// A storage with a bug.
 final class BuggyStorage: JournalStorage {
   private struct State {
-    /// A new file that isn't renamed yet, and whether a flush of it was postponed.
+    /// The new file that isn't renamed yet, and whether a flush of that file was postponed.
     var newFile: (file: any JournalFile, needsFlush: Bool)?
-    /// Whether an existing file was opened, and whether a file was renamed, since the start.
+    /// Whether an existing file was opened.
     var hasOpened = false
     var hasRenamed = false
     var flushCount = 0
@@ -81,7 +81,7 @@ final class BuggyStorage: JournalStorage {
     }
   }
 
-  /// Postpones a flush of the file if the file isn't renamed yet, and returns whether it did.
+  /// Postpones the flush if the file isn't renamed yet, and returns whether it was postponed.
   func postponeFlush(of file: any JournalFile) -> Bool {
     state.withLock { state in
       guard let new = state.newFile, new.file === file else { return false }
@@ -91,7 +91,7 @@ final class BuggyStorage: JournalStorage {
   }
 
   /// Counts a flush, and returns whether it is the second, the fourth and so on.
-  func isNextFlushEven() -> Bool {
+  func takeEvenFlush() -> Bool {
     state.withLock { state in
       state.flushCount += 1
       return state.flushCount.isMultiple(of: 2)

@@ -1,16 +1,15 @@
 @testable import SteadfastQueue
 
-// Changed lines, each of the same length as before.
+// Each change keeps the length of the line.
 
 extension [UInt8] {
-  /// The bytes with each line changed.
   func changingLines(_ change: (inout [UInt8]) -> Void) -> [UInt8] {
     var lines = split(separator: 0x0A, omittingEmptySubsequences: false).map { Array($0) }
     for index in lines.indices { change(&lines[index]) }
     return Array(lines.joined(separator: [0x0A]))
   }
 
-  /// The bytes with lines renumbered by position, with the same numbers of digits.
+  /// Returns the bytes with each line's number replaced by its index, with as many digits.
   func renumberingLines() -> [UInt8] {
     var number: UInt64 = 0
     return changingLines { line in
@@ -19,7 +18,7 @@ extension [UInt8] {
     }
   }
 
-  /// The bytes with lines that claim that all lines before their batch are durable.
+  /// Returns the bytes with lines that mark all lines before their batch as durable.
   func claimingAllLinesDurable() -> [UInt8] {
     var start: UInt64?
     return changingLines { line in
@@ -41,12 +40,12 @@ extension [UInt8] {
     JournalLine(self, 0..<(firstIndex(of: 0x0A) ?? count))?.sequence ?? 0
   }
 
-  /// Whether the bytes contain tasks that a compaction has written.
+  /// Whether a compaction has written tasks into the bytes.
   var holdsKeptTasks: Bool { range(of: #""k":"task""#) != nil }
 }
 
 extension RandomAccessCollection<UInt8> {
-  /// The range of the first occurrence of a text.
+  /// The range of the first occurrence of the string.
   fileprivate func range(of text: String) -> Range<Index>? {
     let text = Array(text.utf8)
     var start = startIndex
@@ -57,25 +56,24 @@ extension RandomAccessCollection<UInt8> {
     return nil
   }
 
-  /// Whether the bytes are exactly one line of this kind.
+  /// Whether the bytes are a single line of this kind.
   func isLine(ofKind kind: String) -> Bool {
     firstIndex(of: 0x0A).map { index(after: $0) == endIndex } ?? false && isOfKind(kind)
   }
 
-  /// Whether a line is of this kind.
   func isOfKind(_ kind: String) -> Bool { range(of: #""k":"\#(kind)""#) != nil }
 }
 
-/// One line.
+/// The bytes of a single line.
 extension [UInt8] {
-  /// Which lines a line claims to be durable.
+  /// The lines that a line marks as durable.
   enum Durable {
     case none, upTo(UInt64)
   }
 
   private static var checksumStart: Int { #"{"c":""#.utf8.count }
 
-  /// Writes the correct checksum of the rest of the line.
+  /// Corrects the checksum of the line.
   mutating func mendChecksum() {
     let start = Self.checksumStart
     guard count > start + 8, starts(with: #"{"c":""#.utf8) else { return }
@@ -89,7 +87,7 @@ extension [UInt8] {
     if last == UInt8(ascii: "}") { mendChecksum() }
   }
 
-  /// Changes which lines the line claims to be durable.
+  /// Changes which lines the line marks as durable.
   mutating func claimDurable(_ durable: Durable) {
     switch durable {
     case .none: replaceNumber(behind: "b", by: 0)
@@ -97,7 +95,7 @@ extension [UInt8] {
     }
   }
 
-  /// Replaces a number with this one, or with the lowest one that has as many digits.
+  /// Replaces the number after `key`, or uses the lowest number that has as many digits.
   fileprivate mutating func replaceNumber(behind key: String, by number: UInt64) {
     guard JournalLine(self, indices) != nil, let key = range(of: #""\#(key)":"#) else { return }
     let digits = self[key.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
@@ -108,7 +106,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Moves the mark that the batch continues to a position where no reader looks for it.
+  /// Moves the mark that the batch continues to a position where readers don't find the mark.
   mutating func moveBatchMark() {
     guard let line = JournalLine(self, indices), line.isContinued,
       let mark = range(of: #""more":true,"#)
@@ -132,7 +130,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Sets the place of a task to the lowest one with as many digits.
+  /// Replaces the number for a task's position in the order with the lowest of as many digits.
   mutating func resetPlace() {
     if isOfKind("task") { replaceNumber(behind: "place", by: 1) }
   }

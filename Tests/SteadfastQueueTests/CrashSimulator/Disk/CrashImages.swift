@@ -2,12 +2,12 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// The durable part of a disk, and the operations that may or may not become durable.
+/// The durable contents of a disk, and the pending operations, which a power cut may undo.
 struct CrashImages {
   private(set) var durable: DiskImage
   private(set) var pending: [DiskOperation] = []
 
-  /// How many images to build from the pending operations.
+  /// Determines how many disk images are made from the pending operations.
   struct Density {
     /// The number of random positions at which each write is cut.
     var cuts: Int
@@ -26,7 +26,7 @@ struct CrashImages {
     case .flushFolder:
       settle(\.changesNames)
     case .failedFlush(let node):
-      // Some of the writes may have reached the disk; none of the others ever will.
+      // A part of the writes may have reached the disk. The other writes never will.
       let reached = Int(random.next() % 3)
       pending.removeAll { operation in
         guard case .write(node, _, _) = operation else { return false }
@@ -43,14 +43,14 @@ struct CrashImages {
     pending.removeAll(where: isSettled)
   }
 
-  /// The disk after all pending operations except these.
+  /// The disk after all pending operations except the skipped ones.
   private func image(without skipped: (Int) -> Bool = { _ in false }) -> DiskImage {
     var image = durable
     for (index, operation) in pending.enumerated() where !skipped(index) { image.apply(operation) }
     return image
   }
 
-  /// Makes an image, and describes how it came about.
+  /// A function that makes an image, and describes what the power cut has left.
   typealias Candidate = () -> (image: DiskImage, kind: String)
 
   /// The images that a power cut may leave now.
@@ -90,8 +90,8 @@ struct CrashImages {
     return candidates
   }
 
-  /// The disk after all operations before a write, a part of that write and, unless `isLast`, the
-  /// later operations.
+  /// The disk after the operations before a write, a part of the write and, unless `isLast`, the
+  /// operations after the write.
   private func image(
     torn index: Int,
     isLast: Bool,
@@ -107,10 +107,10 @@ struct CrashImages {
 
   // MARK: Torn writes
 
-  /// The contents in place of lost bytes after the old end of a file.
+  /// What a file contains instead of lost bytes after its old end.
   enum Filler {
     case zeros, garbage(UInt64)
-    /// The file ends there.
+    /// Nothing: the file ends before the lost bytes.
     case nothing
   }
 
@@ -138,7 +138,7 @@ struct CrashImages {
   ) -> [Int] {
     guard bytes.count > 1 else { return [] }
     if density.cutsEverywhere { return Array(1..<bytes.count) }
-    // A reader may go wrong between lines, and on either side of a line feed.
+    // A reader is most likely to fail between lines, before and after the line feed.
     let lineEnds = bytes.indices.filter { bytes[$0] == 0x0A }
     let nearby = lineEnds.suffix(8).flatMap { [$0, $0 + 1] }.filter { $0 > 0 && $0 < bytes.count }
     return nearby + (0..<density.cuts).map { _ in 1 + Int(random.next() % UInt64(bytes.count - 1)) }

@@ -1,6 +1,6 @@
 import SteadfastRetry
 
-/// Damage to lines that were stored long ago.
+/// Ways in which lines that were stored long ago can be damaged.
 enum Damage: String, CaseIterable {
   case flippedBit = "a bit flipped"
   case lostLine = "a line lost"
@@ -8,10 +8,11 @@ enum Damage: String, CaseIterable {
   case swappedLines = "two lines swapped"
   case zeroedBytes = "bytes zeroed"
 
-  /// Returns the bytes with damage in the first `count` bytes, which are whole lines, or `nil` if
-  /// there is nothing to damage in this way.
+  /// Returns the bytes with damage in the first `count` bytes, which are whole lines.
   ///
-  /// The last line feed of these lines stays: without it, the next line would be damaged too.
+  /// The last line feed is preserved: without the line feed, the next line would be damaged too.
+  ///
+  /// - Returns: `nil` if these lines can't be damaged in this way.
   func applied(
     to bytes: [UInt8],
     first count: Int,

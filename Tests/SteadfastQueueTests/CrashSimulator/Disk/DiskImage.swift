@@ -2,24 +2,24 @@
 
 /// The contents of a disk: its files and their names.
 struct DiskImage: Sendable {
-  /// The bytes of each file by its node, which stays the same when the file is renamed.
+  /// The bytes of each file, by the file's node, which doesn't change when the file is renamed.
   private(set) var contents: [[UInt8]] = []
   private(set) var names: [JournalFileName: Int] = [:]
 
   init() {}
 
-  /// A disk with a journal and nothing else.
+  /// Makes a disk that contains only a journal.
   init(journal: [UInt8]) {
     contents = [journal]
     names = [.journal: 0]
   }
 
-  /// The contents of the file that has a name.
+  /// The contents of the file with the name.
   func bytes(of name: JournalFileName) -> [UInt8]? { names[name].map { contents[$0] } }
 
   func size(of node: Int) -> Int { node < contents.count ? contents[node].count : 0 }
 
-  /// A hash of everything that a process that starts now can observe.
+  /// A hash of everything that a new process can observe on the disk.
   var fingerprint: UInt64 {
     var hasher = Hasher()
     for name in [JournalFileName.journal, .replacement] {
@@ -68,7 +68,7 @@ struct DiskImage: Sendable {
   }
 }
 
-/// An operation of a process on a disk.
+/// An operation that a process performs on a disk.
 enum DiskOperation: Sendable {
   case create(JournalFileName, node: Int)
   case rename(JournalFileName, JournalFileName, node: Int)
@@ -76,11 +76,11 @@ enum DiskOperation: Sendable {
   case write(node: Int, offset: Int, [UInt8])
   case truncate(node: Int, size: Int)
   case flush(node: Int)
-  /// A flush of a file failed. The system drops the bytes to write, but treats them as written.
+  /// A failed flush. The system drops the file's unwritten bytes, but treats them as written.
   case failedFlush(node: Int)
   case flushFolder
 
-  /// The file whose bytes the operation changes.
+  /// The node of the file whose bytes the operation changes.
   var changedNode: Int? {
     switch self {
     case .write(let node, _, _), .truncate(let node, _): node
@@ -103,7 +103,7 @@ enum DiskOperation: Sendable {
     }
   }
 
-  /// The operation's name and numbers, without bytes.
+  /// The operation's name and numbers, without the bytes that it writes.
   var summary: String {
     switch self {
     case .write(let node, let offset, let bytes):

@@ -1,17 +1,17 @@
-/// How much of each file was known to be durable when its last line was appended.
+/// The size of each file that was known to be durable when the last line was appended.
 ///
-/// A reader must be able to tell damage in that part from a torn write. The size follows from the
-/// operations of the disk, not from what the lines say.
+/// A reader must be able to distinguish damage in the durable bytes from an incomplete write. The
+/// size is computed from the disk's operations, not read from the lines.
 struct DurableLines {
   private struct File {
-    /// The size of the lines.
+    /// The size of the file's lines, in bytes.
     var size = 0
     var flushedSize = 0
-    /// The size that was flushed before the last flush.
+    /// The size that was durable before the last flush started.
     ///
-    /// A line that is written during a flush can't know yet what that flush makes durable.
+    /// A line that is written during a flush can't mark the bytes of that flush as durable yet.
     var knownSize = 0
-    /// The offsets of the appending writes, and the size that was known to be durable at each.
+    /// The offsets of the appended lines, and the size that was known to be durable at each.
     var appends: [(offset: Int, durable: Int)] = []
   }
 
@@ -22,7 +22,7 @@ struct DurableLines {
     var file = files[node] ?? File()
     switch operation {
     case .write(_, let offset, let bytes):
-      // Zeros reserve space: they aren't lines, and lines replace them.
+      // Zeros are reserved space, not lines. Later lines overwrite them.
       guard bytes.contains(where: { $0 != 0 }) else { break }
       if offset >= file.size { file.appends.append((offset, file.knownSize)) }
       file.size = max(file.size, offset + bytes.count)
@@ -40,7 +40,7 @@ struct DurableLines {
     files[node] = file
   }
 
-  /// The number of bytes of a file that its last line must mark as durable.
+  /// The number of bytes that the file's last line must mark as durable.
   func size(of node: Int) -> Int { files[node]?.appends.last?.durable ?? 0 }
 }
 

@@ -1,4 +1,6 @@
-/// Bugs that a store could have, planted between it and the disk.
+/// Bugs that a store could have.
+///
+/// The tests plant them between the store and the disk.
 enum PlantedBug: String, CaseIterable, Sendable {
   // Writing
   case noFlush = "files are never flushed"
@@ -54,7 +56,7 @@ enum PlantedBug: String, CaseIterable, Sendable {
   case noSweep = "leftovers are not removed"
   case leftoverTrusted = "the leftover of a compaction is treated as complete"
 
-  /// The promise of `JSONFileStore` that the bug breaks.
+  /// The rules of `JSONFileStore` that bugs break.
   enum Rule: String, CaseIterable, Sendable {
     case groupCommit = "callers return after the flush"
     case wholeWrites = "short writes are continued"

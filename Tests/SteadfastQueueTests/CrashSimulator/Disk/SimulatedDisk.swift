@@ -12,29 +12,29 @@ import Musl
 import Android
 #endif
 
-/// A disk in memory that records every operation, so that the effects of a power cut can be derived
-/// afterwards.
+/// A disk in memory that records every operation.
 ///
-/// Its calls fail as planned.
+/// The effects of a power cut are derived from the operations afterwards. A test can also plan
+/// failures of calls.
 final class SimulatedDisk: JournalStorage {
-  /// The failure of one call.
+  /// The way in which a call fails.
   enum Fault: Hashable {
     case error(Int32)
-    /// A write stops half-way, then fails; any other call fails.
+    /// A write fails after half of its bytes; any other call just fails.
     case half(Int32)
-    /// A write writes a third of its bytes and reports that; any other call succeeds.
+    /// A write writes a third of its bytes, and returns their number; any other call succeeds.
     case short
   }
 
   struct State {
-    /// What a process sees: all that was written, durable or not.
+    /// What a process reads: everything that was written, durable or not.
     var image: DiskImage
     var nodeCount: Int
     var log: [DiskOperation] = []
     /// The calls that were made, by name.
     var calls: [String] = []
     var faults: [Int: Fault] = [:]
-    /// The number of operations when the first call failed or was short.
+    /// The number of operations before the first fault.
     var faultMoment: Int?
   }
 
@@ -99,7 +99,7 @@ final class SimulatedDisk: JournalStorage {
     try call("synchronizeFolder") { $0.perform(.flushFolder) }
   }
 
-  /// Counts and makes a call, which fails if that was planned.
+  /// Counts and makes a call, which fails if a fault is planned for it.
   fileprivate func call<Result>(
     _ name: String,
     onFault: (inout State, Fault) -> Void = { _, _ in },

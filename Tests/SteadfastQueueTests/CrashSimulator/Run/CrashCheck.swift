@@ -2,28 +2,28 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Simulates every kind of power cut after every operation of a history, and recovers the resulting
-/// disk with the real code.
+/// Simulates power cuts after every operation of a history, and recovers each disk.
 struct CrashCheck {
   struct Figures: Sendable {
     var crashPoints = 0
-    /// The number of times that the file was created or replaced, and of flushes that failed.
+    /// The number of times that a new file was renamed to the path of the journal.
     var replacements = 0
     var failedFlushes = 0
-    /// The number of recoveries.
     var recoveries = 0
-    /// The number of recoveries after a crash during another recovery or the writes that followed.
+    /// The number of recoveries from a crash that came during or soon after another recovery.
     var nestedRecoveries = 0
-    /// The number of files that were damaged later, and had to be refused.
+    /// The number of files that were damaged after they were stored, and must be refused.
     var damagedFiles = 0
-    /// The fingerprints of the images.
+    /// The fingerprints of the recovered disk images.
     var images: Set<UInt64> = []
-    /// The broken promises, each with the crash point and the image.
+    /// The broken promises, each with the moment and the kind of the power cut.
     var findings: [String] = []
   }
 
   var density = CrashImages.Density(cuts: 4, subsets: 6)
-  /// The maximum number of images to recover at one moment, chosen at random.
+  /// The maximum number of images to recover at each moment.
+  ///
+  /// The images are chosen at random.
   var imagesPerMoment = 60
   /// The number of times to damage the file after each flush.
   var damagesPerFlush = 2
@@ -43,14 +43,14 @@ struct CrashCheck {
   }
 
   private var random: SplitMix64
-  /// The digests after those entries, by the digests before them.
+  /// The digests of the tasks after those entries, by the digests before.
   private var laterDigests: [UInt64: UInt64] = [:]
-  /// The second crashes that were checked, by image and by the digests that may be found.
+  /// The second crashes that were checked: the image's fingerprint, and the allowed digests.
   private var nestedImages: Set<[UInt64]> = []
 
   init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
-  /// Checks every moment of a history.
+  /// Simulates power cuts at every moment of a history.
   mutating func check(_ history: History) {
     for operation in history.operations {
       switch operation {
@@ -85,7 +85,7 @@ struct CrashCheck {
     }
   }
 
-  /// Damages the part that the file's last line must mark as durable, if the whole file is durable.
+  /// Damages lines that the file's last line must mark as durable, if the whole file is durable.
   private mutating func damage(
     _ disk: CrashImages,
     _ lines: DurableLines,
@@ -93,7 +93,6 @@ struct CrashCheck {
   ) throws(Finding) {
     guard disk.pending.isEmpty, let node = disk.durable.names[.journal],
       let whole = disk.durable.bytes(of: .journal),
-      // Zeros reserve space.
       let bytes = try? JournalSource(whole).withoutReservation().readAll(),
       let lastLine = bytes.dropLast().lastIndex(of: 0x0A)
     else { return }
@@ -111,7 +110,6 @@ struct CrashCheck {
     }
   }
 
-  /// Checks every image of one moment.
   private mutating func check(
     _ disk: CrashImages,
     _ allowed: ArraySlice<Promises.Stage>,
@@ -120,7 +118,7 @@ struct CrashCheck {
   ) {
     figures.crashPoints += 1
     var candidates = disk.candidates(density, using: &random)
-    // Always check the image of only the durable part: it best reveals promises made too early.
+    // Always check the image of the durable contents: it best reveals promises made too early.
     if candidates.count > imagesPerMoment { candidates[1...].shuffle(using: &random) }
     var seen: Set<UInt64> = []
     for candidate in candidates where seen.count < imagesPerMoment {
@@ -140,7 +138,7 @@ struct CrashCheck {
 
   // MARK: One image
 
-  /// Recovers an image, stores a batch in it, and opens it again.
+  /// Recovers an image, stores a batch, and opens the file again.
   private mutating func recover(
     _ image: DiskImage,
     _ allowed: ArraySlice<Promises.Stage>
@@ -170,7 +168,7 @@ struct CrashCheck {
     }
   }
 
-  /// Stores a batch, and returns the digest of the tasks after it.
+  /// Stores a batch, and returns the digest of the tasks after the batch.
   private mutating func storeLaterEntries(
     _ journal: inout Journal,
     from stage: Promises.Stage
@@ -190,7 +188,7 @@ struct CrashCheck {
     return digest
   }
 
-  /// Simulates a power cut during a recovery, and while a batch is stored after it.
+  /// Simulates a second power cut, during the recovery or while a batch is stored afterwards.
   private mutating func cutPowerAgain(
     _ image: DiskImage,
     _ operations: [DiskOperation],

@@ -31,9 +31,9 @@ enum CrashSimulation {
     ProcessInfo.processInfo.environment["STEADFAST_IMAGES"].flatMap { Int($0) }
   }
 
-  /// Checks histories until this many distinct images are recovered, or, for `nil`, one history of
-  /// each workload, with few images.
+  /// Checks histories until `images` distinct disk images are recovered.
   ///
+  /// If `images` is `nil`, one history of each workload is checked, with few images.
   /// `STEADFAST_SEED` is the seed of the first history.
   static func run(images: Int?) async -> Report {
     var report = Report()
@@ -64,7 +64,9 @@ enum CrashSimulation {
     Workload.all[Int(seed % UInt64(Workload.all.count))]
   }
 
-  /// Checks one history, which the seed determines completely, including its workload.
+  /// Checks one history.
+  ///
+  /// The seed determines the workload and all of its random choices.
   static func check(seed: UInt64, isQuick: Bool) -> CrashCheck.Figures {
     let workload = workload(ofSeed: seed)
     let history = WorkloadRun(workload, seed: seed).history()

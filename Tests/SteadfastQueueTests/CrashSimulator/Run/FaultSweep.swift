@@ -2,10 +2,10 @@ import Foundation
 
 @testable import SteadfastQueue
 
-/// Workloads in which one call of the disk fails: each call in turn, in every way.
+/// Runs workloads in which one call to the disk fails: each call in turn, in every way.
 ///
-/// The run continues after the failure. Then the power fails after every operation, and the
-/// resulting disk is recovered.
+/// The workload continues after the failure. Then power cuts are simulated after every operation,
+/// and each disk is recovered.
 enum FaultSweep {
   struct Report: Sendable, CustomStringConvertible {
     var calls = 0
@@ -110,8 +110,7 @@ enum FaultSweep {
 
   /// The ways in which a call may fail.
   ///
-  /// Real files retry system calls that were interrupted. To the store, `EINTR` is a failure like
-  /// any other.
+  /// Real files retry interrupted system calls, so the store treats `EINTR` like any other error.
   private static func faults(of call: String) -> [SimulatedDisk.Fault] {
     let errors = [EIO, ENOSPC, EINTR].map { SimulatedDisk.Fault.error($0) }
     return call == "write" ? errors + [.half(EIO), .half(ENOSPC), .short] : errors
@@ -162,7 +161,7 @@ extension FaultSweep.Report {
 }
 
 extension History {
-  /// Describes a result of a call that a single fault doesn't justify, or returns `nil`.
+  /// Describes a result that can't follow from a single fault, or returns `nil`.
   fileprivate func problem(afterFault fault: SimulatedDisk.Fault, in call: String) -> String? {
     let failures = events.compactMap { event -> Bool? in
       if case .failed(_, let isUnknown) = event.event { isUnknown } else { nil }

@@ -2,8 +2,10 @@
 
 /// The operations of processes on a disk, and the results that their callers got.
 struct History: Sendable {
-  /// The changes of one call, as submitted for writing.
+  /// The changes that one call submitted for writing.
   struct Batch: Sendable {
+    /// The number of the call.
+    ///
     /// Calls are numbered in the order in which they were made.
     let call: Int?
     let entries: [JournalEntry]
@@ -27,7 +29,7 @@ struct History: Sendable {
     case failed(call: Int, isUnknown: Bool)
     /// The store is idle, and serves tasks with this digest.
     case served(digest: UInt64)
-    /// The interval has passed within which a store that flushes at intervals must flush.
+    /// The interval between flushes has passed, so the store must have flushed the file.
     case intervalPassed
     /// The store was closed, so all of its changes are durable.
     case closed
@@ -37,28 +39,28 @@ struct History: Sendable {
     case destroyed
     /// Another process opened a store, and serves tasks with this digest.
     case opened(digest: UInt64)
-    /// The file could no longer be opened.
+    /// The file couldn't be opened again.
     case gaveUp(reason: String)
   }
 
   var operations: [DiskOperation] = []
-  /// The events, each with the number of operations before it.
+  /// The events, each with the number of disk operations before it.
   var events: [(moment: Int, event: Event)] = []
 }
 
-/// The states that may be found on the disk at a moment of a history.
+/// The states of the tasks that a recovery may find at a moment of a history.
 struct Promises {
-  /// The tasks after some of the batches.
+  /// The tasks after a number of batches.
   struct Stage {
     let table: TaskTable
     let digest: UInt64
-    /// The call that led to this stage, or `nil` for the initial stage.
+    /// The number of the call that led to this stage, or `nil` for the initial stage.
     let call: Int?
-    /// The entries that the call has written.
+    /// The journal entries that the call has written.
     var entries: [JournalEntry] = []
   }
 
-  /// The stages, one batch after the other.
+  /// The stages, in the order of their batches.
   private(set) var stages: [Stage]
   /// The first stage that may be found after a power cut.
   private(set) var firstDurable = 0
@@ -106,7 +108,7 @@ struct Promises {
     case .gaveUp(let reason):
       throw Finding("the file could no longer be opened: \(reason)")
     case .opened(let digest):
-      // The power did not fail, so everything that survives the end of a process is there.
+      // There was no power cut, so everything that outlasts a process must be found.
       guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {
         throw Finding("a restarted process found an impossible state")
       }
@@ -127,7 +129,7 @@ struct Promises {
     stages.append(Stage(table: table, digest: digest, call: batch.call, entries: batch.entries))
   }
 
-  /// Counts interruptions in the last stage, as the process that found it has done.
+  /// Counts interruptions in the last stage, as the process that opened the file did.
   private mutating func interrupt() {
     guard let last = stages.last else { return }
     var table = last.table

@@ -2,37 +2,35 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Runs Swift tasks and a store's jobs on the thread that asks for it, one at a time, so that a run
-/// is the same each time.
+/// Runs Swift tasks and a store's jobs one at a time on the calling thread, deterministically.
 final class ManualExecutor: TaskExecutor, JobThread {
   private struct State {
     var tasks: [(job: UnownedJob, moment: Int)] = []
     var jobs: [@Sendable () -> Void] = []
-    /// Jobs that wait for time to pass.
+    /// Jobs that were added with a delay.
     var delayedJobs: [@Sendable () -> Void] = []
-    /// Whether the current job has the turn.
+    /// Whether the current job has the turn: exclusive access to the file.
     var hasTurn = false
-    /// Whether a job that asks for the turn again is refused, as if another job had it.
+    /// Whether a job that has yielded the turn can't take it again, as if another job had the turn.
     var refusesTurns = false
-    /// Whether callers must leave all jobs to the thread.
+    /// Whether callers may not do their own jobs at once.
     var refusesGuests = false
-    /// Whether a caller has the turn.
+    /// Whether a guest has the turn: a caller that does its own job at once.
     var isGuest = false
-    /// A closure to call before a caller does its own job.
+    /// A closure to call before a guest does its job.
     var beforeGuest: (@Sendable () -> Void)?
     /// A closure to call while a job yields its turn.
     var duringYield: (@Sendable () -> Void)?
-    /// The moment at which the current task became ready to run.
+    /// The moment at which the current Swift task became ready to run.
     var presentMoment = 0
   }
 
   private let state = Mutex(State())
-  /// Returns the current moment.
   private let now: @Sendable () -> Int
 
   init(now: @escaping @Sendable () -> Int) { self.now = now }
 
-  /// The moment at which the task that runs now was resumed.
+  /// The moment at which the current Swift task was resumed.
   var resumptionMoment: Int { state.withLock { $0.presentMoment } }
 
   func enqueue(_ job: consuming ExecutorJob) {
@@ -49,7 +47,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     state.withLock { $0.delayedJobs.append(job) }
   }
 
-  /// Does a job at once, unless another has the turn or waits for it, or callers are refused.
+  /// Does the job at once, unless another job has the turn or is waiting, or guests are refused.
   func performOnCallerIfIdle(_ job: () -> Void) -> Bool {
     let isFree = state.withLock { state in
       guard !state.hasTurn, state.jobs.isEmpty, !state.refusesGuests else { return false }
@@ -62,26 +60,25 @@ final class ManualExecutor: TaskExecutor, JobThread {
     let moment = now()
     state.withLock { state in
       (state.hasTurn, state.isGuest) = (false, false)
-      // The caller gets its answer now, without being suspended.
+      // The caller gets its result now, without being suspended.
       state.presentMoment = moment
     }
     return true
   }
 
-  /// Whether a caller has the turn and does its own job.
   var isGuest: Bool { state.withLock { $0.isGuest } }
 
-  /// Sets a closure to call before a caller does its own job.
+  /// Sets a closure to call before a guest does its job.
   func beforeGuests(_ body: @escaping @Sendable () -> Void) {
     state.withLock { $0.beforeGuest = body }
   }
 
-  /// From now on, leaves all jobs to the thread.
+  /// Makes callers leave all jobs to the thread from now on.
   func refuseGuests() { state.withLock { $0.refusesGuests = true } }
 
-  /// Takes the turn again, unless turns are refused.
+  /// Takes the turn for the current job again, and returns whether that succeeded.
   ///
-  /// The closure that runs while a job yields its turn has returned by then.
+  /// This fails after ``refuseTurns()``.
   func tryToExcludeOtherJobs() -> Bool {
     state.withLock { state in
       if !state.refusesTurns { state.hasTurn = true }
@@ -89,15 +86,15 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Whether the current job may write to the file.
+  /// Whether the current job has the turn, and so may write to the file.
   var hasTurn: Bool { state.withLock { $0.hasTurn } }
 
-  /// From now on, refuses the turn to jobs that ask for it again, as if another job had it.
+  /// Makes ``tryToExcludeOtherJobs()`` fail from now on, as if another job had the turn.
   func refuseTurns() { state.withLock { $0.refusesTurns = true } }
 
-  /// Runs the body and then the closure of ``whileHandedOn(_:)``, as if they ran concurrently.
+  /// Runs the body and then the closure of ``onYield(_:)``, as if they ran concurrently.
   ///
-  /// The job learns only after both that the body has ended.
+  /// The job continues only after both have returned.
   func performBesideOtherJobs<Result, Failure: Error>(
     _ body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -107,7 +104,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
   }
 
   /// Sets a closure to call while a job yields its turn.
-  func whileHandedOn(_ body: @escaping @Sendable () -> Void) {
+  func onYield(_ body: @escaping @Sendable () -> Void) {
     state.withLock { $0.duringYield = body }
   }
 
@@ -119,7 +116,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Drops the remaining jobs, as the end of a process does.
+  /// Drops the remaining jobs, as if the process had ended.
   func dropJobs() {
     state.withLock { state in
       state.jobs = []
@@ -141,7 +138,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Runs the body and all jobs that result from it.
+  /// Runs the body and all jobs that the body causes.
   func run<Value: Sendable>(
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
@@ -150,7 +147,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     return try await task.value
   }
 
-  /// Runs the body as `run(_:)` does, and then everything that is left to do.
+  /// Runs the body, and then all remaining Swift tasks and jobs.
   func runToEnd(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await run(body)
     runAll()

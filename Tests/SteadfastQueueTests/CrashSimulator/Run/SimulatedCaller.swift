@@ -3,14 +3,14 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Makes the calls of a workload at random.
+/// Draws the calls of a workload at random.
 struct SimulatedCaller: Sendable {
   enum Call: Sendable {
     case apply([TaskChange], Durability)
     case claim(ClaimRequest)
   }
 
-  /// The last call of the disk that may fail.
+  /// The number of the last disk call that may fail.
   static let lastFaultyCall = 400
   /// The leases of the tasks that were claimed and haven't ended.
   var leases: [Lease] = []
@@ -18,7 +18,7 @@ struct SimulatedCaller: Sendable {
   private let seed: UInt64
   private var random: SplitMix64
   private var taskCount = 0
-  /// The values as last set, whether they were stored or not.
+  /// The values that were set last, stored or not.
   private var values: [String: [UInt8]] = [:]
 
   init(_ workload: Workload, seed: UInt64) {
@@ -30,20 +30,20 @@ struct SimulatedCaller: Sendable {
   /// A random number from zero up to, but not including, `limit`.
   private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
-  /// Draws at random, and returns `true` in `share` of a hundred draws.
+  /// Returns `true` with a probability of `share` percent.
   mutating func happens(inPercent share: Int) -> Bool { pick(100) < share }
 
-  /// The calls to make at the same time.
+  /// Draws the calls to make at the same time.
   mutating func nextCalls() -> [Call] {
     (0..<1 + pick(workload.concurrentCalls)).map { _ in makeCall() }
   }
 
-  /// The call to make after another one has returned, while others of its round are running.
+  /// Draws a call to make right after a call has returned, while others are running.
   mutating func nextCallAtOnce() -> Call? {
     workload.concurrentCalls > 1 && happens(inPercent: 50) ? makeCall() : nil
   }
 
-  /// The calls of the disk that fail, and how they fail.
+  /// Draws the numbers of the disk calls that fail, and how they fail.
   mutating func faults() -> [(call: Int, fault: SimulatedDisk.Fault)] {
     guard workload.faultShare > 0 else { return [] }
     // Failures often come in series.
@@ -78,7 +78,7 @@ struct SimulatedCaller: Sendable {
     return .apply((pick(2) == 0 ? changes : []) + [makeValue()], durability)
   }
 
-  /// A change of a value, most often from the one that was set last.
+  /// Draws a change of a value, most often from the value that was set last.
   private mutating func makeValue() -> TaskChange {
     let name = ["a", "b\n", "é"][pick(3)]
     let old = pick(6) == 0 ? nil : values[name]
@@ -92,7 +92,7 @@ struct SimulatedCaller: Sendable {
     return .setValue(named: name, from: old, to: new)
   }
 
-  /// A batch of new tasks, and its follower.
+  /// Draws a batch of new tasks, and its follower.
   private mutating func makeBatchWithFollower() -> [TaskChange] {
     let count = 1 + pick(3)
     let follower = TaskID.numbered(taskCount + count + 1)
@@ -103,7 +103,7 @@ struct SimulatedCaller: Sendable {
     return members + [makeInsertion(TaskDependencies(rule: rule))]
   }
 
-  /// Dependencies on recent tasks, or an addition to a batch.
+  /// Draws dependencies on recent tasks, or adds the task to a batch.
   private mutating func makeDependencies() -> TaskDependencies? {
     guard pick(100) < workload.keyedShare, taskCount > 4 else { return nil }
     if pick(4) == 0 { return TaskDependencies(follower: pickRecent()) }
@@ -124,7 +124,7 @@ struct SimulatedCaller: Sendable {
   private mutating func makeInsertion(_ dependencies: TaskDependencies?) -> TaskChange {
     taskCount += 1
     let text = String(repeating: "x", count: pick(48))
-    // Most tasks are plain. The others have many of the fields that a task may have.
+    // Most tasks are plain. The others have many of the optional fields.
     let isPlain = pick(4) > 0
     let isKeyed = pick(100) < workload.keyedShare
     let record = TaskRecord(
@@ -157,8 +157,8 @@ struct SimulatedCaller: Sendable {
     return .insert(record, onDuplicate: policies[pick(4)])
   }
 
-  /// A change to a task that may not exist, or whose state may not allow the change.
-  private mutating func makeManagement(_ date: Date) -> TaskChange {
+  /// Draws a change of a task that may not exist, or whose state may not allow the change.
+  private mutating func makeManagementChange(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(12) {
     case 10, 11: return .complete(id, named: makeStepName(), value: [UInt8(pick(256))])
@@ -200,7 +200,7 @@ struct SimulatedCaller: Sendable {
   private mutating func makeEnd() -> TaskChange {
     let date = Date.seconds(Double(100 + pick(10)))
     guard !leases.isEmpty, pick(4) > 0 else {
-      return pick(4) == 0 ? makeInsertion() : makeManagement(date)
+      return pick(4) == 0 ? makeInsertion() : makeManagementChange(date)
     }
     let lease = leases.remove(at: pick(leases.count))
     let failure = TaskFailure(reason: "refused \(seed)", date: date)

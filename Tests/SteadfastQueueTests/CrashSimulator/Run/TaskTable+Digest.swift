@@ -10,7 +10,7 @@ extension TaskTable {
     return table.takeDigest()
   }
 
-  /// Like `digest()`, but leaves the table unusable.
+  /// Computes the digest like `digest()`, but leaves the table unusable.
   mutating func takeDigest() -> UInt64 {
     interruptLeased()
     var hasher = Hasher()
@@ -23,7 +23,7 @@ extension TaskTable {
     let queues = lanes.queues.map(\.name).sorted()
     for queue in queues { pruneHalf(queue, &hasher) }
     for queue in queues { unparkAll(queue) }
-    // The end of a task makes others with its keys available, and those that wait for it.
+    // The end of a task makes its dependents and tasks with the same keys available.
     while case let count = queues.map({ perform($0, &hasher) }).reduce(0, +), count > 0 {}
     return UInt64(bitPattern: Int64(hasher.finalize()))
   }

@@ -13,7 +13,7 @@ struct Workload: Sendable, CustomStringConvertible {
   var relaxedShare = 0
   /// The percentage of calls that claim or end tasks.
   var workShare = 0
-  /// The percentage of insertions that have a unique key, out of a few keys.
+  /// The percentage of insertions that have one of a few unique keys.
   var keyedShare = 0
   /// The percentage of calls with changes that set a value.
   var valueShare = 20
@@ -24,10 +24,10 @@ struct Workload: Sendable, CustomStringConvertible {
   var destructionShare = 0
   /// The number of disk calls in a thousand that fail.
   var faultShare = 0
-  /// The size from which the file is compacted, in small steps.
+  /// The file size, in bytes, from which the file is compacted in small steps.
   var compactionSize = Int.max
   var flushing = JSONFileStore.Flushing.eachBatch
-  /// The number of bytes to reserve at a time.
+  /// The number of bytes of the file to reserve at a time.
   var reservedSpace: Int?
 
   var description: String { name }

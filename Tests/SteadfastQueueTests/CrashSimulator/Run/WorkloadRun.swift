@@ -10,9 +10,9 @@ final class WorkloadRun: Sendable {
     var caller: SimulatedCaller
     var events: [(moment: Int, event: History.Event)] = []
     var callCount = 0
-    /// Calls that were made and have not returned.
+    /// The numbers of calls that were made and have not returned.
     var openCalls: [Int] = []
-    /// The last call that is known to have been submitted.
+    /// The number of the last call that is known to have submitted changes.
     var lastSubmitted = 0
     /// The submissions that were pending when submissions were last recorded.
     var lastRecorded: [Submission] = []
@@ -25,7 +25,7 @@ final class WorkloadRun: Sendable {
   private let makeCore: @Sendable () -> JSONFileCore
   private let state: Mutex<State>
 
-  /// Makes a run, whose store uses the disk that `wrap` returns.
+  /// Makes a run whose store uses the disk that `wrap` returns.
   init(
     _ workload: Workload,
     seed: UInt64,
@@ -61,7 +61,7 @@ final class WorkloadRun: Sendable {
       self.state.withLock { $0.isOver = true }
     }
     executor.beforeGuests { self.recordGuestClaim() }
-    executor.whileHandedOn {
+    executor.onYield {
       guard self.state.withLock({ $0.caller.happens(inPercent: 70) }) else { return }
       self.executor.runTasks()
       self.recordSubmissions()
@@ -109,14 +109,14 @@ final class WorkloadRun: Sendable {
     if !batches.isEmpty { record(.submitted(batches, before: 0)) }
   }
 
-  /// Records the claim that its caller is about to write, before the pending changes.
+  /// Records the claim that a caller is about to write before the pending changes.
   private func recordGuestClaim() {
     let (core, call, lastRecorded) = state.withLock {
       ($0.core, $0.openCalls.last, $0.lastRecorded)
     }
     let pending = core.state.withLock(\.pipeline.pending)
     let claims = pending.filter(\.isClaim).map { History.Batch(call: call, entries: $0.entries) }
-    // A caller writes its claim at once, so only the call that was made last has one.
+    // A caller writes its claim at once, so at most one claim is pending.
     precondition(claims.count == 1, "a caller has left its claim pending")
     let count = pending.count { submission in
       !submission.lines.isEmpty && lastRecorded.contains { $0 === submission }
@@ -135,7 +135,7 @@ final class WorkloadRun: Sendable {
         for call in calls {
           group.addTask {
             await self.perform(call)
-            // A claim is answered while the changes that were written with it are being flushed.
+            // A claim returns while the changes that were written with it are being flushed.
             guard let next = self.state.withLock({ $0.caller.nextCallAtOnce() }) else { return }
             await self.perform(next)
           }
@@ -152,7 +152,7 @@ final class WorkloadRun: Sendable {
       guard await restart() else { return }
     }
     await close()
-    // The result is opened once more, without a crash.
+    // Without a crash, the file is opened once more.
     if await restart() { await close() }
   }
 
@@ -165,7 +165,7 @@ final class WorkloadRun: Sendable {
   private func letTimePass() async {
     let core = state.withLock { $0.core }
     executor.letTimePass()
-    // Jobs run in order: after this one, all due jobs have run.
+    // Jobs run in order, so after this call, all due jobs have run.
     guard (try? await core.statistics()) != nil else { return }
     if case .atMostEvery = workload.flushing.moment { record(.intervalPassed) }
   }
@@ -178,7 +178,7 @@ final class WorkloadRun: Sendable {
 
   private func open() async -> Bool {
     let core = state.withLock { $0.core }
-    // No later call has a planned fault.
+    // Later calls have no planned faults, so an attempt must succeed.
     var reason = ""
     for _ in 0...SimulatedCaller.lastFaultyCall {
       do {
@@ -214,7 +214,9 @@ final class WorkloadRun: Sendable {
     return await open()
   }
 
-  /// Records a call, or its repetition because its answer depended on changes being written.
+  /// Records that a call begins, and returns its number.
+  ///
+  /// A call is repeated, in place of `old`, if its result depended on changes being written.
   private func beginCall(inPlaceOf old: Int? = nil) -> (core: JSONFileCore, number: Int) {
     state.withLock { state in
       state.openCalls.removeAll { $0 == old }
@@ -264,7 +266,7 @@ extension Workload {
 }
 
 extension Submission {
-  /// The entries of the item's lines: one for each change that is kept, or for each claimed task.
+  /// The entries of the item's lines: one for each accepted change, or for each claimed task.
   fileprivate var entries: [JournalEntry] {
     let count =
       switch caller {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that another program changes while a store has it open.
+/// Tests a store whose file is changed by another program while it is open.
 @Suite struct ChangedFileTests {
   private func insert(_ number: Int, into store: JSONFileStore) async throws {
     _ = try await store.apply([.insert(.make(number), onDuplicate: .keep)], durability: .durable)
@@ -50,7 +50,7 @@ import Testing
       let request = ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
       let error = await #expect(throws: JSONFileError.self) { try await store.claim(request) }
       #expect(error?.code == .changed)
-      // The other program's contents remain, and the store still has its task in memory.
+      // The other program's changes remain, and the store still has its task in memory.
       #expect(try Data(contentsOf: file) == changed)
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try self.change(file) { handle in

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that is closed during other work.
+/// Closes stores while they open, compact or flush their files.
 @Suite struct ClosingTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -41,7 +41,7 @@ import Testing
     let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     let storage = storage
     let isCompacting = Counter()
-    // Opening a new file makes the same calls, so it comes before the counting.
+    // The calls are counted after the opening, because creating the file makes the same calls.
     try await executor.runToEnd { try await core.open() }
     let before = storage.calls.count
     storage.onCall { if $0 == .create(.replacement) { isCompacting.add(1) } }
@@ -100,7 +100,8 @@ import Testing
     #expect(error?.message.contains("its tasks are in the original file") == true)
   }
 
-  @Test func `a call in a forked child is refused, and doesn't wait for a thread`() async throws {
+  @Test
+  func `a call in a forked child process is refused, and doesn't wait for a thread`() async throws {
     let core = JSONFileCore(storage, executor)
     try await executor.runToEnd { try await core.open() }
     let count = core.forkCount.load(ordering: .relaxed)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The outcome of other changes when a flush or a write fails.
+/// Tests what happens to other changes and calls when a flush or a write fails.
 @Suite struct FailedFlushTests: FlushSuite {
   let setting = FlushSetting()
 
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test
-  func `a failed flush fails all changes written before, and a job with the turn closes the file`()
+  func `a failed flush fails all written changes, and a job with exclusive access closes the file`()
     async throws
   {
     let (core, storage, executor, log) = (core, storage, executor, log)

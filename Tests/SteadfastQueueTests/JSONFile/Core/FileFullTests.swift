@@ -3,9 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a file is full, and when a compaction helps.
+/// Tests when a file is full, and when a compaction makes room.
 @Suite struct FileFullTests {
-  /// Adds a task to a new file with this limit, and returns the error's code, or `nil`.
+  /// Adds a task to a new file with a size limit, and returns the error's code, or `nil`.
   private func insert(limit: Int) async throws -> JSONFileError.Code? {
     let storage = MemoryStorage()
     let core = JSONFileCore(
@@ -24,13 +24,13 @@ import Testing
 
   @Test func `a compaction helps if a quarter of the file is dead and the change fits afterwards`()
   {
-    func isMended(size: Int, compactSize: Int) -> Bool {
+    func compactionHelps(size: Int, compactSize: Int) -> Bool {
       FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).shouldCompact
     }
-    #expect(isMended(size: 4000, compactSize: 3000))
-    #expect(!isMended(size: 4000, compactSize: 3001))
-    #expect(isMended(size: 8000, compactSize: 3900))
-    #expect(!isMended(size: 8000, compactSize: 3901))
+    #expect(compactionHelps(size: 4000, compactSize: 3000))
+    #expect(!compactionHelps(size: 4000, compactSize: 3001))
+    #expect(compactionHelps(size: 8000, compactSize: 3900))
+    #expect(!compactionHelps(size: 8000, compactSize: 3901))
   }
 
   @Test func `a file may be exactly as large as its limit`() async throws {

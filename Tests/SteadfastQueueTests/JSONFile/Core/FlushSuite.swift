@@ -36,8 +36,9 @@ extension FlushSuite {
     }
   }
 
-  /// Inserts like ``insert(_:_:)``, concurrently with a claim, which causes all pending changes to
-  /// be written.
+  /// Inserts a task and claims tasks concurrently.
+  ///
+  /// The claim causes all pending changes to be written.
   func insertBesideClaim(_ number: Int) async {
     let core = core
     async let claim = core.claim(
@@ -52,11 +53,11 @@ extension FlushSuite {
     await insertion
   }
 
-  /// Makes one of these calls during each flush, in order, and runs all jobs that result from it.
+  /// Makes one of the calls during each flush, in order, and runs all jobs that the call causes.
   func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
     let left = Mutex(calls[...])
     let (executor, log) = (executor, log)
-    executor.whileHandedOn {
+    executor.onYield {
       guard let call = left.withLock({ $0.popFirst() }) else { return }
       Task(executorPreference: executor) { try await call() }
       executor.runAll()

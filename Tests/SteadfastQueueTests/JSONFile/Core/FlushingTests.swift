@@ -60,7 +60,7 @@ import Testing
       _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
     }
     storage.fail(.append, EIO)
-    // The remains of the failed write can't be removed.
+    // The incomplete line of the failed write can't be removed.
     storage.onCall { [storage] call in
       if case .truncate = call { storage.fail(call, EIO) }
     }

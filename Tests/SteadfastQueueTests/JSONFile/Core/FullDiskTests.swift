@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A full disk: a file on it can still be opened, read and closed.
+/// Opens, reads and closes files on a full disk.
 @Suite struct FullDiskTests {
   private func makeCore(_ storage: MemoryStorage, limit: Int? = nil) -> JSONFileCore {
     JSONFileCore(
@@ -12,7 +12,7 @@ import Testing
     ) { (nil, storage) }
   }
 
-  /// A file after a crash during an attempt of task 1.
+  /// The bytes of a file whose process crashed during an attempt of task 1.
   private func interruptedFile() throws -> [UInt8] {
     var text = try JournalText()
     try text.addTasks(1...2)
@@ -39,7 +39,7 @@ import Testing
     }
     #expect(error?.code == .systemCall)
     #expect(try interruptionCount(in: storage.bytes) == 1)
-    // The pause depends on the line of the interruption: without it, the task would be running.
+    // Without the line of the interruption, task 1 would be running, and couldn't be paused.
     _ = try await core.apply([insertion, .pause(.unclaimed(.numbered(1)))], .durable)
     #expect(try await core.verify().problems == [])
     try await core.close()

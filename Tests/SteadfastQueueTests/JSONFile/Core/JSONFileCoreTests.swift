@@ -141,7 +141,7 @@ import Testing
     #expect(storage.calls == before)
   }
 
-  @Test func `concurrent callers share flushes, and each caller gets its own answer`() async throws
+  @Test func `concurrent callers share flushes, and each caller gets its own result`() async throws
   {
     try await core.open()
     try await withThrowingTaskGroup { group in

@@ -5,11 +5,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls and jobs during a flush.
 @Suite struct OverlappingFlushTests: FlushSuite {
   let setting = FlushSetting()
 
-  /// The number of each line, and of the first line that it doesn't mark as durable.
+  /// The sequence number of each line, and of the first line that the line doesn't mark as durable.
   private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
     var lines: [(UInt64, UInt64)] = []
     var start = 0
@@ -120,7 +119,7 @@ import Testing
     executor.refuseGuests()
     duringFlushes {
       async let second: Void = insert(2)
-      // The claim causes the insertion to be written too.
+      // The claim causes the pending insertion to be written, too.
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0)))
       await insert(3)
       await second
@@ -135,7 +134,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `no line claims that a line written during the last flush is durable`()
+  @Test func `no line marks lines that were written during the last flush as durable`()
     async throws
   {
     let core = core
@@ -188,7 +187,7 @@ import Testing
     }
     let before = storage.calls.count
     executor.refuseGuests()
-    // The claim is written during the flush, and finds that a compaction is due.
+    // After the claim is written during the flush, a compaction is due.
     duringFlushes {
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0)))
     }
@@ -214,7 +213,7 @@ import Testing
   }
 
   @Test
-  func `the file is closed by a job that has the turn, even if a write runs before the closing`()
+  func `a file is closed by a job with exclusive access, even if a write runs before the closing`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)
@@ -223,7 +222,7 @@ import Testing
     storage.onCall { call in
       if call != .synchronize, !executor.hasTurn { outOfTurn.add(call) }
     }
-    // As if a step of a compaction were running at the end of the flush.
+    // At the end of the flush, another job seems to have the turn.
     executor.refuseTurns()
     duringFlushes {
       async let second: Void = insert(2)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that a compaction has replaced while it is still being flushed or closed.
+/// Tests files that a compaction has replaced while they are still being flushed or closed.
 @Suite struct ReplacedFileTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -45,7 +45,7 @@ import Testing
       compactionPolicy: CompactionPolicy(minimumSize: 0, spareSize: 0),
       thread: { executor }
     ) { (nil, storage) }
-    executor.whileHandedOn {
+    executor.onYield {
       guard storage.calls.last == .close, !log.entries.contains("closing") else { return }
       log.add("closing")
       Task(executorPreference: executor) {

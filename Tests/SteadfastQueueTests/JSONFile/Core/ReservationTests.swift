@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Zeros at the end of a file that reserve space for lines.
+/// Tests the zeros at the end of a file that reserve space for later lines.
 @Suite struct ReservationTests {
   private static let space = 4_000
   private let storage = MemoryStorage()
@@ -21,7 +21,6 @@ import Testing
     ) { [storage] in (nil, storage) }
   }
 
-  /// The bytes of the file without the zeros at its end.
   private var lines: [UInt8] {
     storage.bytes.lastIndex { $0 != 0 }.map { Array(storage.bytes[...$0]) } ?? []
   }
@@ -94,13 +93,14 @@ import Testing
     #expect(storage.bytes.count == good)
   }
 
-  @Test(arguments: [0, 63, 64, 65, 100_000]) func `a source ends before its zeros`(count: Int)
+  @Test(arguments: [0, 63, 64, 65, 100_000])
+  func `reading a file ends before the zeros at its end`(count: Int)
     throws
   {
     let bytes = Array("line\n".utf8)
     let source = JournalSource(bytes + [UInt8](repeating: 0, count: count))
     #expect(try source.withoutReservation().readAll() == bytes)
-    // A file of nothing but zeros isn't a file of this library.
+    // The library never writes a file of only zeros, so such zeros aren't reserved space.
     let zeros = JournalSource([UInt8](repeating: 0, count: count))
     #expect(try zeros.withoutReservation().count == count)
   }
@@ -150,7 +150,7 @@ import Testing
       let next = number
       try await executor.runToEnd { try await core.insert(.make(next)) }
     }
-    // As `cp` may copy it: a part of the file as it was, and the rest as it is now.
+    // A program may copy the first part of the file before a write, and the rest afterwards.
     let copy = Array(before.prefix(cut) + storage.bytes.dropFirst(cut))
     #expect {
       try Journal.open(MemoryStorage(copy))
@@ -170,7 +170,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.numbers == [1])
     let before = storage.calls.count
     try await executor.runToEnd { try await core.insert(.make(2)) }
-    // The store doesn't retry the reservation with each write.
+    // The store doesn't try to reserve space again with each write.
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize])
     #expect(storage.bytes == lines)
   }

@@ -5,9 +5,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random work in a file whose size is limited, checked against the file's contents.
+/// Performs random operations on a file whose size is limited, and compares the results with the
+/// file's contents.
 ///
-/// A long run, with a tenth as many files as runs:
+/// For a long run, with a tenth as many files as runs:
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter RoomModelTests`.
 @Suite struct RoomModelTests {
   private static let limit = 12_000
@@ -87,7 +88,7 @@ private final class LimitedRun: Sendable {
     )
   }
 
-  /// Inserts a task, checks the store's answer, and returns whether the task fitted.
+  /// Inserts a task, checks the store's result, and returns whether the task fitted.
   private func insert(_ record: TaskRecord, into core: JSONFileCore) async throws -> Bool {
     let change = TaskChange.insert(record, onDuplicate: .keep)
     let isAccepted = try await executor.run {

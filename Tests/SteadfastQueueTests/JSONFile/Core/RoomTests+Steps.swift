@@ -12,7 +12,7 @@ extension JSONFileCore {
 }
 
 extension TaskRecord {
-  /// A task so large that three of them fill a file.
+  /// A task so large that three such tasks fill a file.
   static func large(_ number: Int) -> TaskRecord {
     let payload = Array(#"{"text":"\#(String(repeating: "x", count: 800))"}"#.utf8)
     return make(number).replacing(payload: StoredPayload(payload, format: .json))

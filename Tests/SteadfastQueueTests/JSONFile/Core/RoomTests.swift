@@ -4,7 +4,6 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file whose size is limited.
 @Suite struct RoomTests {
   private static let limit = 4000
   private let storage = MemoryStorage()
@@ -80,7 +79,7 @@ import Testing
         TaskChange.retry($0, availableDate: .seconds(0), retryCount: 1, failure: failure)
       }
       var outcomes = try await core.apply(retries, .durable)
-      // This holds whether the file was compacted or not, because the error texts are live.
+      // Even a compacted file exceeds its limit now, because it contains the error messages.
       let size = storage.bytes.count
       outcomes += try await core.apply(
         try await claimAll(core).map { .succeed($0, at: .seconds(2), retains: false) },
@@ -152,7 +151,7 @@ import Testing
     let leases = try await run {
       _ = try await core.openAndInsert(.make(1))
       let leases = try await claim(core, 1)
-      // Each quote needs two bytes of the file, because it is escaped.
+      // Each quotation mark needs two bytes in the file, because it is escaped.
       let quotes = [UInt8](repeating: UInt8(ascii: "\""), count: 19_400)
       _ = try await core.apply([.remember(leases[0], named: "text", value: quotes)], .durable)
       return leases
@@ -239,7 +238,7 @@ import Testing
       Task(executorPreference: executor) { await insert(3) }
       executor.runTasks()
     }
-    executor.whileHandedOn {
+    executor.onYield {
       guard appends.value == 1 else { return }
       Task(executorPreference: executor) { await insert(4) }
       executor.runTasks()

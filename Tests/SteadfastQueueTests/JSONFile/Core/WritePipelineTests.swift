@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Every event of a pipeline in every stage, and its effects.
+/// Tests the effects of each event in each stage of a pipeline.
 @Suite struct WritePipelineTests {
   private struct Item: PipelineItem, Equatable, ExpressibleByIntegerLiteral {
     let number: Int
@@ -120,7 +120,7 @@ import Testing
     #expect(pipeline.takePendingClaims() == claims)
     #expect(pipeline.pending == changes)
     #expect(pipeline.takePendingClaims() == nil)
-    // The changes are written at once, or when the flush has ended.
+    // The changes are written at once or, during a flush, when the flush has ended.
     #expect(pipeline.beginNextWrite() != pipeline.isFlushing)
   }
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A queue's file or lock file that another program deletes, moves or replaces during its use.
+/// Another program deletes, moves or replaces a queue's file or lock file while the queue uses it.
 @Suite struct FileIdentityTests {
   /// The error that a call throws.
   private func errorThrown(by call: () async throws -> Void) async throws -> JSONFileError {

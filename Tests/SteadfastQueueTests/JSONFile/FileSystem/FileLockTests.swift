@@ -14,14 +14,14 @@ import Musl
 import Android
 #endif
 
-/// A lock file that changes while a process tries to lock it, or that can't be written.
+/// Tests lock files that change while a process tries to lock them, or that can't be written.
 @Suite struct FileLockTests {
   private func open(_ path: String, _ flags: Int32 = O_RDWR | O_CREAT) throws -> FileLock.Opened {
     let descriptor = try FileStorage.openChecked(at: path, flags: flags).descriptor
     return FileLock.Opened(descriptor: descriptor, path: path)
   }
 
-  @Test func `a lock file that was deleted before it was locked is not a lock`() async throws {
+  @Test func `a lock on a lock file that was already deleted doesn't count`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path
       let file = try open(path)
@@ -71,7 +71,7 @@ import Android
       let holder = try open(path + ".lock")
       #expect(try FileStorage.lock(holder.descriptor))
       for (number, isNamed) in [(Int32.max, false), (getpid(), true)] {
-        // Written in place, so that the locked file stays the same.
+        // The file is written in place, so it is still the locked file.
         let handle = try FileHandle(forWritingTo: URL(filePath: path + ".lock"))
         try handle.truncate(atOffset: 0)
         try handle.write(contentsOf: Data("\(number)\n".utf8))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The owners of files that are created beside a queue's file, or that replace it.
+/// Tests the owners of files that are created beside a queue's file, or that replace it.
 @Suite(.enabled(if: geteuid() == 0, "only root may give files away")) struct FileOwnerTests {
   private func ownerAndGroup(of file: URL) throws -> [Int] {
     let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
@@ -66,8 +66,8 @@ import Testing
 
   /// Makes a new file beside the queue's file, and gives it that file's owner and group.
   ///
-  /// - Returns: The modes of the new file at each change of its owner or group, followed by its
-  ///   final mode; and its URL.
+  /// - Returns: The file's mode at each change of its owner or group, then its final mode; and its
+  ///   URL.
   private func modes(
     beside file: URL,
     _ changeOwner: (Int32, uid_t, gid_t) -> Int32
@@ -113,7 +113,8 @@ import Testing
     }
   }
 
-  @Test func `a foreign file at the journal's path doesn't pass on its owner`() async throws {
+  @Test
+  func `a new file doesn't get the owner of a foreign file at the journal's path`() async throws {
     try await withOwnedFile { file in
       let storage = FileStorage(path: file.path)
       let journal = try #require(try storage.open(.journal))

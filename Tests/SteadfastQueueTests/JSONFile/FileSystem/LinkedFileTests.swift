@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file and its lock file to which a backup has made hard links.
+/// Tests a file and its lock file that have a second hard link, as some backups make it.
 @Suite struct LinkedFileTests {
   @Test(arguments: [false, true])
   func `a file with a second hard link opens, and the link's contents don't change`(isTorn: Bool)
@@ -15,7 +15,7 @@ import Testing
       let store = JSONFileStore(at: file)
       let queue = TaskQueue(persistence: store)
       try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
-      // As `cp -al` does.
+      // `cp -al` makes such links.
       for name in ["queue.jsonl", "queue.jsonl.lock"] {
         try FileManager.default.linkItem(
           at: folder.appending(path: name),

@@ -14,13 +14,12 @@ import Musl
 import Android
 #endif
 
-/// System calls on open files.
 @Suite struct OpenFileTests {
   @Test func `a flush throws the system's error for a file that can't be flushed`() throws {
     var ends: [Int32] = [-1, -1]
     try #require(unsafe pipe(&ends) == 0)
     defer { Foundation.close(ends[0]) }
-    // `OpenFile` closes the other end.
+    // `OpenFile` closes the write end of the pipe.
     let file = OpenFile(ends[1], JSONFileStore.Options(), hasOtherNames: false)
     #expect(throws: SystemCallError.self) { try file.synchronize() }
   }

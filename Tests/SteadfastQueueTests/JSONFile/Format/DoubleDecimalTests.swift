@@ -25,7 +25,7 @@ import Testing
   {
     var random = SplitMix64(seed: 19)
     for _ in 0..<Soak.runs(short: 20_000) {
-      // Numbers of all lengths; half of them are next to a tie between two values.
+      // Numbers of all lengths. Half of them are close to the middle between two adjacent doubles.
       var digits = String((random.next() >> (random.next() % 64)) % 10_000_000_000_000_000_000)
       if random.next() % 2 == 0, let number = Double(digits), number < 0x1p53 {
         digits = String(UInt64(number.nextUp + number) / 2)
@@ -49,7 +49,7 @@ import Testing
     "1 ", "1.2.3", "1,5", "10000000000000000000", "0.0000000000000000001",
     "1.0000000000000000000", "--1", "1-", "٣",
   ])
-  func `text that is too long or not a plain decimal returns nil`(text: String) {
+  func `a string that is too long or not a plain decimal returns nil`(text: String) {
     #expect(parsedNumber(text) == nil)
   }
 

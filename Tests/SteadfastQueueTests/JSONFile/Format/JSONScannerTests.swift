@@ -78,7 +78,7 @@ import Testing
 @Suite struct CRC32CTests {
   @Test(
     arguments: [
-      // The first is the check value of the polynomial; the others are RFC 3720's, appendix B.4.
+      // The standard test of CRC-32C, and the examples of RFC 3720, appendix B.4.
       (Array("123456789".utf8), 0xE306_9283), ([UInt8](repeating: 0, count: 32), 0x8A91_36AA),
       ([UInt8](repeating: 0xFF, count: 32), 0x62A8_AB43), ((0..<32).map { UInt8($0) }, 0x46DD_794E),
       ([], 0),

@@ -9,7 +9,6 @@ import Testing
     return (try fields.readFields(in: bytes.indices), fields)
   }
 
-  /// The text with each character escaped.
   private func escapingEachCharacter(of text: String) -> String {
     text.utf8.map { "\\u00" + ($0 < 0x10 ? "0" : "") + String($0, radix: 16) }.joined()
   }

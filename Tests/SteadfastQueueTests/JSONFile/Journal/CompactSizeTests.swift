@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The number of bytes that a table counts for its tasks in a file.
+/// Tests the size that a table's tasks would have in a compacted file.
 @Suite struct CompactSizeTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -71,9 +71,7 @@ import Testing
   }
 
   @Test
-  func
-    `an estimate that was too low by a quarter is corrected until the estimate falls by a quarter`()
-  {
+  func `an estimate that was too low is corrected until the estimate has fallen by a quarter`() {
     let lines = [JournalBody](repeating: .seal, count: 100)
     let size = lines.reduce(0) { $0 + $1.byteCount }
     var found = SizeUnderestimate()

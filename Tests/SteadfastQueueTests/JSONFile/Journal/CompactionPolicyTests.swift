@@ -3,15 +3,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a file is compacted.
 @Suite struct CompactionPolicyTests {
   @Test(arguments: [
-    // A small file may be four times as large as its live tasks,
+    // A small file is compacted if it is four times as large as its live tasks,
     (3, 0, 1000, 0, false), (4, 1, 1000, 100, true),
     (39, 10, 1000, 100, false), (40, 10, 1000, 100, true),
-    // a large one 32 MiB larger than twice its live tasks,
+    // a large file if it is 32 MiB larger than twice its live tasks,
     (231, 100, 1000, 100, false), (232, 100, 1000, 100, true),
-    // and half of the lines must be dead.
+    // but only if half of the lines are dead.
     (40, 10, 1000, 600, false),
   ])
   func `a file is compacted when most of its bytes and most of its lines are dead`(

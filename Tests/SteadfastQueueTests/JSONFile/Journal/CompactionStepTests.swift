@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The limits of a compaction's steps, for which other work waits.
+/// Tests that a compaction's steps are small, because other work waits for each step.
 @Suite struct CompactionStepTests {
   private let storage = MemoryStorage()
 
@@ -67,7 +67,7 @@ import Testing
         payload: StoredPayload([], format: .binary),
         createdDate: .seconds(0),
         availableDate: .seconds(0),
-        // A failure has added the error, in a line of its own.
+        // The error was added by a later line, so the insertion's line was not too large.
         lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )

@@ -30,7 +30,7 @@ import Testing
     ) { (nil, storage) }
   }
 
-  /// Runs the body, and all the work that the store does for it and afterwards.
+  /// Runs the body, and all jobs of the store.
   private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await executor.run(body)
   }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a failed compaction is retried, and when the failure is reported.
+/// Tests when a failed compaction is retried, and when the failure is reported.
 @Suite struct FailedCompactionTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -88,7 +88,7 @@ import Testing
   {
     let core = makeCore()
     try await run { try await core.open() }
-    // Most of the file is dead, but its live tasks don't fit on the disk.
+    // Most of the file is dead, but there is no space on the disk for a copy of the live tasks.
     try await run { for number in 1...20 { try await core.insert(.make(number)) } }
     storage.fail(.create(.replacement), ENOSPC)
     var number = 100

@@ -95,7 +95,7 @@ private struct Reading: Equatable {
     let contents = try JournalReader.read(JournalSource(file, sizeInMemory: 0), partSize: 1000)
     #expect(contents.table.taskCount == 2)
     let partCount = storage.bytes.count / 1000 + 1
-    // The line starts in the first part, which doubles in size until it contains the whole line.
+    // The line starts in the first part. The part doubles in size until it contains the whole line.
     #expect(storage.calls.count { $0 == .read } <= partCount + 4)
   }
 

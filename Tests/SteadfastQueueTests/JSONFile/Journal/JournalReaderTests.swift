@@ -6,7 +6,8 @@ import Testing
 
 /// A file of three batches of two tasks each, flushed one after the other.
 ///
-/// Unless `areMarked`, its lines lack the marks that make a batch atomic, as in the first files.
+/// Unless `areMarked`, the lines lack the marks that make a batch atomic, as in the first version
+/// of the format.
 private func threeBatches(
   areMarked: Bool = false
 ) throws -> (bytes: [UInt8], ends: [Int]) {
@@ -110,7 +111,7 @@ private func taskNumbers(in contents: JournalContents) -> [Int] {
     }
   }
 
-  @Test func `a line that claims to have been stored before it was written is damage`() throws {
+  @Test func `a line that marks itself as already durable is damage`() throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(.seal, sequence: 1, firstUnsynced: 2)
     #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
@@ -130,7 +131,7 @@ private func taskNumbers(in contents: JournalContents) -> [Int] {
   {
     let (bytes, ends) = try threeBatches()
     for offset in bytes.indices {
-      // The short form flips one bit of each byte, each of the eight in turn; the long form all.
+      // A normal run flips one bit of each byte. A long run flips all bits, one at a time.
       for bit in Soak.runs(short: 0) > 0 ? Array(0..<8) : [offset % 8] {
         var flipped = bytes
         flipped[offset] ^= 1 << UInt8(bit)
@@ -177,7 +178,7 @@ private func taskNumbers(in contents: JournalContents) -> [Int] {
 
   @Test func `a good line after an unflushed damaged line is cut off too`() throws {
     let (bytes, ends) = try threeBatches()
-    // Two batches were being written when the power failed, and the disk wrote the later one first.
+    // Two batches were being written during a power cut, and only the later one reached the disk.
     var torn = bytes
     for _ in 0..<10 { torn.append(0) }
     torn.append(0x0A)

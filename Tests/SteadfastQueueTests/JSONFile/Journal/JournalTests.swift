@@ -175,7 +175,7 @@ import Testing
     #expect(try taskNumbers(in: storage) == [1])
   }
 
-  @Test func `the seal covers the line of an interruption`() throws {
+  @Test func `after a file is closed, damage to the line of an interruption is detected`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([insertion(ofTask: 1), [JournalBody(attemptStartOf: .numbered(1))]])

@@ -4,10 +4,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Files of the first version, in which all task names shared the unique keys, and the last task
-/// with a key held it.
+/// Opens files of the first version, in which a unique key applied to tasks of all names, and the
+/// last task with a key held the key.
 @Suite struct MigrationTests {
-  /// Of ten tasks in a row, three are plain, six have keys, and one was replaced.
+  /// The number of tasks.
+  ///
+  /// Of each ten, three are plain, six have keys, and one was replaced.
   private static let count = max(10, Soak.runs(short: 4_000) / 10 * 10)
 
   /// The lines of a task, as an earlier version wrote them.
@@ -98,13 +100,13 @@ import Testing
         let keys = Set([5, 6, 7, 9].map { "key \(last + $0)" })
         #expect(try await store.count(matching: TaskFilter(uniqueKeys: keys)) == 4)
         try await store.close()
-        // A file with a second hard link is compacted into a new file, which the third round reads.
+        // A file with a second hard link is compacted on opening, so the third round reads that.
         if round == 1 {
           try FileManager.default.linkItem(at: url, to: folder.appending(path: "backup"))
         }
       }
     }
-    // Damage is refused as in any file.
+    // Damage to a file of the first version is refused, too.
     var damaged = bytes
     damaged[bytes.count / 2] ^= 1
     #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }

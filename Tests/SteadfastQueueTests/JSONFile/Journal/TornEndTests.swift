@@ -4,9 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Lines after a damaged line that opening treats as a torn end.
+/// Tests the torn end of a file: a damaged line and all later lines, which opening cuts off.
 @Suite struct TornEndTests {
-  /// A file that was never flushed: no line states that an earlier one is durable.
+  /// The lines of a file that was never flushed, so that no line marks earlier lines as durable.
   private func unflushedFile(taskCount count: Int) throws -> [[UInt8]] {
     let entries =
       [JournalEntry.header(version: 1, generation: 1)]

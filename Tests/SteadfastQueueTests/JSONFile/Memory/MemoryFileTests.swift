@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memory of tasks in a file: its lines, and how compactions treat them.
+/// Tests the lines of a file that contain the memory of tasks, and how compactions treat them.
 @Suite struct MemoryFileTests {
   private let id = TaskID.numbered(1)
   private var lease: Lease { Lease(id: id, token: 0) }
@@ -72,7 +72,7 @@ import Testing
   }
 
   @Test(arguments: ["remember", "suspend"])
-  func `only a running task may remember or be suspended`(kind: String) throws {
+  func `only a running task may change its memory or be suspended`(kind: String) throws {
     let fields = kind == "remember" ? "\"name\":\"a\",\"value\":\"b\"" : "\"until\":7"
     let bytes = try fileOfRunningTask(
       followedBy: line("release", "\"later\":0"),
@@ -144,17 +144,17 @@ import Testing
     }
     #expect(statistics.lastCompaction != nil)
     #expect(statistics.byteCount < 6_000)
-    // The header, the end of the compaction, two tasks, the begin of one, and two names.
+    // The header, the end of the compaction, two tasks, the start of an attempt, and two names.
     #expect(statistics.liveRecordCount == 7)
     #expect(try memoryOfTask(in: storage.bytes) == ["step": [0], "last": Array("number 199".utf8)])
     let file = try JournalReader.read(storage.bytes).table
     #expect(file.memory(of: .numbered(2)).isEmpty)
-    // The tasks' lines are longer now, but count with the size that they had at their insertion.
+    // The lines of the tasks are longer now, but are counted with their size at the insertion.
     #expect(0..<40 ~= file.byteCount - core.read(\.byteCount))
     #expect(file.brokenInvariants() == [])
   }
 
-  @Test func `a value that a task remembers during a compaction isn't lost`() throws {
+  @Test func `a value that a task stores during a compaction isn't lost`() throws {
     let storage = MemoryStorage()
     var (journal, table) = try Journal.open(storage)
     func add(_ change: TaskChange) throws {

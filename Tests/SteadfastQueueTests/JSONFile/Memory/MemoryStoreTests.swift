@@ -4,7 +4,6 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store whose file contains the memory of tasks.
 @Suite struct MemoryStoreTests {
   private let id = TaskID.numbered(1)
 
@@ -53,7 +52,7 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
       if isLinked {
-        // Opening a linked file compacts it into a new file.
+        // Opening a file with a second hard link compacts it into a new file.
         let backup = folder.appending(path: "backup")
         try FileManager.default.linkItem(at: file, to: backup)
       }
@@ -69,7 +68,7 @@ import Testing
   @Test func `a repair saves all memory that can be read`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      // Damages the line of the step, of the open value, and of the suspension, in turn.
+      // Damages one line at a time: of the step, of the open value, and of the suspension.
       for (lost, memory, state) in [
         (3, ["open"], TaskState.suspended), (4, ["step"], .suspended),
         (5, ["open", "step"], .waiting),
@@ -86,7 +85,8 @@ import Testing
     }
   }
 
-  @Test func `if the line that opened a value is lost, its completion is kept, and wakes the task`()
+  @Test
+  func `if the line of an open value is lost, the value's completion is kept, and wakes the task`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -104,7 +104,7 @@ import Testing
     }
   }
 
-  @Test func `an attempt that began proves that a suspended task woke`() throws {
+  @Test func `the line of an attempt proves that a suspended task has woken`() throws {
     var text = try JournalText()
     let lease = Lease(id: id, token: 0)
     try text.addTasks([1])
@@ -135,7 +135,7 @@ import Testing
       _ = try await store.apply([.complete(id, named: "open", value: [1])], durability: .durable)
       #expect(try await store.verify().problems == [])
       try await store.close()
-      // The store continues with what it has read.
+      // The second store opens the file before the line is changed.
       let second = JSONFileStore(at: file)
       try await second.open()
       var contents = lines(ofText: String(decoding: try Data(contentsOf: file), as: UTF8.self))
@@ -161,7 +161,8 @@ import Testing
     return String(decoding: ForgedFile.line(rest), as: UTF8.self)
   }
 
-  @Test func `in a full file, tasks can still remember, be completed, and end`() async throws {
+  @Test
+  func `in a full file, tasks can still change their memory, be completed, and end`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file of five tasks, the second of which succeeded, that was closed normally.
+/// The lines of a closed file of five tasks, the second of which has succeeded.
 ///
-/// The lines, from 0: header, five insertions, begin, success, seal.
+/// In order: the header, five insertions, the start and the success of task 2, and the seal.
 private func fiveTasks() throws -> [[UInt8]] {
   var text = try JournalText()
   try text.addTasks(1...5)
@@ -38,7 +38,7 @@ private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
     #expect(report.lostRecordCount == 0)
   }
 
-  @Test func `a torn end is reported, and is not a problem`() throws {
+  @Test func `a torn end is reported, but not as a problem`() throws {
     var lines = try fiveTasks()
     lines[8].removeLast(3)
     let report = try inspect(lines).report
@@ -64,8 +64,8 @@ private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
       #expect(report.problems.first?.byte == lines[..<index].joined().count)
       #expect(report.lostRecordCount == 1)
       #expect(inspection.skipped.first.first?.reason == "its checksum is wrong")
-      // Without the insertion of task 2, its begin and its success are problems too. A lost begin
-      // follows from the success. If the success is lost, the task is performed again.
+      // Without the insertion of task 2, its start and its success are problems, too. A lost start
+      // is known from the success. If the success is lost, the task is performed again.
       let expected: (numbers: [Int], problems: Int) =
         switch index {
         case 2: ([1, 3, 4, 5], 3)
@@ -94,7 +94,7 @@ private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
     let cases: [(lines: [[UInt8]], numbers: [Int], problems: [Int], skipped: Int)] = [
       (lines.dropping(3), [1, 4, 5], [4], 0),
       (short, [1, 4, 5], [4], 1),
-      // The line feed between two lines was lost, or has become another byte.
+      // The line feed between two lines was lost, or was changed to another byte.
       (merged, [1, 3, 4, 5], [4], 0),
       (blurred, [1, 3, 4, 5], [4], 0),
       (doubled, [1, 3, 4, 5], [7], 1),
@@ -142,7 +142,7 @@ private func readerRefuses(_ lines: [[UInt8]]) -> Bool {
     let report = try JournalInspection(Array(bytes[..<(bytes.count / 2)])).report
     #expect(report.isSound)
     #expect(report.tornByteCount > 0)
-    // The other half yields every task that doesn't depend on the first half.
+    // From the second half alone, all tasks that were inserted in it are saved.
     let inspection = try JournalInspection(Array(bytes[(bytes.count / 2)...]))
     #expect(inspection.table.numbers == [4, 5])
     #expect(!inspection.report.isSound)

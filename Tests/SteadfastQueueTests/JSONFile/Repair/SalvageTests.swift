@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Which tasks are saved from a file that has lost lines.
+/// Tests which tasks are saved from a file that has lost lines.
 @Suite struct SalvageTests {
   private func lease(_ number: Int) -> Lease { Lease(id: .numbered(number), token: 0) }
 
@@ -26,7 +26,8 @@ import Testing
     .change(.insert(.make(number, key: key), onDuplicate: policy))
   }
 
-  @Test func `the end of an attempt counts even if the line of its begin was lost`() throws {
+  @Test
+  func `the end of an attempt counts even if the line of the attempt's start was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let ends: [(TaskChange, TaskState?)] = [
       (.succeed(lease(1), at: .seconds(2), retains: false), nil),
@@ -46,7 +47,7 @@ import Testing
   }
 
   @Test
-  func `a task is performed again if the line of its end was lost, and counts an interruption`()
+  func `a task is performed again, with one interruption, if the line of its end was lost`()
     throws
   {
     let success = TaskChange.succeed(lease(1), at: .seconds(2), retains: false)
@@ -59,7 +60,10 @@ import Testing
     #expect(record.interruptionCount == 1)
   }
 
-  @Test func `a begin counts even if the line that released the task was lost`() throws {
+  @Test
+  func `the start of an attempt counts even if the line of the task's earlier release was lost`()
+    throws
+  {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let asides: [[JournalEntry]] = [
       [.change(.pause(.unclaimed(.numbered(1)))), .change(.resume(.numbered(1)))],
@@ -106,7 +110,7 @@ import Testing
       losing: 3
     )
     #expect(found.table.numbers == [1, 2, 3])
-    // The second task holds the key.
+    // The second task keeps the key.
     #expect(found.table.record(of: .numbered(2))?.keyRole == .holder)
     #expect(found.table.record(of: .numbered(1))?.keyRole == nil)
   }
@@ -141,7 +145,7 @@ import Testing
     var lines = text.lines
     lines[2][20] ^= 1
     #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
-    // The same if the outer line is cut off where the inner line ends.
+    // The inner line isn't read either if the outer line is cut off where the inner line ends.
     let end = lines[2].count - 3
     lines[2] = Array(lines[2][..<end]) + [0x0A]
     #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
@@ -169,7 +173,7 @@ import Testing
   ) throws {
     var text = try JournalText()
     for (number, count) in [(1, first), (2, second), (3, 0)] {
-      // Text that looks like the start of a line.
+      // A string that contains what looks like the starts of lines.
       let payload = repeatElement(#"{"c":""}"#, count: count).joined(separator: ",")
       let record = TaskRecord.make(number).replacing(
         payload: StoredPayload(Array("[\(payload)]".utf8), format: .json)
@@ -254,7 +258,7 @@ import Testing
     let found = try JournalInspection(mixed.flatMap { $0 })
     #expect(found.table.numbers == [1, 3, 4, 11, 12, 14])
     #expect(!found.report.isSound)
-    // The second header.
+    // The skipped line is the second header.
     #expect(found.skipped.first.map(\.line) == [2])
     #expect(found.report.counts == [.waiting: 6])
   }
@@ -270,7 +274,7 @@ import Testing
     for mask in 0..<(1 << (lines.count - 1)) {
       let kept = lines.enumerated().filter { $0.offset == 0 || mask >> ($0.offset - 1) & 1 == 1 }
       let found = try JournalInspection(kept.flatMap(\.element))
-      // The last three have no key and no end.
+      // The last three tasks have no key, and don't end.
       for number in 7...9 {
         let index = lines.count - 10 + number
         let isKept = kept.contains { $0.offset == index }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that already exists at the path where a compaction writes.
+/// Tests what happens if a file exists at the temporary path, where a compaction writes.
 @Suite struct StaleTempFileTests {
   private let storage: MemoryStorage
   private let journal: [UInt8]
@@ -63,7 +63,7 @@ import Testing
   }
 
   @Test func `a queue's own file that was moved to the temporary path is renamed`() throws {
-    // A file of the next generation is what a compaction leaves, too.
+    // A compaction also leaves a file of the next generation.
     var text = try JournalText(generation: 4)
     try text.addTasks(50...60)
     var sealed = text

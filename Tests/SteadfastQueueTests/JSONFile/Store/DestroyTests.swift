@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store destroys its file, whatever the store's state.
+/// Destroys the files of stores in every state.
 @Suite struct DestroyTests {
   private func withFile(_ body: (URL) async throws -> Void) async throws {
     try await withTemporaryFolder { folder in
@@ -213,7 +213,7 @@ import Testing
     }
   }
 
-  @Test func `a queue whose file can't be opened destroys it`() async throws {
+  @Test func `a queue can destroy its file even if the file can't be opened`() async throws {
     try await withFile { file in
       var text = try JournalText()
       try text.addTasks(1...3)

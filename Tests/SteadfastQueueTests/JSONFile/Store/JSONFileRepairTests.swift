@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The public calls for verification and repair, on real files.
+/// Tests the public functions that verify and repair files, with real files.
 @Suite struct JSONFileRepairTests {
   /// Makes a file of `tasks` tasks, and closes it.
   private func makeFile(_ file: URL, tasks: Int = 5) async throws {
@@ -205,7 +205,7 @@ import Testing
         damaged[offset] ^= 1
         #expect(throws: JournalProblem.self, "byte \(offset)") { try JournalReader.read(damaged) }
       }
-      // If only the seal is damaged, nothing is lost: the tasks that it covers are there.
+      // If only the seal is damaged, no task is lost.
       for offset in seal..<bytes.count {
         var damaged = bytes
         damaged[offset] ^= 1

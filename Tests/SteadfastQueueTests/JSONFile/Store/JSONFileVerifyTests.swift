@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store that compares its file with its tasks in memory.
+/// Tests a store that verifies that its file contains the tasks that it has in memory.
 @Suite struct JSONFileVerifyTests {
   /// A store with tasks in many states, some of them claimed.
   private func makeBusyStore(at file: URL) async throws -> JSONFileStore {
@@ -25,7 +25,7 @@ import Testing
         .park(leases[2], failure: failure),
         .cancel(.unclaimed(.numbered(12)), at: Date(), retains: true),
         .pause(.unclaimed(.numbered(11))),
-        // The holder of the key is running, and loses the key.
+        // The running task with this key loses the key to the new task.
         .insert(.make(20, key: "L"), onDuplicate: .replace),
       ],
       durability: .durable
@@ -72,7 +72,7 @@ import Testing
       #expect(report.version == 1)
       try await store.close()
 
-      // The next opening finds interrupted tasks, and agrees with the file too.
+      // The next store finds interrupted tasks, and agrees with the file, too.
       let second = JSONFileStore(at: file)
       #expect(try await second.verify().isSound)
       try await second.close()
@@ -89,7 +89,7 @@ import Testing
       try rewriteLines(of: file) { $0 = $0.flipping(5) }
       #expect(try await store.verify().problems.map(\.line).contains(6))
 
-      // The last line is cut off. All remaining lines are good.
+      // The last line is cut off. All remaining lines are valid.
       try rewriteLines(of: file) { _ = $0.removeLast() }
       #expect(try await !store.verify().isSound)
 
@@ -206,8 +206,8 @@ import Testing
     }
     let verification = Task(executorPreference: executor) { try await core.verify() }
     executor.runTasks()
-    // The verification waits for the thread. Before the verification runs, the store accepts these
-    // changes, but doesn't write the changes yet.
+    // While the verification waits for the thread, the store accepts these changes, but doesn't
+    // write the changes yet.
     let claim = Task(executorPreference: executor) {
       try await core.claim(ClaimRequest(limit: 2, names: ["Note": .max], now: .seconds(0)))
     }

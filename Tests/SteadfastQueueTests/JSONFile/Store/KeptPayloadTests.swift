@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Stored payloads whose values change, or can't be encoded again, after they were stored.
+/// Tests payloads that change, or can no longer be encoded, after they were stored.
 @Suite struct KeptPayloadTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }

@@ -122,8 +122,7 @@ import Testing
   // MARK: Sizes
 
   @Test
-  func
-    `a new task larger than the chosen size is refused, but an error stored later may be larger`()
+  func `a new task larger than the limit is refused, but a longer error message is stored`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -176,7 +175,7 @@ import Testing
 
   // MARK: Nesting
 
-  /// Nested arrays.
+  /// Arrays that are nested to a given depth.
   private indirect enum Nest: Codable, Sendable {
     case core
     case nest(Nest)
@@ -214,7 +213,7 @@ import Testing
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let first = JSONFileStore(at: file)
-      // The object around it adds one level.
+      // The object that contains the arrays adds one level.
       try await TaskQueue(persistence: first).enqueue(Deep(nest: Nest(depth: depth)))
       try await first.close()
       #expect(try String(contentsOf: file, encoding: .utf8).contains("\"\(field)\":"))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// An opening that is refused leaves everything as it was.
+/// Tests that opening leaves a file and its folder unchanged if the file is refused.
 @Suite struct RefusedFileTests {
   private func errorThrown(by call: () async throws -> Void) async throws -> JSONFileError {
     try #require(await #expect(throws: JSONFileError.self) { try await call() })
@@ -62,7 +62,7 @@ import Testing
       #expect(try await errorThrown { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)
       #expect(try mode(of: URL(filePath: file.path + ".lock")) == 0o640)
-      // As in another process, if the first store's lock file was deleted.
+      // Without the lock file, only the lock on the queue's file keeps the second store out.
       try FileManager.default.removeItem(atPath: file.path + ".lock")
       #expect(try await errorThrown { try await JSONFileStore(at: file).open() }.code == .inUse)
       #expect(try mode(of: file) == 0o640)

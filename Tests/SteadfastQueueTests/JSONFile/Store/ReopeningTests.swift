@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The contents of a file after changes that the store and the reader might interpret differently.
+/// Tests changes after which a reader of the file might find other tasks than the store has.
 @Suite struct ReopeningTests {
   /// The tasks that a new process finds in the file.
   private func tasksAfterReopening(_ file: URL) async throws -> [TaskRecord] {

@@ -8,7 +8,9 @@ import Testing
 @Suite struct IOSchedulerTests {
   private let now = ContinuousClock.now
 
-  /// What a thread does next, without the job.
+  /// What a thread does next.
+  ///
+  /// Unlike the scheduler's own type, it is comparable.
   private enum Move: Equatable {
     case perform, watch, sleep, end
     case sleepUntil(ContinuousClock.Instant)
@@ -24,12 +26,12 @@ import Testing
     }
   }
 
-  /// Whether a thread must be woken.
+  /// Counts a wake-up if a sleeping thread must be woken, and returns whether it must be.
   private func mustWakeThread(_ turns: inout IOScheduler<Int>) -> Bool {
     turns.countWakeUpIfNeeded()
   }
 
-  /// Whether the first thread takes the next turn.
+  /// Tries to take the turn for the first thread, and returns whether that succeeded.
   private func firstThreadTakesTurn(_ turns: inout IOScheduler<Int>) -> Bool {
     turns.tryToActivate(1)
   }
@@ -49,7 +51,7 @@ import Testing
   }
 
   @Test
-  func `after a job, a thread watches for the next job, so that job wakes no other thread`() {
+  func `a thread that has done a job polls for the next job, which then wakes no other thread`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
@@ -62,7 +64,7 @@ import Testing
     #expect(!turns.mustEndPolling)
   }
 
-  @Test func `no thread watches while another works without the turn`() {
+  @Test func `no thread polls for jobs while another thread works outside its turn`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 2, at: now)
     turns.add {}
@@ -78,7 +80,7 @@ import Testing
     // The second thread has the turn, and takes the next job itself.
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
     #expect(move(turns.nextStep(for: 2, at: now)) == .watch)
-    // A thread that wakes late takes the job, and leaves the watching to the first one.
+    // A thread that wakes late takes the job. Then it sleeps, because the other thread polls.
     turns.add {}
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleep)
@@ -87,9 +89,9 @@ import Testing
     #expect(mustWakeThread(&turns))
   }
 
-  @Test func `a thread that keeps finding no job watches less and less often`() {
+  @Test func `a thread that keeps finding no job polls less and less often`() {
     var turns = IOScheduler<Int>()
-    // The numbers of jobs after which the thread slept without a watch.
+    // The numbers of jobs after which the thread slept without polling.
     var skipped: [Int] = []
     var count = 0
     while skipped.count < 10 {
@@ -104,7 +106,7 @@ import Testing
       }
     }
     #expect(skipped == [0, 1, 2, 4, 8, 16, 32, 64, 64, 64])
-    // After a watch that finds a job, the thread watches after each job again.
+    // After polling finds a job, the thread polls after each job again.
     while true {
       turns.add {}
       _ = turns.nextStep(for: 1, at: now)
@@ -123,7 +125,7 @@ import Testing
     #expect(!mustWakeThread(&turns))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
-    // The thread that has the turn takes care of the other job.
+    // The thread that has the turn will perform the other job, too.
     #expect(move(turns.nextStep(for: 2, at: now + .seconds(1))) == .sleep)
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .watch)
     #expect(
@@ -148,7 +150,7 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a guest gets the turn if it is free, and jobs wait until the guest's turn ends`() {
+  @Test func `a caller gets the turn if it is free, and jobs wait until the caller's turn ends`() {
     var turns = IOScheduler<Int>()
     _ = turns.nextStep(for: 1, at: now)
     #expect(turns.beginOutsideJob(at: now) == true)
@@ -161,7 +163,7 @@ import Testing
     #expect(move(turns.nextStep(for: 1, at: now)) == .perform)
   }
 
-  @Test func `a guest doesn't get the turn while a job has the turn or waits for it`() {
+  @Test func `a caller doesn't get the turn while a job has the turn or waits for it`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     #expect(turns.beginOutsideJob(at: now) == false)
@@ -173,7 +175,8 @@ import Testing
     #expect(turns.endOutsideJob() == false)
   }
 
-  @Test func `a job that is added during a guest's turn ends a watch after that turn`() {
+  @Test
+  func `a thread stops polling at the end of a caller's turn if a job was added during the turn`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.nextStep(for: 1, at: now)
@@ -186,7 +189,8 @@ import Testing
   }
 
   @Test
-  func `a guest wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`() {
+  func `a caller wakes a thread for delayed jobs only if no thread sleeps until the jobs are due`()
+  {
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.nextStep(for: 1, at: now)) == .sleepUntil(now + .seconds(1)))
@@ -201,7 +205,8 @@ import Testing
     #expect(move(turns.nextStep(for: 1, at: now + .seconds(1))) == .perform)
   }
 
-  @Test func `after a guest's turn, a thread sleeps until a delayed job added during it is due`() {
+  @Test
+  func `after a caller's turn, a thread sleeps until a delayed job added during the turn is due`() {
     var turns = IOScheduler<Int>()
     for thread in 1...2 { #expect(move(turns.nextStep(for: thread, at: now)) == .sleep) }
     #expect(turns.beginOutsideJob(at: now) == true)
@@ -218,7 +223,7 @@ import Testing
     _ = turns.nextStep(for: 1, at: now)
     turns.deactivate(1)
     #expect(firstThreadTakesTurn(&turns))
-    // Now the others wait again.
+    // Now the other threads wait again.
     #expect(move(turns.nextStep(for: 2, at: now)) == .sleep)
     turns.deactivate(1)
     #expect(move(turns.nextStep(for: 2, at: now)) == .perform)
@@ -239,8 +244,8 @@ import Testing
   func `the threads never all sleep while a job is left, and never share the turn`(_ seed: UInt64) {
     var generator = SplitMix64(seed: seed)
     var model = ThreadsModel()
-    for _ in 0..<2_000 { model.goOn(using: &generator) }
-    while model.goOnWithoutNewJobs(using: &generator) {}
+    for _ in 0..<2_000 { model.takeStep(using: &generator) }
+    while model.takeStepWithoutNewJob(using: &generator) {}
     #expect(model.performed == model.added)
     #expect(model.added > 100)
     #expect(!model.hasOverlapped)

@@ -34,7 +34,7 @@ import Android
       thread.add { note("at once") }
       allAreAdded.signal()
     }
-    // The time that passes until all jobs are added is unknown.
+    // How long it takes to add the jobs is unknown, so the immediate jobs may run at any position.
     #expect(order.filter { $0 != "at once" } == ["soon", "late"])
   }
 
@@ -81,7 +81,7 @@ import Android
   {
     let thread = try IOThread()
     let log = Log<Bool>()
-    // The thread watches after some jobs, and sleeps after others.
+    // The thread polls for the next job after some jobs, and sleeps after others.
     for _ in 0..<200 {
       await withCheckedContinuation { continuation in
         let isDone = thread.performOnCallerIfIdle { thread.add { continuation.resume() } }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Two threads, a guest and a semaphore, moved step by step in any order.
+/// A model of two threads, a guest and a semaphore, which take steps in a random order.
 struct ThreadsModel {
   private enum Activity: Equatable {
     case asks, works, worksBeside, watches, sleeps
@@ -21,7 +21,7 @@ struct ThreadsModel {
 
   private mutating func wakeIfNeeded() { if turns.countWakeUpIfNeeded() { signals += 1 } }
 
-  mutating func goOn(using generator: inout SplitMix64) {
+  mutating func takeStep(using generator: inout SplitMix64) {
     let choice = Int.random(in: 0..<12, using: &generator)
     if choice < 3 {
       added += 1
@@ -31,11 +31,11 @@ struct ThreadsModel {
       hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
       guestWorks = true
     }
-    _ = goOnWithoutNewJobs(using: &generator)
+    _ = takeStepWithoutNewJob(using: &generator)
   }
 
-  /// Makes one step without adding a job, and returns whether anything is left to do.
-  mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
+  /// Takes one step without adding a job, and returns whether anything is left to do.
+  mutating func takeStepWithoutNewJob(using generator: inout SplitMix64) -> Bool {
     if guestWorks, Bool.random(using: &generator) {
       guestWorks = false
       if turns.endOutsideJob() { signals += 1 }

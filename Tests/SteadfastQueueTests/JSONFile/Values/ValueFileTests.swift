@@ -4,7 +4,8 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Values in a file: their lines, and how compactions, verifications and repairs treat them.
+/// Tests the lines of a file that contain values, and how compactions, verifications and repairs
+/// treat these lines.
 @Suite struct ValueFileTests {
   private func setting(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
     .setValue(named: name, from: old, to: new)
@@ -96,7 +97,7 @@ import Testing
     let (inMemory, compactSize) = core.read { ($0.values.byteCount, $0.compactSize) }
     #expect(file.values.byteCount == inMemory)
     #expect(compactSize - 512 == inMemory)
-    // The largest size that two such lines may have.
+    // The sizes in the range are possible for two such lines.
     #expect(200..<320 ~= inMemory)
   }
 
@@ -179,7 +180,7 @@ import Testing
       let repair = try await JSONFileStore.repair(at: file)
       #expect(repair.skippedLineCount == 1)
       #expect(try await reopenedValues(file) == [[2], Array("text".utf8), nil])
-      // Damages the last line of a value, so that the previous line counts.
+      // Damages the last line of a value, so that the previous line applies.
       try await JSONFileStore(at: file).destroy()
       try await makeFile(file)
       let again = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }

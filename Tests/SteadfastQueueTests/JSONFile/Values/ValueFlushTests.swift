@@ -4,11 +4,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes of one value by several callers, while others are being written and flushed.
+/// Several callers change one value while earlier changes are being written and flushed.
 @Suite struct ValueFlushTests: FlushSuite {
   let setting = FlushSetting()
 
-  /// Sets the value 'a', and logs the outcome.
+  /// Sets the value named "a", and logs the outcome.
   private func setValue(from old: [UInt8]?, to new: [UInt8]?, beside number: Int? = nil) async {
     var batch = [TaskChange.setValue(named: "a", from: old, to: new)]
     if let number { batch.append(.insert(.make(number), onDuplicate: .keep)) }

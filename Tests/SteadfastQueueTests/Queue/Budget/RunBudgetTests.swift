@@ -28,12 +28,12 @@ import Testing
   }
 
   @Test
-  func `an attempt that is cut short counts as twice its time, and at least as the average time`() {
+  func `an attempt that is cut short counts as twice its duration, and as at least the average`() {
     var budget = makeBudget(times: ["a": 8, "b": 1])
     for name in ["a", "b", "new"] {
       budget.addRunTime(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
     }
-    // These attempts end without being cut short, or are cut short before the deadline.
+    // The first attempt isn't cut short. The second is cut short before the deadline.
     budget.addRunTime(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
     budget.addRunTime(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
     #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])

@@ -17,7 +17,7 @@ import Testing
     #expect(RunTimes(Array(text.utf8)).average(of: "a") == nil)
   }
 
-  @Test func `names that exceed the size limit are left out`() throws {
+  @Test func `names that don't fit the size limit are left out`() throws {
     var times = RunTimes()
     for index in 8..<12 { times.add(.seconds(1), of: "name \(index)") }
     let full = try times.bytes().count

@@ -12,7 +12,7 @@ private struct Job: TaskPayload {
 }
 private struct Other: TaskPayload { var seconds: Int }
 
-/// Runs with limited time.
+/// Tests `run(within:)`.
 @Suite(.virtualTime) struct RunWithinTests {
   let time: VirtualTime
   let log = Log<String>()
@@ -47,7 +47,7 @@ private struct Other: TaskPayload { var seconds: Int }
     for _ in 1...4 { try await queue.enqueue(Job(seconds: 9)) }
     let other = try await queue.enqueue(Other(seconds: 2))
     #expect(try await queue.run(within: .seconds(30)) == 4)
-    // Three jobs of 9 s leave 3 s: too little for the fourth, but enough for the other task.
+    // After three jobs of 9 s, 3 s are left: enough for the other task, but not for a fourth job.
     #expect(log.entries == ["job 9", "job 9", "job 9", "other 2"])
     #expect(clock.now.offset == .seconds(29))
     #expect(try await other.outcome() == .succeeded)
@@ -82,7 +82,7 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `averages persist across processes`(kind: StoreKind) async throws {
+  func `average durations persist across processes`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let first = await makeQueue(on: store)
       try await first.enqueue(Job(seconds: 20))
@@ -94,7 +94,7 @@ private struct Other: TaskPayload { var seconds: Int }
     }
   }
 
-  @Test func `each queue of a group has its own averages`() async throws {
+  @Test func `each queue of a group has its own average durations`() async throws {
     let group = TaskQueueGroup(clock: clock) { [log, clock = time.clock] queue in
       await queue.register(Job.self) { job, _ in
         try await clock.sleep(for: .seconds(job.seconds))
@@ -113,7 +113,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(log.entries == ["default", "slow", "other", "default", "other"])
   }
 
-  @Test func `a name whose tasks never fit is retried in the fourth run`()
+  @Test func `a name whose tasks never fit is tried again in the fourth run`()
     async throws
   {
     let queue = await makeQueue()
@@ -125,7 +125,7 @@ private struct Other: TaskPayload { var seconds: Int }
     var counts: [Int] = []
     for _ in 1...4 { counts.append(try await queue.run(within: .seconds(10))) }
     #expect(counts == [0, 0, 0, 1])
-    // A run counts only while tasks of the name wait, so the name's average remains.
+    // Runs in which no task with the name waits don't count, so the name keeps its average.
     for _ in 1...4 { #expect(try await queue.run(within: .seconds(1)) == 0) }
     try await queue.enqueue(Job(seconds: 5))
     #expect(try await queue.run(within: .seconds(4)) == 0)
@@ -165,7 +165,8 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(clock.now.offset == .seconds(30))
   }
 
-  @Test func `the run fails if the averages can't be stored`() async throws {
+  @Test
+  func `a run with limited time fails if the average durations can't be stored`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
@@ -212,10 +213,11 @@ private struct Other: TaskPayload { var seconds: Int }
     store.restore()
   }
 
-  /// The run opens the store, reads the averages, and reads the pause before its first claim.
+  /// Before its first claim, the run opens the store, and reads the averages and the stored pause.
   @Test(arguments: 0...2)
-  func `the time includes the calls to the store before the first attempt`(calls: Int) async throws
-  {
+  func `the time limit of a run includes the calls to the store before the first attempt`(
+    calls: Int
+  ) async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 0))
@@ -225,7 +227,10 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.run(within: .seconds(10)) == 1)
   }
 
-  @Test func `the time includes the calls to the store after the last attempt`() async throws {
+  @Test
+  func `the time limit of a run includes the calls to the store after the last attempt`()
+    async throws
+  {
     let store = FaultInjectingStore()
     let queue = await makeQueue(on: store)
     try await queue.enqueue(Job(seconds: 1))
@@ -234,7 +239,7 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.count == 0)
   }
 
-  @Test func `an error of the store is thrown, even its own timeout error`()
+  @Test func `a run throws the store's error, even if the store's error is a timeout`()
     async throws
   {
     let store = FaultInjectingStore()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// How a queue handles tasks that it claims before a worker is idle.
+/// Tests how a queue handles prefetched tasks: tasks that are claimed before a worker is idle.
 @Suite struct ClaimBatchTests {
   /// A store that hands out many tasks per claim.
   private struct BatchStore: ForwardingStore {
@@ -25,7 +25,7 @@ import Testing
 
   init() { store = BatchStore(base: InMemoryStore()) }
 
-  /// Runs a queue whose previous attempts took no time.
+  /// Runs a queue that prefetches, because its previous attempts took no time.
   ///
   /// Its slow tasks wait until the gate opens.
   private func withQueue(
@@ -153,7 +153,7 @@ import Testing
       #expect(try await storedCount(of: ids, in: .waiting) == 3)
       await queue.resume()
       gate.resumeAll(with: .success(()))
-      // The queue must start an attempt before it pauses again, and claims only tasks to start.
+      // The queue must start an attempt before it can be paused again, so it claims no other tasks.
       await queue.pause()
       await time.advance(by: .zero)
       #expect(try await storedCount(of: ids, in: .running) <= 2)

@@ -17,7 +17,7 @@ import Testing
     (Duration.zero, 64), (.microseconds(1), 64), (.milliseconds(1), 64), (.milliseconds(2), 40),
     (.milliseconds(5), 16), (.milliseconds(9), 8), (.milliseconds(11), 3), (.seconds(3600), 3),
   ])
-  func `a claim asks for the tasks that workers perform within ten milliseconds`(
+  func `a claim requests as many tasks as the workers perform within ten milliseconds`(
     took: Duration,
     limit: Int
   ) {
@@ -26,13 +26,13 @@ import Testing
     #expect(ahead.limit(idle: 3, workers: 8) == limit)
   }
 
-  @Test func `a batch smaller than the number of idle workers has no effect`() {
+  @Test func `a batch size below the number of idle workers has no effect`() {
     var ahead = Prefetch(batch: 4)
     ahead.addDuration(.zero)
     #expect(ahead.limit(idle: 8, workers: 8) == 8)
   }
 
-  @Test func `one long attempt stops prefetching, and short attempts resume prefetching`() {
+  @Test func `prefetching stops after one long attempt, and resumes after short attempts`() {
     var ahead = Prefetch(batch: 64)
     for _ in 0..<100 { ahead.addDuration(.microseconds(100)) }
     ahead.addDuration(.seconds(1))
@@ -41,7 +41,7 @@ import Testing
     #expect(ahead.limit(idle: 1, workers: 8) == 64)
   }
 
-  @Test func `tasks that have waited too long stop prefetching`() {
+  @Test func `prefetching stops after prefetched tasks have waited too long`() {
     var ahead = Prefetch(batch: 64)
     ahead.addDuration(.zero)
     ahead.noteLongWait()
@@ -94,7 +94,7 @@ import Testing
     #expect(machine.request(.cancel, of: .numbered(3)) == .prefetched)
     let unstarted = machine.takeUnstarted { $0.id == .numbered(3) }
     #expect(unstarted.map(\.record.id) == [.numbered(3)])
-    // The task is being released, which takes little time.
+    // The task is being released, so the command is carried out soon.
     #expect(machine.request(.cancel, of: .numbered(3)) == .kept)
   }
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks whose lease expires before a worker starts them.
+/// Tests tasks whose lease expires before a worker starts them.
 @Suite(.virtualTime) struct RunOutClaimTests {
   private let clock: VirtualClock
   private let store = SharedStore(
@@ -33,27 +33,27 @@ import Testing
     return queue
   }
 
-  /// Makes a process whose first claim is answered after a delay.
+  /// Makes a process whose first claim returns after a delay.
   private func makeProcess(answeringFirstClaimAfter seconds: Int) -> FaultInjectingStore {
     let slow = FaultInjectingStore(store.process())
     slow.inject(.delay(.seconds(seconds), on: clock), .afterEffect) { $0.kind == .claim }
     return slow
   }
 
-  /// Runs a queue with a slow store, and expects that another queue performs its task instead.
+  /// Runs a queue with a slow store, and expects that another queue performs the task instead.
   private func expectTakeover(from slow: some Persistence, limits: [RateLimit]) async throws {
     let a = await makeQueue(named: "a", on: slow, limits: limits)
     let b = await makeQueue(named: "b", on: store.process())
     let task = try await b.enqueue(Note("1"))
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(1))
-      try await withRunning(b) { try await b.waitUntilGone(task.id, on: clock) }
+      try await withRunning(b) { try await b.waitUntilRemoved(task.id, on: clock) }
     }
     #expect(log.entries == ["b begins 1 at 60"])
   }
 
   @Test(arguments: [false, true])
-  func `a task doesn't start if its lease expires before the claim is answered`(isLimited: Bool)
+  func `a task doesn't start if its lease expires before the claim returns`(isLimited: Bool)
     async throws
   {
     let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
@@ -64,7 +64,7 @@ import Testing
     async throws
   {
     let slow = FaultInjectingStore(store.process())
-    // The claim is answered in time, but the call that stores the start is answered too late.
+    // The claim returns in time, but the call that stores the start returns too late.
     slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
     try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
@@ -95,7 +95,7 @@ import Testing
     #expect(log.entries == [])
   }
 
-  @Test func `a claim that is answered in time is used`() async throws {
+  @Test func `a claim that returns in time is used`() async throws {
     let a = await makeQueue(named: "a", on: makeProcess(answeringFirstClaimAfter: 59))
     try await a.enqueue(Note("1"))
     try await a.runAvailable()
@@ -118,7 +118,7 @@ import Testing
     machine.endReleaseByWorker()
     #expect(machine.performing == 1)
     #expect(machine.next(at: .seconds(61)).summary == "claim 64")
-    // The next claim doesn't expire.
+    // The lease of the next claim doesn't expire.
     _ = machine.receive(.numbered(4), now: .seconds(0))
     #expect(machine.next(at: .seconds(1000)).summary == "perform 4")
   }

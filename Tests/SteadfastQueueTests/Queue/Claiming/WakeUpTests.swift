@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Signals that wake workers.
+/// Tests the signals that wake workers.
 ///
 /// Signals don't add up: until a worker wakes, a second signal has no effect.
 @Suite struct WakeUpTests {

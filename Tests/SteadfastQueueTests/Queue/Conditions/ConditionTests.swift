@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that wait for conditions, as seen by callers of a queue.
+/// Tests tasks that wait for conditions, such as a network connection.
 @Suite(.virtualTime) struct ConditionTests {
   private let clock: VirtualClock
   private let log = Log<String>()

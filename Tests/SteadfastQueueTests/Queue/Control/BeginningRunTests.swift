@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Runs that are interrupted while they open their store.
+/// Interrupts runs while they open their store.
 @Suite(.virtualTime) struct BeginningRunTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()

@@ -6,7 +6,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Pausing the tasks of one name.
+/// Tests pausing the tasks with one name.
 @Suite(.virtualTime) struct PauseNameTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -123,7 +123,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.count == 0)
   }
 
-  /// Releasing the claimed tasks that haven't started takes a while.
+  /// The store takes some time to release the claimed tasks that haven't started.
   @Test(arguments: [false, true])
   func `a command for a task that is being released is carried out`(resumes: Bool) async throws {
     let store = FaultInjectingStore()

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Pauses between the claim of a task and its attempt.
+/// Pauses a queue between the claim of a task and the task's attempt.
 @Suite(.virtualTime) struct PauseTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue that is paused while its store hands out the first tasks.
+  /// Makes a queue that is paused while its store returns the first claimed tasks.
   private func makeQueuePausedDuringClaim() async throws -> TaskQueue {
     let store = PausingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -64,15 +64,15 @@ import Testing
     }
     let entries = log.entries
     #expect(entries.filter { $0.count == 1 }.sorted() == ["a", "b", "c", "d"], "\(entries)")
-    // No attempt starts after a pause has returned.
+    // No attempt starts between the end of a pause call and the next resume.
     for (entry, next) in zip(entries, entries.dropFirst()) where entry == "paused" {
       #expect(next == "resumed")
     }
   }
 
-  /// A queue that must start an attempt before it pauses again.
+  /// Makes a queue that must start an attempt before it can be paused again.
   ///
-  /// The last pause released its claimed tasks.
+  /// The last pause released the queue's claimed tasks.
   private func makeQueueThatReleasedTasks(
     on store: FaultInjectingStore,
     workers: Int = 2,
@@ -164,7 +164,7 @@ import Testing
   }
 }
 
-/// A store in memory that runs an action once, between a claim and its answer.
+/// A store in memory that runs an action once, before a claim returns.
 private final class PausingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let action = Mutex<(@Sendable () async -> Void)?>(nil)

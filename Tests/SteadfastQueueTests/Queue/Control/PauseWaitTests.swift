@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pause that waits until tasks that the previous pause released have started.
+/// Tests a pause that waits until the tasks that the previous pause released have started.
 @Suite(.virtualTime) struct PauseWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -33,7 +33,7 @@ import Testing
     try await run
   }
 
-  @Test func `cancelling the Swift task of a waiting pause ends the wait, and the queue is paused`()
+  @Test func `a cancelled call that pauses a queue stops waiting, and the queue is paused`()
     async throws
   {
     try await withClaimThatHangs { queue in
@@ -49,7 +49,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a call of pause stops waiting when the queue shuts down`(cutsShort: Bool) async throws {
+  func `a call that pauses a queue stops waiting when the queue shuts down`(cutsShort: Bool)
+    async throws
+  {
     try await withClaimThatHangs { queue in
       async let pause: Void = queue.pause()
       try await clock.sleep(for: .seconds(1))

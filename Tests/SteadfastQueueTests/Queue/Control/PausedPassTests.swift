@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pass that is paused during some of its attempts, and then resumed.
+/// Pauses a pass during some of its attempts, and then resumes it.
 @Suite(.virtualTime) struct PausedPassTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  @Test func `the resumed pass performs as many tasks at a time as before`() async throws {
+  @Test func `a resumed pass performs as many tasks at a time as before`() async throws {
     let queue = makeQueue(workers: 4)
     let (running, begun) = (Counter(), Log<Int>())
     await queue.register(Note.self) { [clock] note, _ in
@@ -68,7 +68,7 @@ import Testing
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    // One pause releases a task that an idle worker claimed. The next pause awaits its start.
+    // The first pause releases a claimed task. The next pause waits until that task has started.
     try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()

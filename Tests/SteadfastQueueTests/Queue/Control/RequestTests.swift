@@ -11,14 +11,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Commands for tasks whose claim or result is being stored.
+/// Tests commands, such as cancelling, for tasks whose claim or result is being stored.
 @Suite(.virtualTime) struct RequestTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
   @Test(arguments: [false, true])
-  func `resuming a task while its pause is being stored makes it wait again`(atOnce: Bool)
+  func `a task that is resumed while its pause is being stored is performed again`(atOnce: Bool)
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
@@ -38,7 +38,7 @@ import Foundation
     }
   }
 
-  /// Performs the body while a pause looks up a task whose retry was just stored.
+  /// Runs the body while a call that pauses a task looks the task up, after its retry was stored.
   ///
   /// The body must let the store continue.
   ///
@@ -90,7 +90,8 @@ import Foundation
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a restart that is answered late doesn't erase the success of the restarted task`()
+  @Test
+  func `a restart that the store confirms late doesn't erase the success of the restarted task`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -105,7 +106,7 @@ import Foundation
     try await withRunning(queue) {
       async let n = queue.retry(matching: .deadLetters)
       try await clock.sleep(for: .seconds(50))
-      // The task has been claimed, and is being performed when the restart is answered.
+      // Before the call that stores the restart returns, the task is claimed and performed.
       let restarted = try await queue.tasks(matching: TaskFilter(ids: [task.id]))
       #expect(restarted.map(\.state) == [.running])
       store.letGo()
@@ -167,7 +168,7 @@ import Foundation
     }
   }
 
-  @Test func `an answered command isn't repeated after the task is restarted`()
+  @Test func `a command that the store has confirmed isn't repeated after the task is restarted`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -194,7 +195,7 @@ import Foundation
       #expect(try await task.cancel())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
-      // The first cancellation is being answered when another call cancels the task again.
+      // Before the first cancellation returns, another call cancels the task again.
       try await queue.enqueue(Note("tick"))
       async let isCancelledAgain = task.cancel()
       try await clock.sleep(for: .seconds(5))

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The calls that a command for a task waits for.
+/// Tests which calls of the store a command for a task waits for.
 @Suite(.virtualTime) struct RequestWaitTests {
   private let clock: VirtualClock
 
@@ -45,7 +45,7 @@ import Foundation
     async let error = queueError { try await task.cancel() }
     try await clock.sleep(for: .seconds(1))
     store.letGo()
-    // The claim has leased the task, but its answer was lost, so no queue knows the lease.
+    // The store has leased the task, but the answer was lost, so no queue knows the lease.
     #expect(await error?.code == .storeFailed)
     #expect(await failure?.message.contains("the line is cut") == true)
   }

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Rescheduled tasks.
+/// Tests calls that change the date of a waiting task.
 @Suite(.virtualTime) struct RescheduleTests {
   private let clock: VirtualClock
   private let log = Log<String>()

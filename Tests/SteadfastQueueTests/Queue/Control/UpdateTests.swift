@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Updates of waiting tasks.
+/// Tests updates of waiting tasks.
 @Suite(.virtualTime) struct UpdateTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -176,7 +176,7 @@ import Foundation
     let kept = try #require(try await queue.tasks().first)
     #expect(try kept.payload(as: Note.self) == Note("a"))
     #expect(kept.maxRetries == 10 && kept.timeLimit == nil && kept.expiryDate == nil)
-    // A renamed type is accepted.
+    // A payload type that was renamed is accepted.
     #expect(try await queue.update(id, with: Letter(text: "c")))
   }
 

@@ -218,7 +218,7 @@ private struct Decided: RetryAwareError {
     #expect(done == "succeeded at 1000.0, gone")
   }
 
-  @Test func `the reason is limited in bytes, and cut between characters`() {
+  @Test func `the reason of a failure is limited in bytes, and cut between characters`() {
     let long = String(repeating: "é", count: 5_000)
     let found = verdict(after: .threw(TaskAbandoned(long)), on: makeTask())
     let reason = found.dropFirst("abandoned: ".count).prefix { $0 != "," }
@@ -227,7 +227,7 @@ private struct Decided: RetryAwareError {
     #expect(reason.last == "…")
   }
 
-  @Test func `the configuration can replace the stored text of an error`() {
+  @Test func `the configuration can replace the stored description of an error`() {
     let configuration = TaskQueueConfiguration(errorText: { "\(type(of: $0))" })
     #expect(
       verdict(after: .threw(TaskAbandoned("secret")), on: makeTask(), configuration: configuration)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Commands for claimed tasks, and results that are not yet stored.
+/// Tests commands for claimed tasks, and results that are not yet stored.
 @Suite struct WorkMachineAttemptsTests {
   private let now = Date.seconds(100)
 
@@ -48,7 +48,7 @@ import Testing
     #expect(machine.takeUnstartedDuringPause().map(\.lease) == claim.tasks.map(\.lease))
     let answer = machine.request(.cancel, of: .numbered(2))
     #expect(answer == .kept)
-    // The run may end before the release.
+    // The run may end before the task is released.
     machine.shutDown()
     machine.end()
     let asked = machine.finishRelease(of: claim.tasks)
@@ -172,7 +172,8 @@ import Testing
 
   /// A machine whose first task has ended, and whose result is being stored.
   ///
-  /// The result was taken from the outbox, and the store has not answered yet.
+  /// The result was taken from the outbox: the results that are to be stored. The store has not
+  /// answered yet.
   private func makeMachineStoringFirstResult() -> WorkMachine {
     var machine = WorkMachine.running()
     _ = machine.next()
@@ -183,7 +184,7 @@ import Testing
     return machine
   }
 
-  @Test func `a task claimed again before its last result is answered has only one lease`() {
+  @Test func `a task claimed again before the store confirms its last result has only one lease`() {
     var machine = makeMachineStoringFirstResult()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
@@ -255,7 +256,7 @@ import Testing
     #expect(machine.finishStoring().commands.isEmpty)
   }
 
-  @Test func `a weaker command doesn't replace a command requeued during an attempt`() {
+  @Test func `a pause doesn't replace a cancellation that was requeued during an attempt`() {
     var machine = makeMachinePerformingOneTask()
     machine.restoreCommand(.cancel, for: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The workers' steps while the queue is paused.
+/// Tests the workers' steps while the queue is paused.
 @Suite struct WorkMachinePauseTests {
   private let now = Date.seconds(100)
 
@@ -34,7 +34,7 @@ import Testing
     machine.setPaused(true)
     machine.freeWorker()
     #expect(machine.next().summary == "stop")
-    // The pass has ended, even if the queue is resumed.
+    // The pass has ended, so resuming the queue does not continue it.
     machine.setPaused(false)
     #expect(machine.next().summary == "stop")
   }

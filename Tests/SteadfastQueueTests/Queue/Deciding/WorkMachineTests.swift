@@ -14,7 +14,7 @@ import Testing
     #expect(machine.next().summary == "wait")
     #expect(machine.receive(.numbered(1, 2), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
-    // Two workers asked for work after the claim began, so the store may have more tasks now.
+    // Another worker asked for work after the claim began, so the store may have more tasks now.
     #expect(machine.next().summary == "perform 2, wake another")
     #expect(machine.next().summary == "claim 1")
   }
@@ -23,7 +23,7 @@ import Testing
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.next()
-    // The task that woke the second worker may have arrived too late for the claim.
+    // The task for which the second worker was woken may have arrived too late for the claim.
     #expect(machine.receive(.numbered(), now: now) == true)
     #expect(machine.next().summary == "claim 2")
     #expect(machine.receive(.numbered(), now: now) == false)
@@ -60,7 +60,7 @@ import Testing
     #expect(machine.receive(.numbered(next: now), now: now) == false)
   }
 
-  @Test func `names are unparked only once, by the first claim`() {
+  @Test func `parked tasks are unparked by the first claim after their handlers are registered`() {
     var machine = WorkMachine(workers: 1)
     machine.begin(.untilStopped, names: ["A", "B"])
     #expect(machine.next().summary == "claim 1, unpark A B")

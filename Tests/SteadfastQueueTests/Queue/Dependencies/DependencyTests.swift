@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that depend on others, as seen by callers of a queue.
+/// Tests dependencies between tasks through the public interface of a queue.
 @Suite(.virtualTime) struct DependencyTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -125,7 +125,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits for the end of all its dependencies finds the failed ones in its context`(
+  func `a task that waits for the end of all its dependencies gets the failed ones in its context`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -168,7 +168,7 @@ import Testing
       #expect(error?.code == .unmetDependency)
       #expect(error?.message.contains("\(bad.id)") == true)
       #expect(try await queue.count == 0)
-      // A task that only waits for the end, successful or not, is accepted.
+      // A task that waits for any end of the dependency, successful or not, is accepted.
       let after = TaskOptions(dependencies: [bad.id], dependencyRule: .allEnded)
       try await queue.enqueue(Note("report"), options: after)
       let none = TaskOptions(dependencies: [TaskID(high: 1, low: 1)], dependencyRule: .allEnded)
@@ -220,7 +220,8 @@ import Testing
     )
   }
 
-  @Test func `a caller isn't notified of a cascaded cancellation after a later restart`()
+  @Test
+  func `a caller isn't notified of its task's cancellation if the task has been restarted since`()
     async throws
   {
     let store = FaultInjectingStore(InMemoryStore())

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Batches and their followers, as seen by callers of a queue.
+/// Tests batches and their followers through the public interface of a queue.
 @Suite(.virtualTime) struct FollowerTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -107,7 +107,7 @@ import Testing
     }
   }
 
-  @Test func `a task that could wait for a batch's follower can't be added to the batch`()
+  @Test func `a handler can't add a task with a dependency or an order key to its batch`()
     async throws
   {
     let errors = Log<TaskQueueError?>()
@@ -143,7 +143,8 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a duplicate of one task causes the whole batch to be rejected`(kind: StoreKind) async throws
+  func `a batch is rejected as a whole if one of its tasks is a duplicate`(kind: StoreKind)
+    async throws
   {
     try await kind.withStore { store in
       struct Upload: TaskPayload {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A change that ends more dependencies than a task records as failed.
+/// Ends more dependencies in one change than a task records as failed.
 @Suite(.virtualTime) struct ManyFailuresTests {
   private let first = TaskRecord.make(1)
   private let follower = TaskRecord.make(9_999)
@@ -17,7 +17,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `every store records, reports and restarts a wholly failed batch in the same way`(
+  func `all stores record, report and restart a batch whose tasks all failed in the same way`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Destroying a group, and handlers' calls that would wait for the handler's own attempt.
+/// Tests destroying a group, and calls of handlers that would wait for the handler's own attempt.
 extension TaskQueueGroupTests {
   @Test func `a handler can't destroy its own group`()
     async throws
@@ -33,7 +33,7 @@ extension TaskQueueGroupTests {
     let queue = try await group.addQueue("a")
     await queue.register(Note.self) { [time, clock, log] _, _ in
       log.add("begins")
-      // An unstructured task isn't cancelled, so the handler reacts to its cancellation late.
+      // An unstructured task isn't cancelled, so the handler ends long after its cancellation.
       await Task(executorPreference: time.executor) { try? await clock.sleep(for: .seconds(9)) }
         .value
       log.add("ends")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// In virtual time, a group is deterministic: it calls its queues in the order of their names.
+/// Tests that a group calls its queues in the order of their names, so that it is deterministic.
 extension TaskQueueGroupTests {
   private static let names = ["a", "b", "c", "d", "e", "f", "g", "h"]
 

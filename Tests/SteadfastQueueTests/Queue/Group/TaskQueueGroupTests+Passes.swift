@@ -5,9 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Passes of all queues of a group.
+/// Tests passes, which are runs that end when no task is available, of all queues of a group.
 extension TaskQueueGroupTests {
-  /// Makes a group of queues, each with one note that takes 10 s.
+  /// Makes a group of queues.
+  ///
+  /// Each has one task, which takes 10 s.
   private func makeGroup(
     of names: [String],
     on store: some Persistence = InMemoryStore()
@@ -61,7 +63,7 @@ extension TaskQueueGroupTests {
   @Test func `a queue that starts late gets no more time than the others`() async throws {
     let store = FaultInjectingStore()
     let group = try await makeGroup(of: ["a", "b"], on: store)
-    // One of the two queues starts late, because it has waited for the averages.
+    // One of the two queues starts late, because the store returns its average durations late.
     store.inject(.delay(.seconds(2), on: clock), times: 1) { $0.kind == .value }
     #expect(try await elapsedTime(of: group, within: .seconds(5)) == .seconds(5))
     #expect(log.entries.count == 2)
@@ -160,7 +162,7 @@ extension TaskQueueGroupTests {
     }
     try await group.addQueue("b").register(Note.self) { [clock] _, _ in
       try await clock.sleep(for: .seconds(10))
-      // The claim that finds the task is answered after this queue is idle again.
+      // The claim that finds the task returns after this queue is idle again.
       store.inject(.delay(.seconds(5), on: clock)) { $0.kind == .claim }
       try await group.enqueue(Note("given"), on: "a")
       try await clock.sleep(for: .seconds(1))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Commands for running tasks.
+/// Tests commands for running tasks of a group's queues.
 extension TaskQueueGroupTests {
   private var all: TaskFilter { TaskFilter(queue: nil) }
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Queues of a group share a store without affecting each other.
+/// Tests that the queues of a group share a store without affecting each other.
 extension TaskQueueGroupTests {
   @Test(arguments: StoreKind.allCases)
   func `a queue finds, cancels and counts only its own tasks`(kind: StoreKind) async throws {
@@ -191,8 +191,8 @@ extension TaskQueueGroupTests {
     }
   }
 
-  /// Existing files contain these names.
-  @Test func `the names of internal values don't change`() async throws {
+  /// Existing files contain these names, so they must not change.
+  @Test func `the names of the library's own values are the same in all versions`() async throws {
     let base = InMemoryStore()
     try await base.open()
     let members = GroupMembers(group: "group", on: base)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Several queues on one store.
+/// Tests groups of several queues on one store.
 @Suite(.virtualTime) struct TaskQueueGroupTests {
   let time: VirtualTime
   let log = Log<String>()
@@ -100,7 +100,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `the tasks of a missing queue remain stored until it is added again`(
+  func `the tasks of a missing queue remain stored until the queue is added again`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in

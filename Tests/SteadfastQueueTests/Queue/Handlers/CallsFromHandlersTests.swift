@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Calls of a handler that affect its own attempt.
+/// Tests calls of a handler that affect its own attempt.
 @Suite(.virtualTime) struct CallsFromHandlersTests {
   private let clock: VirtualClock
   private let log = Log<String>()

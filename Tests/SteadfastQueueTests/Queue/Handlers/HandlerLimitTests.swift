@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Limits of names, of attempts and of tasks.
+/// Tests the limits of concurrent tasks and of the time for attempts and tasks.
 @Suite(.virtualTime) struct HandlerLimitTests {
   private let clock: VirtualClock
   private let log = Log<String>()

@@ -13,7 +13,7 @@ import Foundation
 private enum Mail { struct Send: TaskPayload { var to: String } }
 private enum Fax { struct Send: TaskPayload { var to: String } }
 
-/// Types whose names are the same or invalid.
+/// Payload types whose task names are equal or invalid.
 private enum Named {
   struct First: TaskPayload { static var taskName: String { "Same" } }
   struct Second: TaskPayload { static var taskName: String { "Same" } }
@@ -21,7 +21,7 @@ private enum Named {
   struct Nameless: TaskPayload { static var taskName: String { "" } }
 }
 
-/// How tasks are matched with handlers, and which registrations are rejected.
+/// Tests which handler performs a task, and which registrations are rejected.
 @Suite(.virtualTime) struct RegistrationTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -98,7 +98,7 @@ private enum Named {
   enum Mistake: CaseIterable {
     case secondType, formerName, namelessType, emptyName, noTasks, lessThanNone
 
-    /// The code of the error, and words in its message.
+    /// The code of the registration's error, and words in the message.
     var error: (code: TaskQueueError.Code, words: [String]) {
       switch self {
       case .secondType: (.nameTaken, ["'Same'", "Named.First", "Named.Second"])

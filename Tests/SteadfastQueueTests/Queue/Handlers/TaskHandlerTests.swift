@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A handler that logs its calls, and answers with the configured values.
+/// A handler that logs its calls, and returns the configured values.
 private struct StubHandler: TaskHandler {
   let log: Log<String>
   let clock: VirtualClock

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// An attempt's view of its task's memory.
+/// Tests how an attempt reads and changes the memory of its task.
 @Suite struct AttemptMemoryTests {
   private var memory = AttemptMemory(of: 1)
 
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test
-  mutating func `several waits are combined, and no decision overrides an earlier decision`() {
+  mutating func `several waits of an attempt are combined, and the first decision wins`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
     memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
     memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))

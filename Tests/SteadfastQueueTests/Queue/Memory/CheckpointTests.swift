@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Checkpoints, which store the progress of a task.
+/// Tests checkpoints, which store the progress of a task.
 @Suite(.virtualTime) struct CheckpointTests {
   private let test: StepQueue
 

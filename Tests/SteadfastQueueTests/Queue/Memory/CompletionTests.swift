@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Completions that a task waits for.
+/// Tests completions, which a task waits for.
 @Suite(.virtualTime) struct CompletionTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()

@@ -4,14 +4,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Completions that arrive through transfers, and transfers that are lost.
+/// Tests completions that arrive through transfers of the system, and transfers that are lost.
 @Suite(.virtualTime) struct LostTransferTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()
 
   init() throws { test = try StepQueue() }
 
-  /// A queue whose tasks await an upload, which fails to start the first time for "offline".
+  /// Makes a queue whose tasks wait for an upload.
+  ///
+  /// Uploading "offline" fails to start at first.
   private func makeQueue() async -> TaskQueue {
     await test.makeQueue(on: InMemoryStore()) { [test, tokens] note, context in
       do {

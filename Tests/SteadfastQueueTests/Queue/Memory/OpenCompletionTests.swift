@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks with several open completions.
+/// Tests tasks that wait for several completions.
 @Suite(.virtualTime) struct OpenCompletionTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Sleeps that suspend a task.
+/// Tests sleeps, which suspend a task.
 @Suite(.virtualTime) struct SleepTests {
   private let test: StepQueue
 
@@ -75,14 +75,14 @@ import Testing
     }
   }
 
-  /// The clock moves back by less than a second, so the next pass keeps the later cutoff.
+  /// The clock moves back by less than a second, so the next pass doesn't move its cutoff back.
   @Test(arguments: [nil, 0.3])
   func `a pass ends even if a sleep or the task's expiry ends before the cutoff`(
     expiry: Double?
   ) async throws {
     let queue = await test.makeQueue(on: InMemoryStore()) { [test] _, context in
       test.logWithTime("begins")
-      // Without this check, the test would never end if the pass doesn't end.
+      // Without this check, the test would not end if the pass doesn't end.
       guard test.log.entries.count < 20 else { throw TaskAbandoned("the pass doesn't end") }
       try await context.sleep("nap", for: .seconds(expiry == nil ? 0.3 : 10))
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Steps whose attempt is cancelled or taken over, or whose store fails.
+/// Tests steps whose attempt is cancelled, whose task is taken over, or whose store fails.
 @Suite(.virtualTime) struct StepInterruptionTests {
   private let test: StepQueue
 

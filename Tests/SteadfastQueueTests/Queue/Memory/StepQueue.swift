@@ -4,7 +4,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Makes queues with a given handler, and a log of events with their times.
+/// Makes queues with a given handler.
+///
+/// The log contains texts with their times.
 struct StepQueue {
   let time: VirtualTime
   let log = Log<String>()

@@ -17,7 +17,7 @@ private struct Unencodable: Codable, Sendable {
   }
 }
 
-/// Steps, whose values are stored with their task.
+/// Tests steps, whose results are stored with their task.
 @Suite(.virtualTime) struct StepTests {
   private let test: StepQueue
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Tasks that were added while the clock was ahead, and wake after it was corrected.
+/// Tests tasks that were added while the clock was ahead, and wake after the clock was corrected.
 @Suite(.virtualTime) struct WokenTaskTests {
   private let test: StepQueue
   private let tokens = Log<TaskToken>()

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The memory of one worker's successive attempts.
+/// Tests the memory of one worker's successive attempts.
 @Suite struct WorkerMemoryTests {
   private let memory = WorkerMemory()
 
@@ -13,7 +13,7 @@ import Testing
       _ = memory.beginUse(of: "a")
       memory.decide(.released)
     }
-    // The first attempt makes a call after its end.
+    // A call of the first attempt comes after the attempt's end.
     memory.with(1) { $0.decide(.parked(reason: "late")) }
     #expect(memory.with(1) { $0.ending } == nil)
     #expect(memory.with(2) { $0.beginUse(of: "a") } == false)

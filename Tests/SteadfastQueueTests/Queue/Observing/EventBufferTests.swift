@@ -24,8 +24,9 @@ import Foundation
     #expect(found == [6, 6, 7, 8, 9])
   }
   @Test(arguments: [1, 2, 7, 64])
-  func `a buffer is a queue of limited capacity under random additions and removals`(capacity: Int)
-  {
+  func `under random additions and removals, a buffer behaves like a queue of limited capacity`(
+    capacity: Int
+  ) {
     var buffer = EventBuffer(capacity: capacity)
     var expected: [Int] = []
     var (missed, next) = (0, 0)

@@ -5,8 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Events of a task arrive in the order in which its changes were stored, even if the store answers
-/// late.
+/// Tests that a task's events arrive in the order in which its changes were stored.
+///
+/// In these tests, the store answers late.
 @Suite(.virtualTime) struct EventOrderTests {
   private let clock: VirtualClock
 
@@ -83,7 +84,7 @@ import Testing
   }
 
   @Test
-  func `the event retried comes after the previous end of its task and before the next start`()
+  func `the event of a restart comes after the task's previous end and before its next start`()
     async throws
   {
     let slow = FaultInjectingStore()

@@ -190,7 +190,7 @@ extension TaskEvent {
     for await event in events { Issue.record("\(event)") }
   }
 
-  @Test func `no announcements of events remain after the last observer has left`() async throws {
+  @Test func `no prepared events remain after the last observer has left`() async throws {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
@@ -212,12 +212,12 @@ extension TaskEvent {
     }
   }
 
-  @Test func `announcements remain for an observer that arrives as the last observer leaves`() {
+  @Test func `prepared events remain for an observer that arrives as the last observer leaves`() {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
     queue.core.observers.events.prepareEnqueuedEvent(of: record)
-    // Another caller found no observers just before this one arrived.
+    // Another caller found no observers just before this observer arrived.
     queue.core.observers.events.endObservation()
     #expect(queue.core.observers.events.isObserved)
     #expect(queue.core.observers.events.announcementCount == 1)

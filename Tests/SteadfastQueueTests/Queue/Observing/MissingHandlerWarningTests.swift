@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Notices about tasks without a handler.
+/// Tests warnings about tasks without a handler.
 @Suite(.virtualTime) struct MissingHandlerWarningTests {
   private let clock: VirtualClock
   private let notices = Log<String>()
@@ -96,7 +96,7 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
-  @Test func `a queue with an observer sends an event instead of a notice`() async throws {
+  @Test func `a queue with an observer sends an event instead of a warning`() async throws {
     let queue = makeQueue()
     let events = queue.events
     try await queue.enqueue(name: "lost")
@@ -109,7 +109,7 @@ import Testing
     }
   }
 
-  @Test func `the notice suggests the type that may have had the unhandled name before`()
+  @Test func `the warning suggests the type that may have had the unhandled name before`()
     async throws
   {
     enum Mail { struct Send: TaskPayload {} }
@@ -126,7 +126,7 @@ import Testing
     )
   }
 
-  @Test func `a task with an unreported name makes one lookup due`() {
+  @Test func `a task whose name isn't reported yet causes one lookup`() {
     var warning = MissingHandlerWarning()
     func takeDueCheck() -> Bool { warning.takeDueCheck() }
     #expect(!takeDueCheck())
@@ -146,7 +146,10 @@ import Testing
     #expect(takeDueCheck())
   }
 
-  @Test func `a name is reported even if an earlier lookup found nothing new`() async throws {
+  @Test
+  func `a name without a handler is reported even if an earlier lookup found nothing new`()
+    async throws
+  {
     let queue = makeQueue()
     try await withRunning(queue) {
       try await queue.enqueue(name: "lost")

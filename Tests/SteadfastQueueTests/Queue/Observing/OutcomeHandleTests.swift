@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test
-  func `the result of a lookup is discarded if a newer outcome was reported since it started`() {
+  func `a lookup's result is discarded if a newer outcome was reported since the lookup started`() {
     let handle = registry.handle(of: id)
     let first = registry.version(of: id)
     registry.resolve(id, .succeeded, value: 1)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Outcomes that callers get from the store, for tasks of their own and of other processes.
+/// Tests outcomes that a queue reads from a store that it shares with other processes.
 @Suite(.virtualTime) struct SharedOutcomeTests {
   private let clock: VirtualClock
   private let store = SharedStore(StoreSharing(pollInterval: .seconds(5)))

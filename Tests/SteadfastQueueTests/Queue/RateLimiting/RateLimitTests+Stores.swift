@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Limits across restarts and across several processes.
+/// Tests rate limits across restarts, and in several processes on one store.
 extension RateLimitTests {
   /// Returns the largest number of starts within any interval of the given length.
   private static func maxStartCount(_ starts: [Double], within seconds: Double) -> Int {
@@ -26,7 +26,7 @@ extension RateLimitTests {
       let first = await makeQueue(limits: [.atMost(3, per: .seconds(3_600))], on: store)
       try await first.enqueue(contentsOf: makeMails(count: 8))
       #expect(try await first.runAvailable() == 3)
-      // The first process ends without a call to the store.
+      // The first process ends without a further call to the store.
       let second = await makeQueue(limits: [.atMost(3, per: .seconds(3_600))], on: store)
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(3_599))
@@ -152,7 +152,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [true, false])
-  func `processes shorter than the interval recover from a start in the future or invalid bytes`(
+  func `short-lived processes recover from a start in the future and from invalid bytes`(
     isReadable: Bool
   ) async throws {
     let store = InMemoryStore()
@@ -173,7 +173,7 @@ extension RateLimitTests {
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `repairing a stored limit survives a transient failure`(
+  func `a stored limit is repaired even if the store fails temporarily`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -235,7 +235,7 @@ extension RateLimitTests {
     }
     let error = await queueError { try await queue.runAvailable() }
     #expect(error?.code == .storeFailed && log.count == 0)
-    // If the starts were stored, they count even though the attempts never started.
+    // If the starts were stored, they count although the attempts never started.
     let left = moment == .beforeEffect ? 2 : 1
     #expect(try await queue.runAvailable() == left)
     clock.advance(by: .seconds(60))
@@ -245,7 +245,7 @@ extension RateLimitTests {
 
   private struct Broken: Error {}
 
-  @Test func `counting starts survives a transient failure`() async throws {
+  @Test func `starts are counted even if the store fails temporarily`() async throws {
     let store = FaultInjectingStore()
     let queue = await makeQueue(limits: [.atMost(3, per: .seconds(60))], on: store)
     let tasks = try await queue.enqueue(contentsOf: makeMails(count: 2))
@@ -258,8 +258,8 @@ extension RateLimitTests {
         #expect(outcome == .succeeded)
       }
     }
-    // The starts whose answer was lost also count, so there may be too few starts, but never too
-    // many.
+    // The starts whose storing was not confirmed also count, so there may be too few starts, but
+    // never too many.
     #expect(startSeconds(labelled: "mail 0").count == 2)
     #expect(clock.now.offset <= .seconds(62))
   }
@@ -287,9 +287,11 @@ extension RateLimitTests {
     #expect(try await b.count == 0)
   }
 
-  @Test func `a task postponed in a batch whose answer is lost starts only once`() async throws {
+  @Test
+  func `a task postponed in a batch that the store doesn't confirm starts only once`() async throws
+  {
     let store = FaultInjectingStore()
-    // The wait for the store is longer than the interval.
+    // The store returns later than after one interval.
     let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
     let queue = await makeQueue(limits: [limit], on: store)
     try await queue.enqueue(Mail())

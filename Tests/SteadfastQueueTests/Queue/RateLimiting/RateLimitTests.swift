@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Rate limits of queues in virtual time.
+/// Tests rate limits of queues.
 @Suite(.virtualTime) struct RateLimitTests {
   struct Mail: TaskPayload {
     static let taskName = "Mail"
@@ -13,7 +13,7 @@ import Testing
   }
 
   let time: VirtualTime
-  /// The second at which each attempt started, with a label.
+  /// The label of each attempt, and the second at which the attempt started.
   let log = Log<(label: String, second: Double)>()
   var clock: VirtualClock { time.clock }
 
@@ -230,7 +230,7 @@ import Testing
     #expect(startSeconds(labelled: "other") == [0])
   }
 
-  @Test func `without a matching limit or scope, a snooze affects only its task`()
+  @Test func `a snooze affects only its own task if no limit or scope matches`()
     async throws
   {
     for (limits, scope) in [

@@ -7,7 +7,7 @@ import Testing
 
 private struct Job: TaskPayload { var number: Int }
 
-/// Processes that crash repeatedly while they perform the tasks of a file.
+/// Simulates processes that crash repeatedly while they perform the tasks of a file.
 @Suite(.virtualTime) struct CrashLoopTests {
   /// How a process ended.
   private enum End { case crash, idle }
@@ -49,7 +49,7 @@ private struct Job: TaskPayload { var number: Int }
       }
     }
     let how = await ends.first { _ in true } ?? .crash
-    // Results of the attempts under way are no longer stored.
+    // The results of the attempts under way are no longer stored.
     try await store.close()
     running.cancel()
     waiting.cancel()
@@ -180,11 +180,12 @@ private struct Job: TaskPayload { var number: Int }
     }
     #expect(log.entries.prefix(3).sorted() == ["0 begins", "2 begins", "3 begins"])
     #expect(log.entries.suffix(3) == ["0 ends", "1 begins", "1 ends"])
-    // The waiting task is retried after at most twice the other one's duration.
+    // The waiting task is tried again after at most twice the duration of the other task.
     #expect(clock.now.offset < .seconds(200))
   }
 
-  @Test func `the delay of a task that waits for another interrupted task is counted from now`()
+  @Test
+  func `the delay of a task that waits for another interrupted task counts from the current date`()
     async throws
   {
     let store = InMemoryStore()

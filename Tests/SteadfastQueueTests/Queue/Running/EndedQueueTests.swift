@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Queues that have been shut down.
+/// Tests queues that have been shut down.
 @Suite(.virtualTime) struct EndedQueueTests {
   private let clock: VirtualClock
 

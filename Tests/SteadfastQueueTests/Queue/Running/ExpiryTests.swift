@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The expiry dates of restarted tasks.
+/// Tests the expiry dates of restarted tasks.
 @Suite(.virtualTime) struct ExpiryTests {
   private let clock: VirtualClock
 

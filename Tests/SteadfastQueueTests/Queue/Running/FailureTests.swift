@@ -19,7 +19,7 @@ import Testing
     )
   }
 
-  /// A queue whose handler logs the second of each attempt, and fails.
+  /// Makes a queue whose handler logs the second of each attempt, and fails.
   private func makeFailingQueue(
     throwing error: any Error = Refusal(),
     on clock: VirtualClock? = nil

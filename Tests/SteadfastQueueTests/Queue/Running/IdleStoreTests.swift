@@ -5,15 +5,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The calls of an idle queue to its store.
+/// Tests how often an idle queue calls its store.
 @Suite(.virtualTime) struct IdleStoreTests {
   private struct Call {
     let kind: FaultInjectingStore.Call.Kind
-    /// The time of the call.
+    /// The time since the start of the test.
     let offset: Duration
   }
 
-  /// The calls of a day without tasks, starting half an hour after the last task.
+  /// Returns the calls of a day without tasks, from half an hour after the last task.
   private func callsDuringIdleDay(to base: any Persistence) async throws -> [Call] {
     let clock = try VirtualTime.required.clock
     let calls = Log<Call>()
@@ -48,7 +48,7 @@ import Testing
     let calls = try await callsDuringIdleDay(to: shared.process())
     let polls = Dictionary(grouping: calls, by: \.offset)
     #expect(polls.count == 24 * 6)
-    // Each poll claims tasks and reads the pause, and once an hour also reads the schedules.
+    // Each poll claims tasks and reads the stored pause. Once an hour, it also reads the schedules.
     for poll in polls.values {
       #expect(poll.count { $0.kind == .claim } == 1)
       #expect((1...2).contains(poll.count { $0.kind == .value }))

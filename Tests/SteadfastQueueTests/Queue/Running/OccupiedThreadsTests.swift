@@ -7,7 +7,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Handlers that compute or block, and occupy all threads of Swift's executor.
+/// Tests queues while handlers compute or block, and so occupy all threads of Swift's executor.
 ///
 /// Each test is brief, because all other tests need these threads.
 @Suite(.serialized) struct OccupiedThreadsTests {

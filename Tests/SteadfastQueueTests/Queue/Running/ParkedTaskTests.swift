@@ -7,7 +7,7 @@ import Testing
 private struct First: TaskPayload { var text: String }
 private struct Second: TaskPayload { var text: String }
 
-/// Tasks parked because their handler couldn't decode them.
+/// Tests tasks that were parked because their handler couldn't decode them.
 @Suite(.virtualTime) struct ParkedTaskTests {
   private let clock: VirtualClock
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The end of a pass.
+/// Tests the end of a pass: a run that ends when no task is available.
 @Suite(.virtualTime) struct PassTests {
   private let clock: VirtualClock
 
@@ -11,7 +11,7 @@ import Testing
 
   /// A worker yields after every 256th attempt, while its last claim may still be in flight.
   @Test(arguments: 253...258)
-  func `a pass performs a task that a handler adds, at whatever step the other workers are`(
+  func `a pass performs a task that a handler adds, whatever the other workers are doing`(
     count: Int
   ) async throws {
     let queue = TaskQueue(

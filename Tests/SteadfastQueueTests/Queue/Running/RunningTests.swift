@@ -106,7 +106,7 @@ import Testing
     let queue = await makeQueue()
     try await withRunning(queue) {
       for number in 0..<2_000 { try await queue.enqueue(Note("\(number)")) }
-      // Everything runs on one thread, so no task would be performed if the caller didn't yield.
+      // Everything runs on one thread, so tasks are performed only if enqueueing yields.
       #expect(log.entries.count > 1_000)
     }
   }

@@ -14,7 +14,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue in its own process, whose tasks take the number of seconds in their text.
+  /// Makes a queue of a process, whose tasks each take the number of seconds in their text.
   private func makeQueue(named name: String, on process: SharedStore.Process) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,
@@ -38,7 +38,7 @@ import Testing
     let tasks = try await a.enqueue(contentsOf: (1...20).map { Note("\($0)") })
     try await withRunning(a) {
       try await withRunning(b) {
-        for task in tasks { _ = try await b.waitUntilGone(task.id, on: clock) }
+        for task in tasks { _ = try await b.waitUntilRemoved(task.id, on: clock) }
       }
     }
     let begun = log.entries.filter { $0.contains("begins") }
@@ -48,7 +48,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a hint from the store is faster than the next poll`(givesHints: Bool) async throws {
+  func `a queue that gets a hint from the store finds a new task before the next poll`(
+    givesHints: Bool
+  ) async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
     let a = TaskQueue(persistence: store.process(), clock: clock)
     let b = await makeQueue(named: "b", on: store.process())
@@ -61,7 +63,7 @@ import Testing
     #expect(log.entries.first.map { $0.hasSuffix("at 1") } ?? false == givesHints)
   }
 
-  @Test func `hints from the store notify callers of outcomes`() async throws {
+  @Test func `hints from the store lead to outcomes before the next poll`() async throws {
     let store = SharedStore(StoreSharing(pollInterval: .seconds(500)), givesHints: true)
     let retaining = TaskQueueConfiguration(succeededRetention: .forever)
     let a = TaskQueue(persistence: store.process(), configuration: retaining, clock: clock)
@@ -175,7 +177,7 @@ import Testing
     }
     // The queue polls for a second task every five seconds.
     let task = try await queue.enqueue(Note("300"))
-    try await withRunning(queue) { try await queue.waitUntilGone(task.id, on: clock) }
+    try await withRunning(queue) { try await queue.waitUntilRemoved(task.id, on: clock) }
     #expect(log.entries == ["begins (0)", "ends"])
   }
 
@@ -190,7 +192,7 @@ import Testing
       group.addTask { try await a.run() }
       try? await clock.sleep(for: .seconds(1))
       dying.die()
-      try? await withRunning(b) { _ = try await b.waitUntilGone(task.id, on: clock) }
+      try? await withRunning(b) { _ = try await b.waitUntilRemoved(task.id, on: clock) }
       group.cancelAll()
       dying.revive()
     }
@@ -214,7 +216,7 @@ import Testing
       try await withRunning(b) {
         try await clock.sleep(for: .seconds(120))
         suspended.revive()
-        _ = try await b.waitUntilGone(task.id, on: clock)
+        _ = try await b.waitUntilRemoved(task.id, on: clock)
       }
     }
     #expect(
@@ -230,7 +232,7 @@ import Testing
     try await withRunning(a) {
       try await clock.sleep(for: .seconds(3_601))
       let task = try await b.enqueue(Note("1"))
-      try await b.waitUntilGone(task.id, on: clock)
+      try await b.waitUntilRemoved(task.id, on: clock)
     }
     #expect(log.entries.first == "a begins 1 (0) at 3605")
   }
@@ -298,7 +300,7 @@ import Testing
 
 extension TaskQueue {
   /// Waits until the store no longer contains the task.
-  nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
+  nonisolated func waitUntilRemoved(_ id: TaskID, on clock: VirtualClock) async throws {
     while try await contains(id) { try await clock.sleep(for: .seconds(1)) }
   }
 }

@@ -15,7 +15,7 @@ import Foundation
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose tasks take the number of seconds in their text.
+  /// Makes a queue whose tasks each take the number of seconds in their text.
   private func makeQueue(on store: some Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
@@ -140,7 +140,7 @@ import Foundation
   }
 }
 
-/// Runs the body without propagating the caller's cancellation.
+/// Runs the body in a Swift task that isn't cancelled with the caller.
 private func withUncancelled(_ body: @escaping @Sendable () async -> Void) async {
   await Task(executorPreference: RealWork.taskExecutor) { await body() }.value
 }

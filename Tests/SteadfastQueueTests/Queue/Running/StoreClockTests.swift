@@ -5,14 +5,16 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Queues with different clocks on one store, and stores that rarely look for expired leases.
+/// Tests queues with different clocks on one store, and stores that rarely look for expired leases.
 @Suite(.virtualTime) struct StoreClockTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose clock is ahead, and whose tasks take the number of seconds in their text.
+  /// Makes a queue whose clock is ahead.
+  ///
+  /// Each task takes the number of seconds in its text.
   private func makeQueue(
     named name: String,
     on store: any Persistence,
@@ -116,7 +118,7 @@ import Testing
       #expect(try await queue.count == 0)
       #expect(log.entries.count == 42)
       let claims = counted.calls.count { $0.kind == .claim }
-      // There is one claim per task and per second, and a few more around a task.
+      // There is one claim per task, one per second, and a few more after each task.
       #expect(claims < 20 + 100 + 25, "\(claims) claims")
     }
   }

@@ -5,13 +5,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Dates that pass while no queue runs, or while the previous occurrence runs.
+/// Tests dates of a schedule that pass while no queue or the previous occurrence is running.
 @Suite(.virtualTime) struct MissedOccurrenceTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  /// Makes a schedule, waits for the given hours, and then runs a queue for half an hour.
+  /// Makes a schedule, waits for some hours, and runs a queue for half an hour.
+  ///
+  /// - Returns: The texts of the events about missed dates.
   private func missedTexts(
     _ missed: MissedOccurrences,
     hours: Double,
@@ -35,14 +37,14 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `one occurrence makes up for several dates`(overlaps: Bool) async throws {
+  func `one occurrence makes up for several missed dates`(overlaps: Bool) async throws {
     #expect(try await missedTexts(.once(), hours: 5.25, overlaps: overlaps) == ["s: 4 made up for"])
     #expect(
       bench.log.entries == [Occasion(text: "a", date: 5, now: 5.25, isLate: true, missed: 4)]
     )
   }
 
-  @Test func `dates are skipped if the latest is too old`() async throws {
+  @Test func `missed dates are skipped if the latest of them is too old`() async throws {
     #expect(try await missedTexts(.once(within: .seconds(600)), hours: 5.25) == ["s: 5 skipped"])
     #expect(bench.log.entries == [])
   }
@@ -53,7 +55,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `each date is made up for, up to the limit`(overlaps: Bool) async throws {
+  func `each missed date is made up for, up to the limit`(overlaps: Bool) async throws {
     #expect(
       try await missedTexts(.each(atMost: 3), hours: 5.25, overlaps: overlaps) == ["s: 2 skipped"]
     )

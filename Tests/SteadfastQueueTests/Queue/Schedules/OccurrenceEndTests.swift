@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The next occurrence follows, no matter how an occurrence ends.
+/// Tests that the next occurrence follows, no matter how the previous occurrence ends.
 @Suite(.virtualTime) struct OccurrenceEndTests {
   let bench: ScheduleBench
 

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The time between the claim of an occurrence and the call of its handler.
+/// Tests changes between the claim of an occurrence and the call of the handler.
 @Suite(.virtualTime) struct OccurrenceStartTests {
   let bench: ScheduleBench
 

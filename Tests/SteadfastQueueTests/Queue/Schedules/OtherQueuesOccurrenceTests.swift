@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Occurrences that end through another queue than that of their schedule.
+/// Tests occurrences that are ended by another queue than the schedule's own queue.
 @Suite(.virtualTime) struct OtherQueuesOccurrenceTests {
   let bench: ScheduleBench
   private let names = ["a", "b", "default"]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that one process parks, and another process continues.
+/// Tests schedules that one process parks, and another process continues.
 @Suite(.virtualTime) struct ParkedScheduleTests {
   let bench: ScheduleBench
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that are replaced with different ones.
+/// Tests changes of the rule or the payload of a schedule.
 @Suite(.virtualTime) struct ScheduleChangeTests {
   let bench: ScheduleBench
 
@@ -55,7 +55,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `texts with different bytes are different payloads`() async throws {
+  @Test func `payloads differ if the bytes of their strings differ`() async throws {
     let queue = await bench.makeQueue(on: InMemoryStore())
     try await queue.schedule("s", .hours, Note("e\u{301}"))
     try await queue.schedule("s", .hours, Note("\u{E9}"))

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules that ran while the clock was ahead, before the clock was corrected.
+/// Tests schedules that ran while the clock was ahead, after the clock was corrected.
 @Suite(.virtualTime) struct ScheduleClockTests {
   private static let year = 365.0 * 24
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules whose tasks have rate limits.
+/// Tests schedules whose tasks have rate limits.
 @Suite(.virtualTime) struct ScheduleLimitTests {
   let bench: ScheduleBench
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// An attempt of a recurring task, as its handler saw it.
+/// An attempt of a scheduled task, with the values that its handler got.
 struct Occasion: Equatable, CustomStringConvertible {
   var text: String
   /// The hours from the start of the test to the date of the occurrence.
@@ -18,7 +18,7 @@ struct Occasion: Equatable, CustomStringConvertible {
   var description: String { "\(text) of \(date) at \(now), late \(isLate), missed \(missed)" }
 }
 
-/// Makes queues with scheduled notes, and logs their attempts.
+/// Makes queues for scheduled notes, and logs the attempts.
 struct ScheduleBench: Sendable {
   let clock: VirtualClock
   let start: Date
@@ -80,7 +80,7 @@ struct ScheduleBench: Sendable {
     }
   }
 
-  /// Waits for the end of a queue's events, and returns those about schedules as texts.
+  /// Waits until a queue's events end, and returns texts for the events about schedules.
   func scheduleTexts(in events: TaskEvents) async -> [String] {
     var texts: [String] = []
     for await event in events {

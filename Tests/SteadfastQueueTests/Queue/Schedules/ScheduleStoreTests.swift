@@ -5,13 +5,13 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules in sealed, shared and failing stores, and in groups.
+/// Tests schedules in sealed, shared and failing stores, and in groups.
 @Suite(.virtualTime) struct ScheduleStoreTests {
   let bench: ScheduleBench
 
   init() throws { bench = try ScheduleBench() }
 
-  @Test func `a schedule's payload is sealed in its value`() async throws {
+  @Test func `a sealed store also seals the payload of a schedule`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
     let store = FaultInjectingStore(base.sealingPayloads(with: seal.payloadSeal))
@@ -26,7 +26,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["secret", "secret"])
   }
 
-  @Test func `the stored form of a schedule is compatible with earlier versions`() async throws {
+  @Test func `a schedule is stored as the same bytes as by earlier versions`() async throws {
     let store = InMemoryStore()
     let queue = await bench.makeQueue(on: store)
     try await queue.schedule("s", .hours, Note("a"))
@@ -49,7 +49,7 @@ import Testing
     let seal = TestSeal()
     let first = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await first.schedule("s", .hours, Note("a"))
-    seal.use(0x77)
+    seal.setKeys(0x77)
     let second = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await second.enqueue(Note("plain"))
     let events = second.events
@@ -58,7 +58,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["plain"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
     // With the right key again, the unreadable occurrence is available, and the schedule continues.
-    seal.use(0x5A)
+    seal.setKeys(0x5A)
     let third = await bench.makeQueue(on: base.sealingPayloads(with: seal.payloadSeal))
     try await withRunning(third) { try await bench.advance(hours: 1) }
     #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
@@ -70,7 +70,7 @@ import Testing
     case otherText
   }
 
-  /// Returns a queue on a store that contains an unreadable schedule and its occurrence.
+  /// Makes a queue on a store that contains an unreadable schedule and the schedule's occurrence.
   private func queueWithUnreadableSchedule(_ damage: Damage) async throws -> TaskQueue {
     let base = InMemoryStore()
     let seal = TestSeal()
@@ -83,9 +83,9 @@ import Testing
     try await queue.schedule("s", .hours, Note("old"))
     try await queue.enqueue(Note("plain"))
     if damage == .otherKey {
-      seal.use(0x77, 0x5A)
+      seal.setKeys(0x77, 0x5A)
       try await queue.schedule("t", .hours, Note("t"))
-      seal.use(0x77)
+      seal.setKeys(0x77)
     } else {
       try await queue.schedule("t", .hours, Note("t"))
       let name = ScheduleKey("s").valueName
@@ -122,7 +122,7 @@ import Testing
     let events = queue.events
     async let texts = bench.scheduleTexts(in: events)
     try await withRunning(queue) { try await bench.advance(hours: 1.5) }
-    // The old occurrence has no successor until the schedule can be read again.
+    // No occurrence follows the old one until the schedule can be read again.
     #expect(bench.log.entries.map(\.text).sorted() == ["old", "plain", "t"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
   }
@@ -134,7 +134,7 @@ import Testing
     let key = ScheduleKey("s")
     let first = await bench.makeQueue(on: store)
     try await first.schedule("s", .daily(at: .time(2, 0), in: zone("Europe/Berlin")), Note("a"))
-    // Like a process that doesn't support time zones.
+    // Makes the time zone unknown, as if the process didn't support it.
     let bytes = try #require(try await store.value(named: key.valueName))
     let text = String(decoding: bytes, as: UTF8.self)
       .replacingOccurrences(of: "Europe/Berlin", with: "Nowhere/Town")
@@ -201,7 +201,7 @@ import Testing
     store.beforeNextBatch { try await other.cancel(id) }
     #expect(try await queue.cancel(id) == false)
     #expect(try await queue.tasks().map { bench.hoursFromStart(to: $0.availableDate) } == [2])
-    // The definition changes while the occurrence ends.
+    // The schedule's rule changes while the occurrence ends.
     let next = try #require(try await queue.tasks().first?.id)
     store.beforeNextBatch { try await other.schedule("s", .hourly(minute: 30), Note("b")) }
     #expect(try await queue.cancel(next) == false)
@@ -235,7 +235,7 @@ import Testing
   }
 
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
-  func `a schedule that is sent again is stored once`(
+  func `a schedule whose change is sent again is stored once`(
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
@@ -255,7 +255,7 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["b"])
   }
 
-  @Test func `an occurrence's end that failed is stored when the queue runs again`()
+  @Test func `an occurrence's end that couldn't be stored is stored by the next run`()
     async throws
   {
     let store = FaultInjectingStore(appliesAtOnce: true)

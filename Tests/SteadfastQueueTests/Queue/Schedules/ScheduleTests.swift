@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Schedules and their successive occurrences.
+/// Tests schedules and their successive occurrences.
 @Suite(.virtualTime) struct ScheduleTests {
   let bench: ScheduleBench
 
@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task is performed at each date of its rule`(kind: StoreKind) async throws {
+  func `a schedule's task is performed at each date of the rule`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = await bench.makeQueue(on: store)
       try await queue.schedule("hourly", .hours, Note("a"))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A simulated year with two processes on one store that end at random moments.
+/// Simulates a year in which two processes on one store end at random moments.
 @Suite(.virtualTime) struct ScheduleYearTests {
   let bench: ScheduleBench
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Calls that try to end an occurrence that another process already performs.
+/// Tests calls that try to end an occurrence after another process has claimed it.
 @Suite(.virtualTime) struct StaleOccurrenceEndTests {
   let bench: ScheduleBench
   let shared = SharedStore(
@@ -106,8 +106,8 @@ import Testing
         await #expect(throws: CancellationError.self) { try await tasks.waitForAll() }
       }
     }
-    // The occurrence of date 2 overlaps with the occurrence of date 1, whose end at 3.5 adds no
-    // occurrence. As usual, one occurrence makes up for the dates 3 and 4.
+    // The occurrence of hour 2 overlaps with that of hour 1, which ends at hour 3.5 and adds no
+    // occurrence. As usual, one occurrence makes up for the hours 3 and 4.
     #expect(bench.log.entries.map(\.date) == [1, 2, 4])
     #expect(bench.log.entries.map(\.now) == [1, 2, 4.5])
     #expect(bench.log.entries.map(\.missed) == [0, 0, 1])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A call that waits for another call on an unavailable store can be cancelled.
+/// Tests calls that wait for another call while the store is unavailable, and are cancelled.
 @Suite(.virtualTime) struct GivenUpWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -33,7 +33,7 @@ import Testing
     try await other
   }
 
-  @Test func `a call that waits for another call with its unique key can be cancelled`()
+  @Test func `a call that waits for another call with the same unique key can be cancelled`()
     async throws
   {
     @Sendable func replace(with text: String) async throws {
@@ -59,7 +59,8 @@ import Testing
     #expect(ids == [task.id, task.id, task.id])
   }
 
-  @Test func `a call that waits for another change of its task can be cancelled`() async throws {
+  @Test
+  func `a call that waits for another change of the same task can be cancelled`() async throws {
     let task = try await queue.enqueue(Note("a"))
     try await cancelSecondCall(whileStoring: "pause") { [queue] in
       _ = try await queue.pause(task.id)
@@ -87,7 +88,7 @@ import Testing
       }
       group.cancelAll()
       try? await clock.sleep(for: .seconds(1))
-      // While the store answers, the calls wait.
+      // While the store is available, cancelled calls still wait.
       #expect(turns.count == 2)
       await availability.beUnavailable { await group.waitForAll() }
     }
@@ -96,8 +97,8 @@ import Testing
     #expect(turns.count == 0)
   }
 
-  @Test func `while the store answers, a cancelled call still waits for other calls`() async throws
-  {
+  @Test
+  func `if the store is available, a cancelled call still waits for earlier calls`() async throws {
     let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
     store.inject(.hang) { $0.changes.contains("insert") }
     store.inject(.hang) { $0.changes.contains("pause") }
@@ -143,7 +144,7 @@ import Testing
       group.addTask { await queueError { try await queue.run() } }
       try await clock.sleep(for: .milliseconds(500))
       async let completion = queue.complete(token)
-      // The attempt's result waits for the completion, and the cancellation waits for both.
+      // The attempt's result waits until the completion is stored. The cancellation waits for both.
       try await clock.sleep(for: .seconds(1))
       #expect(try await task.cancel())
       try await clock.sleep(for: .milliseconds(500))

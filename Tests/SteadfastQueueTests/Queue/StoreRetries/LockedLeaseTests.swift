@@ -6,7 +6,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A task whose lease can't be extended, for example because another transaction locks its row.
+/// Tests a task whose lease can't be extended, as when another transaction has locked its row.
 @Suite(.virtualTime) struct LockedLeaseTests {
   private let clock: VirtualClock
   private let store = SharedStore(
@@ -30,7 +30,7 @@ import Testing
     return queue
   }
 
-  @Test func `a lease that can't be extended doesn't delay extending the leases of later tasks`()
+  @Test func `a lease that can't be extended doesn't prevent the extension of later leases`()
     async throws
   {
     let locked = Mutex<TaskID?>(nil)
@@ -46,7 +46,7 @@ import Testing
     let first = try await a.enqueue(Note("300"))
     locked.withLock { $0 = first.id }
     try await withRunning(a) {
-      // After 30 s, batches without the second task's lease have failed repeatedly.
+      // After 30 s, extending the first task's lease has failed repeatedly.
       try await clock.sleep(for: .seconds(30))
       let second = try await a.enqueue(Note("200"))
       try await clock.sleep(for: .seconds(1))

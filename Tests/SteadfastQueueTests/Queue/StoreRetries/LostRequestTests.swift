@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Commands that the store doesn't store, or that it stores although the call fails.
+/// Tests commands that the store doesn't store, or that it stores although the call fails.
 @Suite(.virtualTime) struct LostRequestTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
@@ -30,7 +30,7 @@ import Testing
     return (queue, task)
   }
 
-  @Test func `after a shutdown, a call replaces a command that no run can carry out`()
+  @Test func `after a shutdown, a new command for a task replaces a failed command`()
     async throws
   {
     let (queue, task) = try await makeFailedPause { queue in
@@ -42,7 +42,8 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a failed call leaves an earlier command to the next run`() async throws {
+  @Test
+  func `if a new command fails, the next run still carries out the earlier command`() async throws {
     let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
     }
@@ -51,7 +52,8 @@ import Testing
     #expect(try await task.record()?.state == .paused)
   }
 
-  @Test func `a failed resume leaves the pause to the next run`() async throws {
+  @Test
+  func `if resuming a task fails, the next run still carries out the earlier pause`() async throws {
     let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the line is cut"))) { $0.changes.contains("pause") }
     }
@@ -72,7 +74,7 @@ import Testing
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a resume ends a pause that was stored although the call failed`() async throws {
+  @Test func `resuming a task ends a pause that was stored by a call that failed`() async throws {
     let (queue, task) = try await makeFailedPause { _ in
       store.inject(.error(Refusal("the line is cut")), .afterEffect) {
         $0.changes.contains("pause")
@@ -83,7 +85,8 @@ import Testing
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a restart that was stored although the call failed doesn't restart the next attempt`()
+  @Test
+  func `a restart that was stored by a call that failed isn't repeated during the next attempt`()
     async throws
   {
     let configuration = TaskQueueConfiguration(maxConcurrentTasks: 2)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are sent again, whether or not the first call took effect.
+/// Tests changes that are sent to the store again, whether or not the first call took effect.
 @Suite(.virtualTime) struct ResentChangeTests {
   typealias Moment = FaultInjectingStore.Moment
 
@@ -37,7 +37,9 @@ import Testing
   private static let moments: [Moment] = [.beforeEffect, .afterEffect]
 
   @Test(arguments: moments, StoreKind.allCases)
-  func `a new task is stored once`(moment: Moment, kind: StoreKind) async throws {
+  func `a new task whose insertion is sent again is stored once`(moment: Moment, kind: StoreKind)
+    async throws
+  {
     try await kind.withStore { base in
       let store = FaultInjectingStore(base)
       store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
@@ -52,7 +54,10 @@ import Testing
   }
 
   @Test(arguments: moments, [UniquePolicy.keep, .reject, .join, .replace])
-  func `a new task with a key is stored once`(moment: Moment, policy: UniquePolicy) async throws {
+  func `a new task with a key whose insertion is sent again is stored once`(
+    moment: Moment,
+    policy: UniquePolicy
+  ) async throws {
     let store = FaultInjectingStore()
     store.inject(.transientError, moment, times: 2) { $0.changes.contains("insert") }
     let queue = await makeQueue(on: store)
@@ -124,7 +129,7 @@ import Testing
   }
 
   @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
-  func `a dependent's caller is notified even if the answer to the end of its dependency is lost`(
+  func `a dependent's caller is notified even if the dependency's end isn't confirmed by the store`(
     first: String,
     outcome: TaskOutcome
   ) async throws {
@@ -142,7 +147,7 @@ import Testing
   }
 
   @Test
-  func `a dependent's caller is notified of its cancellation even if the store's answer is lost`()
+  func `a dependent's caller is notified of its cancellation even if the store doesn't confirm it`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -243,7 +248,10 @@ import Testing
     try await queue.resume(durability: .durable)
   }
 
-  @Test func `tasks whose claim was lost are performed after the lease expires`() async throws {
+  @Test
+  func `if a claim's result is lost, the claimed tasks are performed after their lease expires`()
+    async throws
+  {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
     let store = FaultInjectingStore(shared.process())
     store.inject(.transientError, .afterEffect) { $0.kind == .claim }

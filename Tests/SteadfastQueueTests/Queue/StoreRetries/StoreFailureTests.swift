@@ -5,7 +5,7 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct StoreFailureTests {
-  /// The arguments are the number of calls after which the store fails, and how it stores changes.
+  /// The store fails after `calls` further calls.
   @Test(arguments: 1..<21, [false, true])
   func `a failing store stops the run, and nothing is lost`(
     calls: Int,
@@ -32,7 +32,7 @@ import Testing
       #expect(failure?.code == .storeFailed)
       #expect(failure?.message.contains("the disk is on fire") == true)
     }
-    // The greatest numbers may exceed the number of calls of the run.
+    // If the run makes no more than `calls` calls, the store doesn't fail.
     #expect((failure != nil) == (store.calls.count > last))
     #expect(!queue.isProcessing)
     store.restore()
@@ -43,7 +43,7 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `the outcome of a task that is no longer stored is awaited until it is reported`()
+  func `if a task is no longer stored, a caller waits until the task's outcome is reported`()
     async throws
   {
     let clock = try #require(VirtualTime.current).clock
@@ -66,7 +66,7 @@ import Testing
 
   /// A command looks up its task, and then changes it.
   ///
-  /// If only the answer to the change is lost, the task has changed.
+  /// If only the result of the change is lost, the task has changed.
   @Test(
     .virtualTime,
     arguments: [
@@ -74,7 +74,7 @@ import Testing
       (.apply, .beforeEffect), (.apply, .afterEffect),
     ]
   )
-  func `a run stops if a command can't be stored, and the next run carries it out`(
+  func `a run stops if a command can't be stored, and the next run carries the command out`(
     kind: FaultInjectingStore.Call.Kind,
     moment: FaultInjectingStore.Moment
   ) async throws {
@@ -150,7 +150,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a waiter gets a result that was stored although the call failed`(
+  func `a waiter gets a result that was stored by a call that failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock
@@ -169,7 +169,7 @@ import Testing
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `a waiter gets a cancellation that was stored although the call failed`(
+  func `a waiter gets a cancellation that was stored by a call that failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// For each N, makes call N of a store fail, or hang until the store is restored.
+/// Makes a single call of a store fail, or hang until the store is restored.
 ///
-/// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
-/// lost, no task is performed after its end was stored, and the queue runs again. This command
-/// tries each N of more scenarios: `STEADFAST_RUNS=500 swift test --filter StoreFaultTests`.
+/// The scenarios are cases of the model check, which checks that nothing acknowledged is lost, that
+/// no task is performed after its end was stored, and that the queue runs again. This command tries
+/// each call of more scenarios: `STEADFAST_RUNS=500 swift test --filter StoreFaultTests`.
 @Suite struct StoreFaultTests {
   struct Setting: Sendable, CustomTestStringConvertible {
     var fault: FaultPlan.Fault

@@ -5,14 +5,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The queue waits for a temporarily unavailable store, and then continues.
+/// Tests that a queue waits for a temporarily unavailable store, and then continues.
 @Suite(.virtualTime) struct TransientErrorTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose tasks take the number of seconds in their text.
+  /// Makes a queue whose tasks each take the number of seconds in their text.
   private func makeQueue(on store: some Persistence, workers: Int = 4) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
@@ -117,7 +117,7 @@ import Testing
     #expect(try await queue.statistics.storeRetries == 0)
   }
 
-  @Test func `the package's own stores are called directly`() throws {
+  @Test func `calls of the package's own stores are not retried`() throws {
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// How a queue detects that a stale change was stored by an earlier call.
+/// Tests how a queue detects that a change is stale because an earlier call has stored it.
 @Suite struct WasStoredTests {
   private static let lease = Lease(id: .numbered(1), token: 1)
   private static let target = TaskTarget.unclaimed(.numbered(1))
@@ -16,7 +16,7 @@ import Testing
   }
 
   @Test
-  func `if the task is missing, the change has ended it, unless other processes share the store`() {
+  func `if a task is missing, its change ended it, unless other processes share the store`() {
     let ends: [TaskChange] = [
       .succeed(Self.lease, at: .seconds(5), retains: false),
       .abandon(Self.lease, failure: Self.failure, retains: false),

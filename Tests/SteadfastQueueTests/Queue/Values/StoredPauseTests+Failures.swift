@@ -6,7 +6,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Pauses that can't be stored or read.
+/// Tests pauses that can't be stored or read.
 extension StoredPauseTests {
   @Test func `a pause that can't be stored has no effect`() async throws {
     let store = FaultInjectingStore()

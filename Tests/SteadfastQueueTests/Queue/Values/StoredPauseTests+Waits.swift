@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Stored pauses while a claim is under way.
+/// Tests stored pauses while a claim is under way.
 extension StoredPauseTests {
   @Test
   func `a pause waits for the attempt that must start, and no other attempt starts`()
@@ -16,7 +16,7 @@ extension StoredPauseTests {
     try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     async let attempts = queue.runAvailable()
     try await store.waitForHeldCalls()
-    // This pause releases a claimed task, so the next pause lets it start.
+    // This pause releases a claimed task, so the next pause waits until the task has started.
     try await queue.pause(durability: .relaxed)
     store.letGo()
     #expect(try await attempts == 0)

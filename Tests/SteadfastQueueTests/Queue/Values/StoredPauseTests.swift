@@ -7,7 +7,7 @@ import Testing
 
 private struct Mail: TaskPayload { var text: String }
 
-/// Stored pauses, which persist across processes.
+/// Tests stored pauses, which persist across processes.
 @Suite(.virtualTime) struct StoredPauseTests {
   let clock: VirtualClock
   let log = Log<String>()
@@ -237,12 +237,12 @@ private struct Mail: TaskPayload { var text: String }
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `an outdated reading doesn't undo a pause`() async throws {
+  @Test func `a poll that read the store before a pause doesn't undo the pause`() async throws {
     let store = FaultInjectingStore(SharedStore(StoreSharing()).process())
     let queue = await makeQueue(on: store)
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The next poll reads the store before the pause is stored, but is answered afterwards.
+      // The next poll reads the store before the pause is stored, but returns afterwards.
       store.inject(.delay(.seconds(60), on: clock), .afterEffect) { $0.kind == .value }
       try await clock.sleep(for: .seconds(5))
       try await queue.pause(durability: .durable)

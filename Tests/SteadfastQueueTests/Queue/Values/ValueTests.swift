@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The values that an application stores with a queue.
+/// Tests the values that an application stores with a queue.
 @Suite(.virtualTime) struct ValueTests {
   private let clock: VirtualClock
 

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Waking the workers and the finisher of a queue.
+/// Tests that the workers of a queue wake when there is work, or when results can be stored again.
 @Suite(.virtualTime) struct AsyncSignalTests {
   private let time: VirtualTime
   private var clock: VirtualClock { time.clock }
@@ -27,7 +27,7 @@ import Foundation
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Note("\($0)") })
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // The workers wait, so that the outbox doesn't grow indefinitely.
+      // The workers wait, so that the results to be stored don't accumulate indefinitely.
       #expect(performed.value < count)
       store.letGo()
       for task in tasks {

@@ -10,15 +10,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Races that require several threads.
+/// Tests a race condition, which requires several threads.
 @Suite struct DateTimerRaceTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a due date fires even if an earlier date is set just as its sleep ends`() async {
+  func `a due date fires even if an earlier date is set just as the sleep ends`() async {
     let timer = DateTimer()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {
       timer.set(start + 5)
-      // The timer cuts the sleep short for the earlier date after the sleep has already ended.
+      // The timer cancels the sleep because of the earlier date, but the sleep has already ended.
       while !Task.isCancelled {}
     }
     let (hasRung, rings) = (AsyncSignal(), Counter())

@@ -15,11 +15,11 @@ private final class OneThread: TaskExecutor {
   }
 }
 
-/// Signals and locks that are passed from one thread to another.
+/// Tests signals and locks that are passed from one thread to another.
 @Suite struct HandOverTests {
   /// Runs two Swift tasks, each on its own thread, that repeatedly wait for each other.
   ///
-  /// In round n, each closure must wait until it counts the other's n moves: waits may end early.
+  /// A wait may end early, so in round n, each closure waits until the other has made n moves.
   private func playPingPong(
     _ ping: @escaping @Sendable (_ round: Int) async -> Void,
     _ pong: @escaping @Sendable (_ round: Int) async -> Void
@@ -69,7 +69,10 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test func `reporting a result doesn't complete another change of the task`() async throws {
+  @Test
+  func `a requested change of a task stays in flight after the task's result is reported`()
+    async throws
+  {
     let changes = InFlightChanges(StoreAvailability())
     try await changes.beginRequestedChanges(of: [.numbered(1)])
     await changes.beginAttemptResults(of: [.numbered(1)])
@@ -79,7 +82,7 @@ private final class OneThread: TaskExecutor {
     #expect(changes.count == 0)
   }
 
-  @Test func `several keys are locked in order`() async throws {
+  @Test func `a call locks several keys one after the other, in order`() async throws {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })
     let keys = Set((0..<26).map { "key \($0)" })
     try await turns.lock(["key 0"])
@@ -95,7 +98,7 @@ private final class OneThread: TaskExecutor {
     #expect(turns.count == 0)
   }
 
-  @Test func `waiting until a key's current lock ends doesn't wait for later locks of the key`()
+  @Test func `a caller that waits for a key's current lock to end doesn't wait for later locks`()
     async throws
   {
     let (turns, executor) = (KeyedMutex(StoreAvailability()), ManualExecutor { 0 })

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Waits that are longer than the system's clock can represent, and waits that are cut short.
+/// Tests waits that are longer than the system's clock can represent, and waits that are cut short.
 ///
 /// Some tests use their own process, because a bug would crash the process or fill its memory.
 @Suite(.timeLimit(.minutes(5))) struct LongWaitTests {
@@ -45,7 +45,7 @@ import Foundation
     await #expect(processExitsWith: .success) {
       let store = SharedStore(
         StoreSharing(
-          // A third of this duration is also more seconds than 64 bits can count.
+          // Even a third of this duration has more seconds than 64 bits can represent.
           leaseDuration: Duration(attoseconds: .max),
           pollInterval: .seconds(Int64.max)
         )

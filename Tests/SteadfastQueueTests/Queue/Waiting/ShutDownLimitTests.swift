@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Shutting down a queue without waiting, like a signal handler.
+/// Tests `beginShutDown(within:)`, which doesn't wait, so that a signal handler can call it.
 @Suite(.virtualTime) struct ShutDownLimitTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -49,12 +49,16 @@ import Testing
     #expect(log.entries.isEmpty)
   }
 
-  @Test func `the longest possible limit is no limit`() async throws {
+  @Test
+  func `with the longest possible limit, a shutdown never cuts attempts short`() async throws {
     let (end, _) = try await runQueue { $0.beginShutDown(within: .seconds(Int64.max)) }
     #expect(end == .seconds(10))
   }
 
-  @Test func `of several shutdown limits, the limit that ends first applies`() async throws {
+  @Test
+  func `if a queue is shut down with several limits, the limit that ends first applies`()
+    async throws
+  {
     let (shortened, _) = try await runQueue { queue in
       queue.beginShutDown(within: .seconds(4))
       queue.beginShutDown(within: .seconds(2))

@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Makes a queue on a store that either stores results at once, or answers later.
+  /// Makes a queue on a store that either stores results at once, or returns later.
   private func makeQueue(appliesAtOnce: Bool = true) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `a queue is idle after available tasks, immediate retries and tasks that handlers add`(
+  func `waiting until the queue is idle includes immediate retries and tasks that handlers add`(
     appliesAtOnce: Bool
   ) async throws {
     let queue = await makeQueue(appliesAtOnce: appliesAtOnce)
@@ -45,7 +45,9 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `waiting for a queue with nothing to do returns at once`(appliesAtOnce: Bool) async throws {
+  func `waiting until the queue is idle returns at once if there is nothing to do`(
+    appliesAtOnce: Bool
+  ) async throws {
     let queue = await makeQueue(appliesAtOnce: appliesAtOnce)
     try await queue.enqueue(name: "without a handler")
     try await queue.enqueue(Note("paused"))
@@ -73,7 +75,7 @@ import Testing
   }
 
   @Test
-  func `a call that waits until the queue is idle also waits for a queue that isn't running yet`()
+  func `a caller can wait until the queue is idle even before the queue runs`()
     async throws
   {
     let queue = await makeQueue()
@@ -85,7 +87,7 @@ import Testing
     #expect(clock.now.offset == .seconds(70))
   }
 
-  @Test func `a waiter returns after a pass that finds no tasks`() async throws {
+  @Test func `a wait until the queue is idle ends after a pass that finds no tasks`() async throws {
     let queue = await makeQueue(appliesAtOnce: false)
     async let idle: Void = queue.waitUntilIdle()
     try await clock.sleep(for: .seconds(1))
@@ -94,7 +96,7 @@ import Testing
     #expect(clock.now.offset == .seconds(1))
   }
 
-  @Test func `a shutdown or a cancellation ends the wait`() async throws {
+  @Test func `a shutdown or a cancellation ends a wait until the queue is idle`() async throws {
     let queue = await makeQueue()
     try await queue.enqueue(Note("a"))
     try await withThrowingTaskGroup { group in
@@ -130,7 +132,8 @@ import Testing
     #expect(log.entries == ["waitsForItself"])
   }
 
-  @Test func `a failing store ends the wait, and so does a later shutdown`() async throws {
+  @Test
+  func `a store failure or a later shutdown ends a wait until the queue is idle`() async throws {
     let store = FaultInjectingStore()
     store.inject(.error(Refusal("the disk is full")), times: nil) {
       $0.changes.contains("succeed")
@@ -152,8 +155,9 @@ import Testing
     #expect(error?.code == .shutDown)
   }
 
-  /// The claim reads the store before the retry is stored, but is answered after that.
-  @Test func `a claim that started too early doesn't make the queue idle`() async throws {
+  /// The claim reads the store before the retry is stored, but returns afterwards.
+  @Test
+  func `a claim that started before a retry was stored doesn't make the queue idle`() async throws {
     let store = FaultInjectingStore()
     for kind in [FaultInjectingStore.Call.Kind.claim, .tasks] {
       store.inject(.delay(.seconds(5), on: clock), .afterEffect, times: nil) { $0.kind == kind }
@@ -200,7 +204,9 @@ import Testing
 
   /// When a call returns, all tasks that were added before the call are done.
   @Test(arguments: [true, false])
-  func `each of many concurrent waiters returns after its own tasks are done`(appliesAtOnce: Bool)
+  func `each of many callers waits until its own tasks are done`(
+    appliesAtOnce: Bool
+  )
     async throws
   {
     let queue = TaskQueue(

@@ -22,14 +22,14 @@ import Testing
     #expect(list.takeAll() == [])
   }
 
-  @Test func `a key that is added late is sorted into the order`() {
+  @Test func `waiters are sorted by key even if they are added out of order`() {
     var list = makeList(keys: [1, 2, 5, 3, 4])
     #expect(list.remove(key: 5) == 5)
     #expect(list.remove(key: 3) == 3)
     #expect(list.takeAll() == [1, 2, 4])
   }
 
-  @Test func `waiters are removed from the start in order, even if others leave in between`() {
+  @Test func `the first waiters are removed in order, even if others leave in between`() {
     var list = makeList(keys: 1...6)
     #expect(list.popFirst() == 1)
     #expect(list.remove(key: 2) == 2)

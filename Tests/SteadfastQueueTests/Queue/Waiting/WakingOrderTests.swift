@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// In virtual time, callers that are woken together continue in a deterministic order.
+/// Tests that callers that are woken together continue in a deterministic order in virtual time.
 @Suite(.virtualTime) struct WakingOrderTests {
   private let clock: VirtualClock
   private let log = Log<String>()

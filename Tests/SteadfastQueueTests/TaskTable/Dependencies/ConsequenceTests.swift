@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Cascades of the end or the restart of a task, with several tasks involved.
+/// Tests how the end or the restart of a task affects several dependent tasks.
 @Suite struct ConsequenceTests {
   var table = TaskTable()
 
@@ -43,7 +43,8 @@ import Testing
     .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
   }
 
-  @Test mutating func `of several ended dependencies, the one with the lowest ID is the cause`()
+  @Test
+  mutating func `the cause of a cancellation is the failed dependency with the lowest ID`()
     throws
   {
     insert(1)
@@ -73,7 +74,8 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `of two cancelled tasks, the one that restarts first gets the key`()
+  @Test
+  mutating func `of two cancelled tasks with one key, the first to be restarted gets the key`()
     throws
   {
     insert(1)
@@ -86,7 +88,7 @@ import Testing
     restart(1)
     restart(6)
     insert(4, after: [1], key: "k")
-    // Task 2 is running, so it is cancelled only when task 6 is.
+    // Task 2 is running, so it isn't cancelled until task 6 is cancelled.
     #expect(cancel(1) == done(4))
     #expect(table.apply([.release(lease)]) == [.done])
     insert(3, after: [2], key: "k")
@@ -149,7 +151,8 @@ import Testing
     #expect(recorded == numbers.prefix(TaskDependencies.mostFailures).map(TaskID.numbered))
   }
 
-  @Test mutating func `the failures, cause and batch progress of a new task are ignored`() throws {
+  @Test
+  mutating func `an insertion ignores failures, a cause and batch progress in the record`() throws {
     insert(1)
     let dependencies = TaskDependencies(
       on: [.numbered(1)],
@@ -164,7 +167,8 @@ import Testing
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a finished member counts for a follower that is inserted later`() throws {
+  @Test
+  mutating func `a finished task of a batch counts for a follower that is inserted later`() throws {
     var ended = TaskRecord.make(1, dependencies: TaskDependencies(follower: .numbered(9)))
     ended.state = .succeeded
     ended.finishedDate = .seconds(1)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Decisions about tasks with dependencies while staged changes are being written to a file.
+/// Tests changes of tasks with dependencies while staged changes are being written to a file.
 @Suite struct StagedDependencyTests {
   private var table = TaskTable()
   private var lines: [JournalEntry] = []
@@ -55,7 +55,7 @@ import Testing
 
   private func state(_ number: Int) -> TaskState? { table.record(of: .numbered(number))?.state }
 
-  /// Compares the table with the one that is read from the lines.
+  /// Compares the table with a table that is read from the lines.
   private func checkLines() throws {
     var found = TaskTable()
     for (number, line) in lines.enumerated() {
@@ -70,8 +70,7 @@ import Testing
   }
 
   @Test
-  mutating func
-    `a cancelled task whose key another task holds stays cancelled even if that task ends first`()
+  mutating func `a cancelled task whose key is held stays cancelled even if the holder ends first`()
     throws
   {
     try insert(1)
@@ -88,7 +87,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `a released task rejects changes while a staged cancellation cascades`()
+  @Test mutating func `a released task rejects changes while a staged cancellation cascades to it`()
     throws
   {
     try insert(1)
@@ -109,7 +108,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  mutating func `a restarted task rejects changes while a staged cancellation cascades`(
+  mutating func `a restarted task rejects changes while a staged cancellation cascades to it`(
     retains: Bool
   ) throws {
     try insert(1)
@@ -131,7 +130,7 @@ import Testing
     try checkLines()
   }
 
-  @Test mutating func `a cancelled task rejects changes while a staged removal cascades`()
+  @Test mutating func `a cancelled task rejects changes while a staged removal cascades to it`()
     throws
   {
     try insert(1)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// New tasks that depend on a task while a change to that task is being written to a file.
+/// Tests new tasks whose dependency is being changed in the file.
 @Suite struct UncertainDependencyTests: FlushSuite {
   let setting = FlushSetting()
 
@@ -95,7 +95,7 @@ import Testing
     #expect(outcome == unmet)
   }
 
-  @Test func `a write that removes a task and adds a dependent of it is rejected`()
+  @Test func `a batch that removes a task and adds a dependent of that task is rejected`()
     async throws
   {
     try await store([.insert(.make(1), onDuplicate: .keep)])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Expired tasks that lose their key roles to a new task, while changes are staged and in a file.
+/// Tests expired tasks that lose their unique key to a new task, with staged changes and in a file.
 @Suite struct DisplacingTests {
   var table = TaskTable()
 
@@ -27,7 +27,8 @@ import Testing
       .map { Int($0.id.low) }
   }
 
-  @Test mutating func `a displaced task regains its role if the new task is rolled back`() {
+  @Test
+  mutating func `an expired task regains its key if the new task that took it is rolled back`() {
     insert(1)
     let staged = table.stage(Self.new)
     #expect(staged.outcome == .done)
@@ -43,7 +44,8 @@ import Testing
     #expect(table.claim(9, at: 100).numbers == [1, 3])
   }
 
-  @Test mutating func `a successor becomes the holder if the new task is rolled back`() {
+  @Test
+  mutating func `an expired successor becomes the holder if the new task is rolled back`() {
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease
     insert(2)
@@ -56,7 +58,8 @@ import Testing
     #expect(table.claim(9, at: 99).numbers == [2])
   }
 
-  @Test mutating func `a task with a staged update or restart is not displaced`() {
+  @Test
+  mutating func `an expired task does not lose its key while an update or restart is staged`() {
     insert(1)
     for change in [
       TaskChange.update(.numbered(1), TaskUpdate(expiryDate: .seconds(200))),
@@ -69,7 +72,7 @@ import Testing
     #expect(table.stage(Self.new).outcome == .done)
   }
 
-  @Test mutating func `an expired task that is the follower of the new task loses its role too`() {
+  @Test mutating func `an expired task that is the follower of the new task loses its key too`() {
     insert(1)
     let dependencies = TaskDependencies(follower: .numbered(1))
     let new = TaskRecord.make(3, key: "k", created: 100, dependencies: dependencies)
@@ -79,7 +82,8 @@ import Testing
     #expect(table.claim(9, at: 100).numbers == [3])
   }
 
-  @Test mutating func `a restart prevented by a key reports the holder, not the successor`() {
+  @Test
+  mutating func `a restart prevented by a key reports the key's holder, not the successor`() {
     insert(1)
     table.insert(.make(2, key: "k", created: 100))
     _ = table.apply([.pause(.unclaimed(.numbered(1)))])
@@ -90,7 +94,8 @@ import Testing
     #expect(table.apply([restart]) == [.duplicate(of: .numbered(2))])
   }
 
-  @Test func `a task that has lost its role has no role when a compacted file is read`() throws {
+  @Test
+  func `a task that has lost its key does not regain it when a compacted file is read`() throws {
     var lines: [JournalEntry] = [
       .addition(.make(1, key: "k", expires: .seconds(100)), .holder),
       .addition(.make(3, key: "k", created: 100), .holder),
@@ -118,7 +123,7 @@ import Testing
     }
   }
 
-  @Test func `reading a file rejects a new holder whose predecessor had not expired`() {
+  @Test func `a line that gives a key to a new task before its holder has expired is rejected`() {
     var found = TaskTable()
     #expect(found.replay(.addition(.make(1, key: "k", expires: .seconds(101)), .holder)) == true)
     #expect(found.replay(.addition(.make(3, key: "k", created: 100), .holder)) == false)

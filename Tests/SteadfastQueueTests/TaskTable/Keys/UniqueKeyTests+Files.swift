@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The unique keys of tasks that are read from a file.
+/// Tests the unique keys of tasks that are read from a file.
 extension UniqueKeyTests {
   /// Returns the table that is read from a file with these lines.
   func read(_ entries: [JournalEntry]) throws -> TaskTable {
@@ -12,7 +12,9 @@ extension UniqueKeyTests {
     return try JournalReader.readAsWritten(JournalSource(text.bytes)).table
   }
 
-  @Test func `a compacted file has every key role, with its lines in any order`() throws {
+  @Test
+  func `a compacted file restores which task holds a key, whatever the order of its lines`() throws
+  {
     var table = TaskTable()
     table.insert(.make(1, key: "k"))
     _ = table.claim(1)
@@ -40,7 +42,7 @@ extension UniqueKeyTests {
   }
 
   @Test func `files of earlier versions are read with their original meaning`() throws {
-    // In earlier versions, a finished task held its key, for tasks of every name.
+    // In earlier versions, a finished task kept its key, and blocked tasks of every name.
     let replacing = TaskChange.insert(.make(3, key: "k"), onDuplicate: .replace)
     var found = TaskTable()
     for entry: JournalEntry in [

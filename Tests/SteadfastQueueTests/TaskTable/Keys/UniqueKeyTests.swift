@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Unique keys while staged changes are not committed yet.
+/// Tests unique keys while staged changes are not committed yet.
 @Suite struct UniqueKeyTests {
   var table = TaskTable()
 
@@ -94,7 +94,7 @@ import Testing
     table.rollBack(staged)
     table.rollBack(end)
     #expect(table.brokenInvariants() == [])
-    // The holder and the successor may both wait.
+    // Both the holder and the successor may be waiting.
     let update = TaskChange.update(.numbered(2), TaskUpdate(priority: .high))
     let changes = [table.stage(update), table.stage(retry)]
     for change in changes { table.commit(change) }
@@ -150,7 +150,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a restart acquires the key as soon as it is staged`() {
+  @Test mutating func `a restarted task has its key as soon as the restart is staged`() {
     let lease = begin()
     let failure = TaskFailure(reason: "no", date: .seconds(3))
     _ = table.apply([.abandon(lease, failure: failure, retains: true)])
@@ -164,7 +164,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `the ended task with the latest unique period deduplicates new ones`() {
+  @Test mutating func `new tasks are duplicates of the ended task whose unique period ends last`() {
     for number in 1...3 {
       let window = [60.0, 90, 30][number - 1]
       table.insert(.make(number, key: "k", uniqueFor: window), onDuplicate: .replace)
@@ -187,7 +187,9 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a task that is inserted as succeeded deduplicates new tasks`() throws {
+  @Test
+  mutating func `new tasks are duplicates of a task that was inserted as already succeeded`() throws
+  {
     var old = TaskRecord.make(1, key: "k", uniqueFor: 60)
     old.state = .succeeded
     old.finishedDate = .seconds(1)
@@ -200,7 +202,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test mutating func `a pruning skips tasks that still deduplicate new ones`() {
+  @Test mutating func `a pruning skips tasks whose unique period isn't over`() {
     for number in 1...4 {
       let window = number.isMultiple(of: 2) ? nil : 60.0
       table.insert(.make(number, key: "key \(number)", uniqueFor: window))
@@ -236,7 +238,7 @@ import Testing
     func prune(at now: Double, keeping count: Int) -> TaskChange {
       .prune(.succeeded, endedBefore: nil, keepingLatest: count, now: .seconds(now))
     }
-    // At 100 s, the second task no longer deduplicates others; at 50 s it does again.
+    // At 100 s, the second task's unique period is over. At 50 s, it isn't.
     _ = table.apply([prune(at: 100, keeping: 3)])
     _ = table.apply([prune(at: 50, keeping: 2)])
     #expect(table.count(matching: TaskFilter()) == 3)

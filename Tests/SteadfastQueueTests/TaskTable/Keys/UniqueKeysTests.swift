@@ -4,10 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The roles of tasks with the same key and different names.
+/// Tests the roles of tasks with the same key and different names, such as holder and successor.
 @Suite struct UniqueKeysTests {
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
-  func `random roles are found by key and name`(seed: UInt64) {
+  func `roles set at random are found by their key and name`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
     var (keys, expected) = (UniqueKeys(), [String: [Int: [Int?]]]())
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test
-  func `after a task that deduplicates others is removed, another task of its name deduplicates`()
+  func `after an ended task is removed, duplicates are found by another ended task with its name`()
     throws
   {
     var table = TaskTable()

@@ -23,7 +23,7 @@ private struct Letter: TaskPayload, Equatable {
   }
 }
 
-/// Decoding the payload of a record.
+/// Tests decoding the payload of a record.
 @Suite struct RecordPayloadTests {
   private func record(_ json: String, version: Int = 2, name: String = "Letter") -> TaskRecord {
     TaskRecord(

@@ -4,11 +4,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Named values in as many blocks of memory as they need.
+/// Tests a task's named values when they are stored in several blocks of memory.
 @Suite struct TaskMemoryBlocksTests {
   private let maxLength = TaskMemoryBlocks.maxLength
 
-  /// The broken invariants of a memory's blocks.
+  /// Describes the invariants that the blocks violate.
   private func problems(of memory: TaskMemory) -> [String] {
     let blocks = memory.blocks.all
     var problems: [String] = []
@@ -25,9 +25,9 @@ import Testing
     return problems
   }
 
-  /// The total size of the blocks that are new or changed while this many names are set.
+  /// The total size of the blocks that are written while `count` names are set.
   ///
-  /// Each next name is `step` positions further, cyclically.
+  /// The next name is `step` positions after the previous name, cyclically.
   private func bytesWritten(_ count: Int, step: Int) -> Int {
     var memory = TaskMemory()
     var (written, before) = (0, Set<TaskMemoryBlock>())
@@ -103,7 +103,7 @@ import Testing
     #expect(problems(of: memory) == [])
     #expect(Set(memory.names) == Set(expected.keys))
     for (name, value) in expected { #expect(memory[name] == value) }
-    // The division into blocks has no visible effect.
+    // A memory with the same values in other blocks is equal.
     var other = TaskMemory()
     for (name, value) in expected { other[name] = value }
     #expect(other == memory && other.hashValue == memory.hashValue)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Named values in one block of memory.
+/// Tests a task's named values when they are stored in one block of memory.
 @Suite struct TaskMemoryTests {
   @Test func `a memory returns the last value of each name`() {
     var memory = TaskMemory()
@@ -69,7 +69,7 @@ import Testing
     var found: [String: [UInt8]] = [:]
     memory.forEach { found[$0] = $1 }
     #expect(found == expected)
-    // The order in which names were set has no visible effect.
+    // A memory whose names were set in another order is equal.
     var other = TaskMemory()
     for (name, value) in expected { other[name] = value }
     #expect(other == memory && other.hashValue == memory.hashValue)

@@ -12,7 +12,7 @@ private enum Mail {
   }
 }
 
-/// The default names of tasks, which are those of their payload types.
+/// Tests the default names of tasks: the names of their payload types.
 @Suite struct TypeNameTests {
   @Test(arguments: [
     ("App.PostComment", "PostComment"),

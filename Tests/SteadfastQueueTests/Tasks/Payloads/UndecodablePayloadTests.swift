@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The error text for a payload that can't be decoded, which is stored with the task.
+/// Tests the stored error message for a payload that can't be decoded.
 @Suite struct UndecodablePayloadTests {
   private struct Grant: Codable {
     var level: Int

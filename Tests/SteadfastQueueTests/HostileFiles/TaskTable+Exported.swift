@@ -5,9 +5,9 @@ import Foundation
 extension TaskTable {
   /// The tasks and values in the format of `Tests/EndToEnd/read_queue_file.py`.
   ///
-  /// The tasks come first, in the order of their places and without fields of default values, then
-  /// the values in the order of their names.
-  func contentsForSecondReader() throws -> [NSDictionary] {
+  /// The tasks come first, in their order in the queue and without fields that have default values.
+  /// The values follow in the order of their names.
+  func contentsForPythonReader() throws -> [NSDictionary] {
     let tasks = entries.slots.map { entries[$0] }.sorted { $0.position < $1.position }
     let values = values.committed.sorted { left, right in
       left.key.text.utf8.lexicographicallyPrecedes(right.key.text.utf8)
@@ -43,7 +43,7 @@ extension TaskTable.Entry {
     return fields
   }
 
-  /// The task in the format of the second reader.
+  /// The task in the format of `Tests/EndToEnd/read_queue_file.py`.
   fileprivate func fields() throws -> [String: Any] {
     var fields: [String: Any] = [
       "id": record.id.description, "name": record.name, "priority": record.priority.rawValue,
