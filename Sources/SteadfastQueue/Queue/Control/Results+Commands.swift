@@ -278,7 +278,7 @@ extension Results {
       for isRemoval in [false, true] {
         let same = settlements.filter { $0.change.isRemoval == isRemoval }
         guard let change = same.first?.change else { continue }
-        await owner.applyRemoteEffects(Consequences(tasks: same.map(\.record.id)), of: change)
+        await owner.applyConsequences(Consequences(tasks: same.map(\.record.id)), of: change)
       }
     }
   }
@@ -349,7 +349,7 @@ extension Results {
   ///
   /// If the store fails, a command stays pending, and the next run carries it out. If the store is
   /// temporarily unavailable and this Swift task can't wait, the finisher carries the command out.
-  /// At the end, this notifies `idleWatch`, even if there were no commands, because the queue may
+  /// At the end, this notifies `idleWaiters`, even if there were no commands, because the queue may
   /// be idle.
   ///
   /// - Parameters:
@@ -383,7 +383,7 @@ extension Results {
         if isLeftToFinisher { dispatch.signals.finisher.signal() }
       }
     }
-    dispatch.signals.idleWatch.notifyOfStep()
+    dispatch.signals.idleWaiters.notifyOfStep()
   }
 
   /// Carries out a command instead of an earlier, pending command that no run is carrying out.
@@ -399,7 +399,7 @@ extension Results {
       finishCommand(of: id, requeuing: isDone ? nil : earlier)
       // A run may have started.
       dispatch.signals.finisher.signal()
-      dispatch.signals.idleWatch.notifyOfStep()
+      dispatch.signals.idleWaiters.notifyOfStep()
     }
     isDone = try await carryOutPending(command, for: id)
     return isDone

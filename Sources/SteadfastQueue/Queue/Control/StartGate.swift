@@ -45,7 +45,7 @@ extension StartGate {
       return machine.takeUnstartedDuringPause()
     }
     await results.releaseUnstarted(unstarted)
-    dispatch.signals.idleWatch.notifyOfStep()
+    dispatch.signals.idleWaiters.notifyOfStep()
   }
 
   /// Waits for the attempts that still start although the queue is paused, or until cancelled.
@@ -127,8 +127,8 @@ extension StartGate {
   private func withPauseLock<Result>(
     _ body: () async throws -> Result
   ) async throws -> Result {
-    try await dispatch.signals.pauseTurns.lock([StoredPause.valueName])
-    defer { dispatch.signals.pauseTurns.unlock([StoredPause.valueName]) }
+    try await dispatch.signals.pauseMutex.lock([StoredPause.valueName])
+    defer { dispatch.signals.pauseMutex.unlock([StoredPause.valueName]) }
     let result = try await body()
     dispatch.signals.hasReadPause.store(true, ordering: .releasing)
     return result
@@ -291,7 +291,7 @@ extension StartGate {
 
   private func markReported(_ registration: ConditionState.Registration) {
     upkeep.state.withLock { $0.conditions.markReported(registration) }
-    dispatch.signals.conditionsTold.resumeAll(with: .success(()))
+    dispatch.signals.conditionsReported.resumeAll(with: .success(()))
   }
 
   /// Waits until each monitor has reported its condition, the run is stopping, or this is
@@ -301,7 +301,7 @@ extension StartGate {
       !dispatch.machine.withLock({ $0.isStopping }), !Task.isCancelled
     {
       // Cancellation ends the loop, and the workers too.
-      try? await dispatch.signals.conditionsTold.wait {
+      try? await dispatch.signals.conditionsReported.wait {
         let awaits = upkeep.state.withLock { $0.conditions.awaitsMonitors }
         return awaits && !dispatch.machine.withLock { $0.isStopping } ? nil : .success(())
       }

@@ -297,7 +297,7 @@ extension Enqueuer {
     }
     observers.events.postEnqueuedEvent(of: record.id)
     upkeep.reportIfUnhandled(record)
-    dispatch.becomesAvailable(at: record.availableDate, after: now)
+    dispatch.lookForWork(at: record.availableDate, after: now)
     return nil
   }
 }

@@ -60,9 +60,9 @@ struct GroupStore: StoreWrapper {
   func close() async throws {}
 
   /// Throws: the store belongs to the group.
-  func destroy() async throws { throw isDestroyedAsAWhole }
+  func destroy() async throws { throw sharedStoreError }
 
-  var isDestroyedAsAWhole: TaskQueueError {
+  var sharedStoreError: TaskQueueError {
     TaskQueueError(
       .invalidArgument,
       "the queue '\(members.name(ofQueue: queue))' shares its store with the other queues of its "
@@ -170,7 +170,7 @@ final class GroupMembers: Sendable {
     from name: String
   ) async {
     for other in queues(except: name) {
-      await other.results.applyRemoteEffects(consequences, of: change)
+      await other.results.applyConsequences(consequences, of: change)
     }
   }
 

@@ -240,9 +240,9 @@ public final class TaskQueueGroup: Sendable {
   public func destroy() async throws {
     let queues = queues
     for queue in queues { try queue.core.checkCanBeDestroyed() }
-    try await QueueCore.destroying(queues.map(\.core)) {
+    try await QueueCore.markDestroyed(queues.map(\.core)) {
       await shutDown(within: .zero)
-      for queue in queues { try await queue.core.waitToBeDestroyed() }
+      for queue in queues { try await queue.core.waitForRunEnd() }
       try await store.destroy()
     }
   }

@@ -64,7 +64,7 @@ final class Observers: Sendable {
   func waitForEarlierReports(ofClaimed record: TaskRecord) async {
     // A call that replaces the task with a unique key learns the task's ID only from the store's
     // answer. So wait for that call by the key.
-    if let key = record.uniqueKey { try? await keyTurns.waitForPresentHolder(of: key) }
+    if let key = record.uniqueKey { try? await keyTurns.waitForCurrentHolder(of: key) }
     await waitForEarlierReports(of: record.id)
   }
 

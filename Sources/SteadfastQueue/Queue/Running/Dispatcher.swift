@@ -83,7 +83,7 @@ extension Dispatcher {
   /// Makes a worker look for tasks when a task becomes available.
   ///
   /// If the date is not after `past`, this does not read the clock.
-  func becomesAvailable(at date: Date, after past: Date = .distantPast) {
+  func lookForWork(at date: Date, after past: Date = .distantPast) {
     if date <= past { return lookForWork() }
     let now = now
     if date <= now { lookForWork() } else { signals.timer.set(date, from: now) }
@@ -141,7 +141,7 @@ extension Dispatcher {
     }
   }
 
-  var isEnding: Bool { machine.withLock { $0.isStopping } }
+  var isStopping: Bool { machine.withLock { $0.isStopping } }
 
   /// Applies an event that cuts attempts short, and interrupts them.
   func cutShort(by event: (inout WorkMachine) -> Void = { $0.cutShort() }) {
@@ -162,9 +162,9 @@ extension Dispatcher {
   }
 
   /// Whether a claim of this queue may have expired, because it could not be extended.
-  var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
+  var leasesMayHaveExpired: Bool { leasesMayHaveExpired(by: time.stopwatch()) }
 
-  func leasesMayHaveRunOut(by now: Duration) -> Bool {
+  func leasesMayHaveExpired(by now: Duration) -> Bool {
     guard let leaseDuration else { return false }
     return machine.withLock { now >= $0.leasesExtended + leaseDuration }
   }

@@ -102,7 +102,7 @@ extension QueueStore {
   /// Waits before retrying an operation that failed with a transient error.
   ///
   /// - Throws: The error, if it is not transient, or there is no time to wait.
-  func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
+  func waitToRetry(after error: any Error, _ retries: inout Int) async throws {
     guard let retryPolicy = retryingStore?.retryPolicy,
       await retryPolicy.waitToRetry(after: error, retries: retries, .other)
     else { throw error }
@@ -171,7 +171,7 @@ extension QueueStore {
         if try await replaceValue(named: name, old, by: new, durability) { return }
       } catch {
         // The store may have stored the value. The next read returns the current value in any case.
-        try await waitToRepeat(after: error, &retries)
+        try await waitToRetry(after: error, &retries)
       }
     }
     throw TaskQueueError.endlessConflict(in: front, over: "the value '\(name)'")

@@ -165,7 +165,7 @@ extension Results {
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `refreshAwaitedOutcomes()`
     // looks up the outcome for waiting callers.
-    let isAlone = !dispatch.leasesMayHaveRunOut
+    let isAlone = !dispatch.leasesMayHaveExpired
     var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
     where answer.wasResent || settlement.isInDoubt {
@@ -222,18 +222,18 @@ extension Results {
     if settlement.record.orderKey != nil { dispatch.lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
-      dispatch.becomesAvailable(at: date)
+      dispatch.lookForWork(at: date)
     case .restart(_, let date, _):
       upkeep.scheduleNoticeIfUnhandled(settlement.record)
-      dispatch.becomesAvailable(at: date)
+      dispatch.lookForWork(at: date)
     case .resume:
       upkeep.scheduleNoticeIfUnhandled(settlement.record)
-      dispatch.becomesAvailable(at: settlement.record.availableDate)
+      dispatch.lookForWork(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
       // The awaited completion may have arrived already.
-      dispatch.becomesAvailable(at: names.isEmpty ? date : .distantPast)
+      dispatch.lookForWork(at: names.isEmpty ? date : .distantPast)
     case .complete: dispatch.lookForWork()
-    case .release, .update: dispatch.becomesAvailable(at: settlement.record.availableDate)
+    case .release, .update: dispatch.lookForWork(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was parked.
       let name = settlement.record.name
@@ -294,7 +294,7 @@ extension Results {
   /// Applies the consequences of a change that another queue on the store has made.
   ///
   /// The affected tasks may belong to this queue or to others. The other queue posts the events.
-  func applyRemoteEffects(_ meaning: Consequences, of change: TaskChange) async {
+  func applyConsequences(_ meaning: Consequences, of change: TaskChange) async {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)

@@ -457,7 +457,7 @@ extension Occurrences {
         }
         if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
         unanswered = step
       }
     }
@@ -521,7 +521,7 @@ extension Occurrences {
     guard let next = step.next else { return }
     (owner ?? self).observers.events.postEnqueuedEvent(of: next.id)
     owner?.upkeep.reportIfUnhandled(next)
-    owner?.dispatch.becomesAvailable(at: next.availableDate)
+    owner?.dispatch.lookForWork(at: next.availableDate)
   }
 
   private func postEvents(of step: ScheduleStep) {
@@ -625,7 +625,7 @@ extension Occurrences {
         _ = try await storage.send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
         return false
       } catch {
-        try await storage.waitToRepeat(after: error, &retries)
+        try await storage.waitToRetry(after: error, &retries)
       }
     }
     return false

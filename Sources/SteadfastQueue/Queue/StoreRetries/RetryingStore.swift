@@ -204,7 +204,7 @@ final class StoreRetryPolicy: Sendable {
   func beginRun() { state.withLock { $0.isRunCancelled = false } }
 
   /// Records that the run was cancelled, and ends the waits of its attempts.
-  func runWasCancelled() {
+  func markRunCancelled() {
     state.withLock { $0.isRunCancelled = true }
     stops.resumeAll(with: .success(()))
   }
@@ -236,7 +236,7 @@ final class StoreRetryPolicy: Sendable {
         retryDate: time.clock.date.storableDate(after: delay)
       )
     )
-    await availability.beUnavailable {
+    await availability.markUnavailable {
       await withTaskGroup { group in
         group.addTask { try? await self.time.wait(for: delay) }
         group.addTask { await self.waitUntilRetriesStop(of: call) }
@@ -281,7 +281,7 @@ final class StoreAvailability: Sendable {
   var isUnavailable: Bool { waitingCount.load(ordering: .acquiring) > 0 }
 
   /// Counts the store as unavailable during the body, which waits until the store may be back.
-  func beUnavailable(during body: () async -> Void) async {
+  func markUnavailable(during body: () async -> Void) async {
     waitingCount.add(1, ordering: .acquiringAndReleasing)
     for listener in listeners.withLock({ $0 }) { listener() }
     await body()

@@ -80,7 +80,7 @@ final class KeyedMutex: Sendable {
   /// While no key is locked, this costs one atomic read.
   ///
   /// - Throws: `CancellationError` if the caller is cancelled, and the store is unavailable.
-  func waitForPresentHolder(of key: String) async throws {
+  func waitForCurrentHolder(of key: String) async throws {
     guard areAny.load(ordering: .acquiring) else { return }
     try await wait(at: key) { $0[key] == nil ? nil : \.watchers }
   }

@@ -28,15 +28,15 @@ struct Signals: ~Copyable, Sendable {
   /// Wakes the Swift task that follows the monitors of conditions.
   let monitors = AsyncSignal()
   /// A run that begins, and waits for the first values of the monitors.
-  let conditionsTold = Waiters<Void>()
+  let conditionsReported = Waiters<Void>()
   /// Callers that wait until the queue is idle.
-  let idleWatch = IdleWatch()
+  let idleWaiters = IdleWaiters()
   /// Tells whether the store is unavailable.
   ///
   /// Then cancelled callers stop waiting for other calls.
   let availability: StoreAvailability
   /// Callers that read or change the stored pause, one at a time.
-  let pauseTurns: KeyedMutex
+  let pauseMutex: KeyedMutex
   /// Whether the stored pause was read since the queue was made.
   let hasReadPause = Atomic(false)
   /// How long attempts may go on once the queue shuts down.
@@ -49,7 +49,7 @@ struct Signals: ~Copyable, Sendable {
   init(workers: Int, _ availability: StoreAvailability) {
     self.availability = availability
     interrupts = (0..<workers).map { _ in AsyncSignal() }
-    pauseTurns = KeyedMutex(availability)
+    pauseMutex = KeyedMutex(availability)
     availability.notifyWhenUnavailable { [weak claimEnd, weak settlement] in
       claimEnd?.resumeAll(with: .success(()))
       settlement?.resumeAll(with: .success(()))
@@ -59,27 +59,27 @@ struct Signals: ~Copyable, Sendable {
   /// Signals that a claim has returned.
   func notifyOfClaimEnd() {
     claimEnd.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
   /// Signals that a worker has taken a step in a paused queue.
   func notifyOfStepWhilePaused() {
     pauseProgress.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
   /// Signals that a run has ended.
   func notifyOfRunEnd() {
     pauseProgress.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
-    idleWatch.notifyOfStep()
+    idleWaiters.notifyOfStep()
   }
 
   /// Wakes the workers and the callers of `pause()`, whose waits a stop may have made pointless.
   func notifyOfStop() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
-    conditionsTold.resumeAll(with: .success(()))
+    conditionsReported.resumeAll(with: .success(()))
   }
 }
 
@@ -125,7 +125,7 @@ final class AsyncSignal: Sendable {
 /// Notifies the callers that wait for an idle queue of each step that may make it idle.
 ///
 /// While no caller waits, a step costs one read of an atomic number.
-final class IdleWatch: Sendable {
+final class IdleWaiters: Sendable {
   private let waiters = Waiters<Void>()
   private let waiterCount = Atomic(0)
 
