@@ -236,7 +236,7 @@ extension Enqueuer {
         results = try await storage.persist(records.map { .insert($0, onDuplicate: policy) })
       }
       guard !results.contains(where: \.isImpossibleForInsertion) else {
-        throw UnusableAnswer(results: results, to: records.count)
+        throw MismatchedOutcomes(outcomes: results, changeCount: records.count)
       }
     } catch {
       observers.withdrawEnqueuedEvents(of: records)
@@ -272,7 +272,7 @@ extension Enqueuer {
         try await observers.changes.wait(until: .allIsReported, of: twin)
       }
     }
-    throw UnusableAnswer(results: results, to: batch.count)
+    throw MismatchedOutcomes(outcomes: results, changeCount: batch.count)
   }
 
   /// Reports what happened to a new task.

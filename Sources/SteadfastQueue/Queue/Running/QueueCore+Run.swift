@@ -127,7 +127,7 @@ extension QueueCore {
       if dispatch.isStopping { return }
       try await schedules.restoreSchedules()
       if dispatch.isStopping { return }
-      try await upkeep.reportUnhandledTasksAtBeginning()
+      try await upkeep.reportUnhandledTasksAtRunStart()
     } catch {
       dispatch.fail(error, to: "maintain its tasks")
     }
@@ -188,7 +188,7 @@ extension QueueCore {
     while goesOn {
       goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
         group.addTask {
-          await WorkerMark.around(self.dispatch, worker) { await self.workLoop(worker, memory) }
+          await WorkerMark.withMark(self.dispatch, worker) { await self.workLoop(worker, memory) }
         }
         // On this executor, an attempt is cut short even if handlers occupy all of Swift's threads.
         return await withTaskExecutorPreference(time.deadlineExecutor) {

@@ -225,10 +225,10 @@ extension Results {
     case .retry(_, let date, _, _, _), .reschedule(_, let date, _):
       dispatch.lookForWork(at: date)
     case .restart(_, let date, _):
-      upkeep.scheduleNoticeIfUnhandled(settlement.record)
+      upkeep.scheduleWarningIfUnhandled(settlement.record)
       dispatch.lookForWork(at: date)
     case .resume:
-      upkeep.scheduleNoticeIfUnhandled(settlement.record)
+      upkeep.scheduleWarningIfUnhandled(settlement.record)
       dispatch.lookForWork(at: settlement.record.availableDate)
     case .suspend(_, let date, let names, _):
       // If the task waits for completions (`names`), one may have arrived already.

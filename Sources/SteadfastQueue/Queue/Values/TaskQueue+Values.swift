@@ -11,7 +11,7 @@ extension TaskQueue {
   /// - Throws: A ``TaskQueueError`` if the name is reserved for the package; the same errors as
   ///   ``open()``; what the store throws.
   public nonisolated func value(named name: String) async throws -> [UInt8]? {
-    try await core.opened.storage.usersValue(named: name)
+    try await core.opened.storage.applicationValue(named: name)
   }
 
   /// Sets the bytes under a name in the store, and replaces any previous bytes.
@@ -34,7 +34,7 @@ extension TaskQueue {
     named name: String,
     durability: Durability = .durable
   ) async throws {
-    try await core.opened.storage.setUsersValue(value, named: name, durability)
+    try await core.opened.storage.setApplicationValue(value, named: name, durability)
   }
 
   /// Sets the bytes under a name in the store, if the previous bytes are the expected ones.
@@ -61,7 +61,12 @@ extension TaskQueue {
     replacing expected: [UInt8]?,
     durability: Durability = .durable
   ) async throws -> Bool {
-    try await core.opened.storage.replaceUsersValue(named: name, expected, by: value, durability)
+    try await core.opened.storage.replaceApplicationValue(
+      named: name,
+      expected,
+      by: value,
+      durability
+    )
   }
 }
 
