@@ -98,8 +98,8 @@ extension QueueCore {
   /// Stores the last checkpoint that the handler has saved, unless the task has succeeded.
   private func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async {
     if case .returned = end, context.memory.with(context.number, { $0.ending }) == nil { return }
-    // Ignore an error of the store: `writeCheckpoint` has already stopped the queue, and the task
-    // is released.
+    // Ignore an error: if the store fails, `writeCheckpoint` stops the queue, and the task is
+    // released.
     try? await context.writeCheckpoint(.relaxed, isDue: true)
   }
 

@@ -11,10 +11,10 @@ import Testing
 
   @Test func `the budget admits tasks that are expected to end before the deadline`() {
     var budget = makeBudget(times: ["a": 10, "b": 20])
-    let room = ["a": 3, "b": 3, "new": 3]
-    #expect(budget.claimLimits(from: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
+    let limits = ["a": 3, "b": 3, "new": 3]
+    #expect(budget.claimLimits(from: limits, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
     #expect(budget.namesTooLong == ["b"])
-    #expect(budget.claimLimits(from: room, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
+    #expect(budget.claimLimits(from: limits, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
     #expect(budget.namesTooLong == ["b"])
   }
 
