@@ -32,7 +32,9 @@ struct Signals: ~Copyable, Sendable {
   let conditionsReported = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWaiters = IdleWaiters()
-  /// Whether the store is unavailable. While it is, cancelled callers stop waiting for other calls.
+  /// Whether the store is unavailable.
+  ///
+  /// While it is, cancelled callers stop waiting for other calls.
   let availability: StoreAvailability
   /// Makes callers read or change the stored pause one at a time.
   let pauseMutex: KeyedMutex
