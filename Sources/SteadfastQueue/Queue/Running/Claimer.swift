@@ -112,12 +112,12 @@ extension Claimer {
     return dispatch.nextStep(of: worker)
   }
 
-  /// The maximum number of tasks in a claim that prefetches; 0 if claims must not return more tasks
-  /// than workers are idle.
+  /// The maximum number of tasks in a claim; 0 if a claim must not return more tasks than there are
+  /// idle workers.
   ///
-  /// With rate limits, a queue claims only tasks that can start at once. It doesn't prefetch either
-  /// if a task is abandoned after two interruptions. If the process ends, every claimed task counts
-  /// as interrupted, even if its handler was never called.
+  /// If the process ends, every claimed task counts as interrupted, even if its handler was never
+  /// called. So this is 0 if two interruptions are enough for a task to be abandoned. It is also 0
+  /// with rate limits, because most of the claimed tasks could not start soon.
   var claimBatch: Int {
     rateLimiting == nil && judge.maxInterruptions.allows(retryCount: 2) ? store.claimBatch : 0
   }
@@ -139,8 +139,8 @@ extension Claimer {
   /// Moves dates of stored tasks back, after the system's clock was set back, or may have been.
   ///
   /// Otherwise, a task with a delay would wait until the corrected clock reaches the date that was
-  /// calculated with the wrong clock. `isFirst` tells whether no claim has succeeded in checking
-  /// the clock before.
+  /// calculated with the wrong clock. `isFirst` is `true` in the first claim of the queue, and in
+  /// the next one if this has failed.
   private func rebase(to now: Date, isFirst: Bool) async throws {
     dispatch.machine.withLock { $0.moveCutoffBack(to: now) }
     let hasOneClock = store.hasOneClock
@@ -290,8 +290,8 @@ extension Claimer {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
-        // The leases of these tasks are not extended elsewhere before the tasks start, for example
-        // while the store is unavailable.
+        // Retries may have taken long, and nothing else extends the leases of these tasks before
+        // they start.
         let time = time.stopwatch()
         let isLate = dispatch.leaseDuration.map { time - leaseStart >= $0 / 3 } ?? false
         do {
@@ -308,8 +308,8 @@ extension Claimer {
             return begun
           }
         } catch {
-          // The store may have stored the changes nevertheless. Then the denied tasks are no longer
-          // claimed, so they must be denied again.
+          // The store may have stored the changes nevertheless. Then the tasks that were not
+          // admitted are no longer claimed, so the next try must not admit them.
           denied = admission.denials
           try await storage.waitToRetry(after: error, &retries)
         }
@@ -403,7 +403,7 @@ extension Claimer {
 }
 
 extension WorkMachine {
-  /// Adds claimed tasks that must not start, because the run is about to end, which releases them.
+  /// Adds claimed tasks that must not start. The run, which is about to end, releases them.
   mutating func keepUntilRunEnds(_ tasks: [ClaimedTask]) {
     concurrencyLimits.addLeased(tasks)
     ready = tasks.reversed() + ready
@@ -498,9 +498,8 @@ extension Claimer {
 
   /// Extends the leases of all tasks that the queue currently has, in one call of the store.
   ///
-  /// After a transient error, the retry extends the leases that the queue has by then. For example,
-  /// while a task is locked in the store, each try fails. When the task is unlocked, the leases
-  /// from later claims must be extended, too.
+  /// If the call throws a transient error, it is retried with the leases that the queue has by
+  /// then. Tries may fail for long, for example while a task is locked in the store.
   func extendCurrentLeases(for duration: Duration) async throws {
     // A lease that expired between two tries stays expired. So measure from the first try.
     let start = time.stopwatch()

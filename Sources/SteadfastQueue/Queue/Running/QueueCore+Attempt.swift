@@ -3,7 +3,8 @@ import Synchronization
 import SystemFoundation
 
 extension QueueCore {
-  /// Makes an attempt at a claimed task, and stores its result or leaves that to the finisher.
+  /// Makes an attempt at a claimed task, and stores its result, or lets another Swift task store
+  /// it.
   ///
   /// - Returns: Whether the attempt was to be cut short. If so, the current Swift task is
   ///   cancelled, or will be, so the worker must continue in another one.
@@ -126,8 +127,8 @@ extension QueueCore {
   private var moment: AttemptJudge.Moment {
     let now = self.now
     let cutoff = dispatch.machine.withLock { machine in
-      // The clock may have been set back since the last claim. Then a retry that must not be before
-      // the pass's old cutoff would be late by the same amount.
+      // A pass does not schedule retries before its cutoff. If the clock was set back since the
+      // last claim, the cutoff is in the future, and retries would be late.
       machine.moveCutoffBack(to: now)
       return machine.cutoff
     }
@@ -166,7 +167,8 @@ extension QueueCore {
     return end ?? .cancelled
   }
 
-  /// Calls the handler's hooks, and stores the verdict on the task or leaves that to the finisher.
+  /// Calls the handler's hooks, and stores the result of the attempt, or lets another Swift task
+  /// store it.
   @inline(__always)
   private func settle(
     _ task: ClaimedTask,
@@ -220,7 +222,7 @@ extension QueueCore {
     }
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
-    // A past date would put the task ahead of waiting tasks.
+    // Don't allow a past date, which would put the task ahead of other waiting tasks.
     chosen = moment.notBeforeCutoff(max(chosen.storable, now))
     // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }

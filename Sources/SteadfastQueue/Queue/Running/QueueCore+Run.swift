@@ -495,8 +495,8 @@ extension QueueCore {
 extension QueueCore {
   /// Describes a task for whose outcome a call waits, and what keeps the task from ending.
   func whyIsAwaited(_ id: TaskID, _ clock: any WallClock) async -> String {
-    // Read the record only from a store in memory. Another store might wait for something that
-    // never happens, too.
+    // Read the record only from a store in memory. In a test that never ends, a call of another
+    // store might not return, either.
     let isInMemory = store is InMemoryStore
     let record = isInMemory ? try? await storage.record(of: id) : nil
     let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"

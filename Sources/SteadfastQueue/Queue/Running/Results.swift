@@ -28,7 +28,8 @@ final class Results: QueuePart {
 }
 
 extension Results {
-  /// Makes a worker idle, and stores the settlement of its task, or leaves that to the finisher.
+  /// Makes a worker idle, and stores the settlement of its task, or lets another Swift task (the
+  /// run's finisher) store it.
   func finishWork(of worker: Int, with settlement: Settlement, countsAsAttempt: Bool) async {
     if store.appliesAtOnce {
       await storeOrDefer(CollectionOfOne(settlement))

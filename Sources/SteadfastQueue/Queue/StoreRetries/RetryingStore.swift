@@ -165,7 +165,7 @@ final class StoreRetryPolicy: Sendable {
     /// Whether the run is about to end, so that nothing more starts.
     var isStopping = false
     var isShutDown = false
-    /// Whether the run's attempts are cut short, and its results must be stored without waiting.
+    /// Whether the run's attempts are cut short, and calls must stop waiting for the store.
     var isCutShort = false
   }
 
