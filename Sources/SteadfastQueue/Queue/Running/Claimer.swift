@@ -403,7 +403,7 @@ extension Claimer {
 }
 
 extension WorkMachine {
-  /// Adds claimed tasks that must not start. The run, which is about to end, releases them.
+  /// Adds claimed tasks that must not start, and that the run releases when it ends.
   mutating func keepUntilRunEnds(_ tasks: [ClaimedTask]) {
     concurrencyLimits.addLeased(tasks)
     ready = tasks.reversed() + ready
